@@ -64,7 +64,7 @@ PREDICT_INCOMPLETE = Message(
     "let the model predict by the features that are there: ⟨set_params(|⟩⟨missing='marginal'⟩⟨)|⟩"
 )
 
-_OF_PARQUET = "; more rows than fit in memory are predicted from Parquet, by predict_dataset"
+_OR_PREDICTED = "; more rows than fit in memory are predicted by predict_dataset"
 
 EM_CONSTRAINTS: dict[str, list[Any]] = {
     "max_patterns": [Interval(Integral, 1, None, closed="left")],
@@ -214,7 +214,7 @@ def check_rows(
         If the rows are not in memory.
     """
     missing = missing or model.missing
-    check_batch(X, _OF_PARQUET)
+    check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if model.statistics_.categories is not None:
         X = encoded(_columns_of(model, X), model.statistics_.categories)

@@ -27,7 +27,7 @@ from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, P
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
-from streamgda.sources.conversion import is_dask, is_zarr_path
+from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, shown
@@ -40,8 +40,8 @@ _OTHER_FORMATS = (
 )
 
 _REMEDY = (
-    "write its rows as Parquet and give the path, or give a Dask collection itself; of rows in memory, the "
-    "model's predict and predict_proba are the predictions"
+    "give a path, or a Dask collection, lazy frame or table itself; of rows in memory, the model's predict "
+    "and predict_proba are the predictions"
 )
 
 _ROWS_PER_TASK = 1 << 16  # of small remote parts, so that a task fetches several at once
@@ -62,16 +62,17 @@ def predict_dataset(
     scheduler: Scheduler = None,
     progress: Progress = False,
 ) -> Any:
-    """Predict a dataset: from Parquet or Zarr to Parquet or Zarr, or lazily from a Dask collection.
+    """Predict a dataset: from Parquet, Zarr or Arrow to Parquet or Zarr, or lazily from a Dask collection.
 
     Rows keep their order; those of Parquet files are in the order of the names of the files. The output is
     written in parts: Parquet files, or ranges of whole Zarr chunks. A Parquet file gets its name when it is
-    complete. A Zarr group can be opened when all its parts are complete.
+    complete. A Zarr group can be opened when all its parts are complete. The predictions of a stream, such as
+    a Polars lazy frame, are one Parquet file.
 
     If a run was stopped, the same call continues it: it keeps the finished parts that come from the same
     model, columns and input, and writes the others. The input has changed if a file, or a chunk in Zarr, has
     another size, ETag or modification time. A Zarr store that lists neither ETags nor times is always read
-    again.
+    again, and so is Arrow data other than Parquet files.
 
     Any other call replaces the predictions that are in `out`: those of another input, by another model or of
     other columns are deleted. To keep both, write to another place.
@@ -83,10 +84,10 @@ def predict_dataset(
     ----------
     model : estimator, or pipeline of transformers and an estimator
         Fitted.
-    source : source, path, URL, glob or list of them, dask DataFrame or dask array
-        A source is made by `scan_parquet` or `scan_zarr`, or by `scan_arrow` of an Arrow dataset of Parquet
-        files, with or without a target. The features of the model are read, by name; from a path that ends in
-        ".zarr", the array "X".
+    source : source, path, URL, glob or list of them, Arrow data, dask DataFrame or dask array
+        A source is made by `scan_parquet`, `scan_zarr` or `scan_arrow`, with or without a target. Arrow data
+        is what `scan_arrow` takes, such as a Polars lazy frame, a DuckDB relation or a Lance dataset. The
+        features of the model are read, by name; from a path that ends in ".zarr", the array "X".
     out : path or URL, optional
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
         is created if it does not exist, and must hold nothing but predictions, which are replaced. Not given
@@ -132,9 +133,9 @@ def predict_dataset(
     ------
     ValueError
         If a feature or a column to keep is missing, a row cannot be scored, or the number of rows of a Zarr
-        output is not known because of a filter or ``missing="drop"``; if `out` holds anything else, is where
-        the input is, or is named as a file of another format, such as "scores.csv". The message names the
-        place. Finished parts stay.
+        output is not known because of a filter or ``missing="drop"``, or in a stream; if `out` holds anything
+        else, is where the input is, or is named as a file of another format, such as "scores.csv". The
+        message names the place. Finished parts stay.
     RuntimeError
         If another run writes to `out` at the same time.
 
@@ -224,7 +225,7 @@ def _write_missing(
 
 def as_scorable(model: Model, source: Any) -> ScorableSource:
     """The source of a dataset that can be read without labels; TypeError for what cannot be."""
-    if not isinstance(source, Source | PathLike | Sequence):
+    if not isinstance(source, Source | PathLike | Sequence) and not is_arrow(source):
         raise TypeError(f"a dataset is needed, got {type(source).__name__}: {_REMEDY}")
     source = scanned(model, source)
     if not isinstance(source, ScorableSource):

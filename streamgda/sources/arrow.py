@@ -5,37 +5,40 @@ Tables are read in slices, datasets fragment by fragment, and streams in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import uuid
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.wording import counted
-from streamgda.sources.base import ROWS_PER_TASK, Source, Split
-from streamgda.sources.batches import blocks_of_batches
+from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
+from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import DatasetFiles
-from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
+from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
+from streamgda.sources.row_groups import without_views
 from streamgda.storage.versions import Version, check_unchanged, current_version
 
 _UNREADABLE = (
     "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "
     "the dataset with a schema that serves all its files)"
 )
-_ORIGIN = "the stream"
 _BROKEN = "what makes it has failed, or it is damaged"
 Open = Callable[[list[str]], pa.RecordBatchReader]
 
 
 def scan_arrow(
     data: Any,
-    target: str,
+    target: str | None = None,
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
@@ -43,7 +46,7 @@ def scan_arrow(
     weight: str | None = None,
     missing: Missing = "raise",
 ) -> Source:
-    """Describe Arrow data, for `accumulate` and the estimators' `fit` to read.
+    """Describe Arrow data, for `accumulate`, the estimators' `fit` and `predict_dataset` to read.
 
     A table or a dataset is read in parallel. A stream is read in order by one task, in bounded memory, and in
     this process alone. If no scheduler is given, Dask's threads read it, even if a client of a cluster is
@@ -55,8 +58,9 @@ def scan_arrow(
         A Lance dataset; a Polars LazyFrame; or anything with ``__arrow_c_stream__``, such as a Polars frame,
         a DuckDB relation or a pandas frame. A RecordBatchReader can be read once. All the others can be read
         again.
-    target : str
-        The column of labels: integers, strings (plain or dictionary-encoded) or bools.
+    target : str, optional
+        The column of labels: integers, strings (plain or dictionary-encoded) or bools. A source without a
+        target serves `predict_dataset` only.
     features : sequence of str, optional
         Columns of numbers, in the order wanted, or patterns such as "x*". By default all columns but the
         target, the weight and the index of a pandas frame.
@@ -161,8 +165,55 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
     )
 
 
-class ArrowSource(TabularSource):
+class ArrowSplit(ScorableSplit):
+    """Some Arrow data, with the roles of its columns, and the names of those to keep beside predictions."""
+
+    roles: Roles
+    kept: tuple[str, ...]
+    start = 0  # the position of its first row
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read."""
+        return list(dict.fromkeys((*self.roles.columns, *self.kept)))
+
+    @abstractmethod
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the columns, in order."""
+
+    @property
+    @abstractmethod
+    def origin(self) -> str:
+        """What errors call the data."""
+
+    @property
+    def dataset(self) -> str:
+        """A name that tells the data from other parts of the dataset."""
+        return ""
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows in order, and cut them into blocks, whatever the batches."""
+        return blocks_of_batches(self.batches(), self.roles, self.origin, self.start, self.dataset)
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
+        """Read the rows in order, without labels, and the columns that are kept."""
+        return unlabelled_blocks(self.batches(), self.roles, self.kept, self.origin, self.start)
+
+    @property
+    def identity(self) -> str:
+        """Another one each time, since the data has no version that tells whether it has changed."""
+        return uuid.uuid4().hex
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no row is left out."""
+        return self.roles.missing != "drop"
+
+
+class ArrowSource(TabularSource, ScorableSource):
     """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
+
+    _kept: tuple[str, ...] = ()
 
     def __init__(self, data: Any, roles: Roles) -> None:
         self._data = data
@@ -178,6 +229,23 @@ class ArrowSource(TabularSource):
             f"target {self._roles.target!r}>"
         )
 
+    @abstractmethod
+    def splits(self) -> Sequence[ArrowSplit]:
+        """The parts of the data, in order."""
+
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ArrowSplit], pa.Schema]:
+        """The same parts to read without labels, and the types of the columns to keep."""
+        schema, origin = self._known
+        for name in keep:
+            check_known(name, schema.names, origin)
+        unlabelled = self._with_roles(replace(self._roles, target=None, weight=None, groups=None))
+        unlabelled._kept = tuple(keep)
+        return unlabelled.splits(), without_views(pa.schema(map(schema.field, keep)))
+
+    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+        """Never: predictions go into a folder that holds nothing else."""
+        return False
+
 
 class TableSource(ArrowSource):
     """A table in memory."""
@@ -185,38 +253,42 @@ class TableSource(ArrowSource):
     def splits(self) -> list[TableSlice]:
         """Slices of the table, whatever its chunks."""
         starts = range(0, self._data.num_rows, ROWS_PER_TASK)
-        table = self._data.select(list(self._roles.columns))
-        return [TableSlice(table.slice(start, ROWS_PER_TASK), self._roles, start) for start in starts]
+        whole = TableSlice(self._data, self._roles, 0, self._kept)
+        table = self._data.select(whole.columns)
+        return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
 
 
 @dataclass(frozen=True)
-class TableSlice(Split):
+class TableSlice(ArrowSplit):
     """Some rows of a table in memory."""
+
+    origin: ClassVar = "the table"
 
     table: pa.Table
     roles: Roles
     start: int
+    kept: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
         return int(self.table.num_rows)
 
-    def blocks(self) -> Iterator[Block]:
-        """Cut the rows into blocks, whatever the chunks of the table."""
-        return blocks_of_batches(self.table.to_batches(), self.roles, "the table", self.start)
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, in the chunks of the table."""
+        return iter(self.table.to_batches())
 
-    def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[pa.Buffer, Roles, int]]:
+    def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[Any, ...]]:
         """Send its own rows to another process: Arrow's pickle of a slice holds the whole table."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as stream:
             stream.write_table(self.table)
-        return _received_slice, (sink.getvalue(), self.roles, self.start)
+        return _received_slice, (sink.getvalue(), self.roles, self.start, self.kept)
 
 
-def _received_slice(content: pa.Buffer, roles: Roles, start: int) -> TableSlice:
+def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
     with pa.ipc.open_stream(content) as stream:
-        return TableSlice(stream.read_all(), roles, start)
+        return TableSlice(stream.read_all(), *others)
 
 
 class DatasetSource(ArrowSource):
@@ -233,7 +305,8 @@ class DatasetSource(ArrowSource):
         for position, fragment in enumerate(self._data.get_fragments()):
             filesystem = getattr(fragment, "filesystem", None)
             version = None if filesystem is None else current_version(filesystem, fragment.path)
-            fragments.append(Fragment(self._data.schema, fragment, self._roles, position, version))
+            part = Fragment(self._data.schema, fragment, self._roles, position, version, self._kept)
+            fragments.append(part)
         return fragments
 
 
@@ -243,7 +316,7 @@ def _is_in_memory(dataset: ds.Dataset) -> bool:
 
 
 @dataclass(frozen=True)
-class Fragment(Split):
+class Fragment(ArrowSplit):
     """A fragment of a dataset. Of a file, `version` is the one that the pass was planned for.
 
     The number of rows is unknown, since the rows of a text file can be counted only by reading it.
@@ -254,18 +327,25 @@ class Fragment(Split):
     roles: Roles
     position: int
     version: Version | None
+    kept: tuple[str, ...] = ()
 
-    def blocks(self) -> Iterator[Block]:
+    @property
+    def origin(self) -> str:
+        """The path of a file, or the position of another fragment."""
+        return getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
+
+    @property
+    def dataset(self) -> str:
+        """The same: no two fragments have the same name."""
+        return self.origin
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""
-        origin = getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
-        return blocks_of_batches(self._batches(origin), self.roles, origin, dataset=origin)
-
-    def _batches(self, origin: str) -> Iterator[pa.RecordBatch]:
         written_as = type(getattr(self.fragment, "format", self.fragment)).__name__
         written_as = written_as.removesuffix("FileFormat").removesuffix("Fragment")
         self._check_unchanged()
-        with decoding(origin, written_as, _UNREADABLE):
-            for batch in self._scan(list(self.roles.columns)):
+        with decoding(self.origin, written_as, _UNREADABLE):
+            for batch in self._scan():
                 batch.validate(full=True)  # a damaged IPC file would crash the process
                 yield batch
         self._check_unchanged()
@@ -274,13 +354,15 @@ class Fragment(Split):
         if self.version is not None:
             check_unchanged(self.fragment.filesystem, self.fragment.path, self.version)
 
-    def _scan(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _scan(self) -> Iterator[pa.RecordBatch]:
         if not type(self.fragment).__module__.startswith("pyarrow."):  # such as Lance's
-            return iter(self.fragment.scanner(columns=names).to_reader())
+            return iter(self.fragment.scanner(columns=self.columns).to_reader())
         if isinstance(self.fragment, ds.ParquetFileFragment):
             self.fragment.format.default_fragment_scan_options.page_checksum_verification = True
         return iter(
-            self.fragment.to_batches(schema=self.schema, columns=names, use_threads=False, batch_readahead=1)
+            self.fragment.to_batches(
+                schema=self.schema, columns=self.columns, use_threads=False, batch_readahead=1
+            )
         )
 
 
@@ -335,7 +417,7 @@ class StreamSource(ArrowSource):
 
     def splits(self) -> list[StreamSplit]:
         """One split: a stream has an order and no parts."""
-        return [StreamSplit(self._data.open, self._roles)]
+        return [StreamSplit(self._data.open, self._roles, self._kept)]
 
 
 class ReaderSource(ArrowSource):
@@ -362,26 +444,24 @@ class ReaderSource(ArrowSource):
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        return [StreamSplit(lambda names: reader, self._roles)]
+        return [StreamSplit(lambda names: reader, self._roles, self._kept)]
 
 
 @dataclass(frozen=True)
-class StreamSplit(Split):
+class StreamSplit(ArrowSplit):
     """All of a stream."""
 
+    origin: ClassVar = "the stream"
     is_read_once = True
 
     open: Open
     roles: Roles
+    kept: tuple[str, ...] = ()
 
-    def blocks(self) -> Iterator[Block]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the stream in order."""
-        return blocks_of_batches(self._batches(), self.roles, _ORIGIN)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        names = list(self.roles.columns)
-        with decoding(_ORIGIN, "Arrow", _BROKEN):
-            for batch in self.open(names):
-                chosen = batch.select(names)
+        with decoding(self.origin, "Arrow", _BROKEN):
+            for batch in self.open(self.columns):
+                chosen = batch.select(self.columns)
                 chosen.validate(full=True)  # a damaged IPC stream would crash the process
                 yield chosen

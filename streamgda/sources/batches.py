@@ -170,13 +170,25 @@ def blocks_of_batches(
         start += batch.num_rows
 
 
-def _rebatched(batches: Iterable[pa.RecordBatch], roles: Roles) -> Iterator[pa.RecordBatch]:
+def unlabelled_blocks(
+    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str], origin: str, start: int
+) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
+    """Blocks of one class of the rows of some batches, and the columns that are kept."""
+    for batch in _rebatched(batches, roles, kept):
+        yield unlabelled_block(batch, roles, kept, Places(origin, start))
+        start += batch.num_rows
+
+
+def _rebatched(
+    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
     """The rows in batches of a block each."""
+    columns = list(dict.fromkeys((*roles.columns, *kept)))
     size = rows_per_block(len(roles.features))
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
-        waiting.append(batch.select(list(roles.columns)))
+        waiting.append(batch.select(columns))
         rows += batch.num_rows
         while rows >= size:
             table = pa.Table.from_batches(waiting)

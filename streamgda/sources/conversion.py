@@ -1,4 +1,4 @@
-"""A source from what a user gives: a source already, a Dask collection, or a path."""
+"""A source from what a user gives: a source already, a Dask collection, Arrow data, or a path."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ def is_zarr_path(data: Any) -> bool:
     return isinstance(data, str | PathLike) and os.fspath(data).rstrip("/").endswith(".zarr")
 
 
+def is_arrow(data: Any) -> bool:
+    """Whether data has rows that `scan_arrow` reads, such as a Polars lazy frame or a DuckDB relation."""
+    return any(
+        hasattr(data, name) for name in ("__arrow_c_stream__", "collect_batches", "scanner", "to_reader")
+    )
+
+
 def as_source(
     data: Any,
     target: Any = None,
@@ -48,9 +55,9 @@ def as_source(
 
     Parameters
     ----------
-    data : source, dask DataFrame or dask array, path, URL, glob or list of them
-        `scan_dask` reads a Dask collection, `scan_zarr` a path that ends in ".zarr", and `scan_parquet`
-        every other path.
+    data : source, dask DataFrame or dask array, Arrow data, path, URL, glob or list of them
+        `scan_dask` reads a Dask collection, `scan_arrow` Arrow data, `scan_zarr` a path that ends in ".zarr",
+        and `scan_parquet` every other path.
     target, weight : optional
         As the function that scans takes them; not given with a source.
     features : sequence of str, optional
@@ -82,6 +89,10 @@ def as_source(
         from streamgda.sources.zarr import scan_zarr
 
         return scan_zarr(os.fspath(data), target, weight=weight, missing=missing)
+    if is_arrow(data):
+        from streamgda.sources.arrow import scan_arrow
+
+        return scan_arrow(data, target, weight=weight, missing=missing, **given)
     from streamgda.sources.parquet import scan_parquet
 
     return scan_parquet(data, target, weight=weight, missing=missing, **given)

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import dask
+import dask.dataframe as dd
 import duckdb
 import fsspec
 import numpy as np
@@ -17,6 +18,7 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.feather
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
@@ -31,6 +33,7 @@ from streamgda import (
     accumulate,
     predict_dataset,
     scan_arrow,
+    scan_dask,
     scan_parquet,
     scan_zarr,
 )
@@ -490,6 +493,97 @@ def test_an_arrow_dataset_of_parquet_is_scored_as_its_files_are(model, source, f
     assert pq.read_table(tmp_path / "again").equals(pq.read_table(tmp_path / "out"))
 
 
+def lance_dataset(table, folder):
+    lance = pytest.importorskip("lance")
+    return lance.write_dataset(table, folder / "in.lance", max_rows_per_file=300)
+
+
+def feather_dataset(table, folder):
+    pyarrow.feather.write_feather(table, folder / "in.feather")
+    return ds.dataset(folder / "in.feather", format="feather")
+
+
+ARROW = {
+    "a lazy frame": lambda table, folder: polars.from_arrow(table).lazy(),
+    "a frame": lambda table, folder: polars.from_arrow(table),
+    "a relation": lambda table, folder: duckdb.from_arrow(table),
+    "a reader": lambda table, folder: table.to_reader(max_chunksize=70),
+    "a table": lambda table, folder: table,
+    "a scanner": lambda table, folder: ds.dataset(table).scanner(),
+    "a dataset": feather_dataset,
+    "Lance": lance_dataset,
+}
+
+
+@pytest.mark.parametrize("make", ARROW.values(), ids=ARROW)
+def test_arrow_data_is_scored_in_batches(model, whole, tmp_path, make):
+    table = pa.Table.from_pandas(whole, preserve_index=False)
+
+    data = make(table, tmp_path)
+    written = predict_dataset(model, data, tmp_path / "out", columns=ALL, keep=["row", "kind"])
+
+    scored = pd.read_parquet(tmp_path / "out")
+    assert (written.n_rows, written.n_found, written.n_dropped) == (773, 0, 0)
+    assert scored["row"].tolist() == whole["row"].tolist()
+    assert scored["kind"].tolist() == whole["kind"].tolist()
+    check(scored, model, whole)
+
+
+@pytest.mark.parametrize("make", ARROW.values(), ids=ARROW)
+def test_arrow_data_with_missing_values(model, whole, tmp_path, make):
+    holed = pa.Table.from_pandas(whole).set_column(0, "u", pa.array([*whole["u"][:-1], None]))
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=r"row \d+.* 'u' is NaN or null"):
+        predict_dataset(model, make(holed, tmp_path / "one"), tmp_path / "out")
+    source = scan_arrow(make(holed, tmp_path / "other"), features=NAMES, missing="drop")
+    written = predict_dataset(model, source, tmp_path / "out", keep=["row"])
+    assert (written.n_rows, written.n_dropped) == (772, 1)
+    assert pd.read_parquet(tmp_path / "out")["row"].tolist() == whole["row"].tolist()[:-1]
+
+
+def test_arrow_data_is_always_scored_again(model, whole, tmp_path):
+    frame = polars.from_pandas(whole).lazy()
+    predict_dataset(model, frame, tmp_path / "out", columns=["label"])
+    later = predict_dataset(
+        model, frame.with_columns(u=polars.col("u") + 9), tmp_path / "out", columns=["label"]
+    )
+    assert (later.n_rows, later.n_found) == (773, 0)
+    expected = model.predict(whole[NAMES].assign(u=whole["u"] + 9))
+    assert pd.read_parquet(tmp_path / "out")["predicted_label"].tolist() == expected.tolist()
+
+
+def test_a_stream_has_no_known_rows_and_a_reader_no_second_read(model, whole, tmp_path):
+    table = pa.Table.from_pandas(whole)
+    predict_dataset(model, table, tmp_path / "table.zarr")
+    probabilities = zarr.open_group(tmp_path / "table.zarr", mode="r")["probabilities"]
+    np.testing.assert_allclose(probabilities[:], model.predict_proba(whole[NAMES]), rtol=1e-12, atol=1e-300)
+    with pytest.raises(ValueError, match="known beforehand; how many a stream has"):
+        predict_dataset(model, polars.from_arrow(table).lazy(), tmp_path / "lazy.zarr")
+    reader = scan_arrow(table.to_reader(), features=NAMES)
+    predict_dataset(model, reader, tmp_path / "out")
+    with pytest.raises(ValueError, match="has been read and is spent"):
+        predict_dataset(model, reader, tmp_path / "again")
+    for keep, data in ([["colour"], table], [["u"], table.select(["u", "v"])]):
+        with pytest.raises(ValueError, match=r"the data: there is no column"):
+            predict_dataset(model, data, tmp_path / "again", keep=keep)
+    with pytest.raises(ValueError, match="no target is named"):
+        accumulate(scan_arrow(table, features=NAMES))
+
+
+def test_a_stream_that_fails_is_not_read_on_as_if_nothing_had_happened(model, whole, tmp_path):
+    batches = pa.Table.from_pandas(whole[NAMES]).to_batches(100)
+
+    def failing():
+        yield from batches[:2]
+        raise OSError("the connection was lost")
+
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, failing())
+    with pytest.raises(ValueError, match="the stream cannot be read .*: the connection was lost"):
+        predict_dataset(model, reader, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
     with pytest.raises(NotFittedError):
         predict_dataset(GaussianNB(), source, tmp_path / "out")
@@ -499,8 +593,10 @@ def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
         predict_dataset({}, source, tmp_path / "out")
     with pytest.raises(TypeError, match="out must name the folder of Parquet files, or the Zarr group"):
         predict_dataset(model, source)
-    with pytest.raises(TypeError, match=r"scored part by part: write its rows as Parquet .* model's predict"):
-        predict_dataset(model, scan_arrow(pq.read_table(folder), "kind", features=NAMES), tmp_path / "out")
+    with pytest.raises(TypeError, match=r"scored part by part: give a path, or .* model's predict"):
+        predict_dataset(model, scan_dask(dd.read_parquet(folder), "kind", features=NAMES), tmp_path / "out")
+    with pytest.raises(TypeError, match=r"a dataset is needed, got ndarray: give a path, or .* model's pred"):
+        predict_dataset(model, np.zeros((2, 3)), tmp_path / "out")
     with pytest.raises(ValueError, match="Expected one of .*threads"):
         predict_dataset(model, source, tmp_path / "out", scheduler="tcp://127.0.0.1:1")
     with pytest.raises(FileNotFoundError):

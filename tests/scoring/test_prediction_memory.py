@@ -6,8 +6,10 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -36,6 +38,28 @@ def memory(model, table, folder, out, *keep, **writing):
     pq.write_table(table, folder / "in.parquet", **writing)
     with ProcessPoolExecutor(1, mp_context=FORKED) as pool:  # a fork begins a peak of its own
         return pool.submit(taken, folder, out, keep).result()
+
+
+def taken_by_a_stream(folder, lazily):
+    model, start = load(folder / "model"), peak()
+    if lazily:
+        data = pl.scan_parquet(folder / "in.parquet").with_columns(a=pl.col("a") * 2)
+    else:
+        data = duckdb.sql(f"select a * 2 as a, text from '{folder}/in.parquet'")
+    predict_dataset(model, data, folder / "out", columns=["label"], keep=["text"], scheduler="synchronous")
+    return peak() - start
+
+
+@pytest.mark.parametrize("lazily", [True, False], ids=["a lazy frame", "a relation"])
+def test_memory_does_not_grow_with_the_rows_of_a_stream(tmp_path, lazily):
+    """The strings take 600 MB, the file 1 MB."""
+    GaussianNB().fit(pd.DataFrame({"a": np.arange(8.0)}), np.arange(8) % 2).save(tmp_path / "model")
+    table = pa.table({"a": np.arange(5000.0), "text": [f"{i % 10}" * 300 for i in range(5000)]})
+    with pq.ParquetWriter(tmp_path / "in.parquet", table.schema) as writer:
+        for _ in range(400):
+            writer.write_table(table)
+    with ProcessPoolExecutor(1, mp_context=FORKED) as pool:
+        assert pool.submit(taken_by_a_stream, tmp_path, lazily).result() < 400
 
 
 @pytest.mark.slow

@@ -102,6 +102,8 @@ class Part(Split):
     name: str
     fingerprint: str
 
+    is_read_once = property(lambda part: any(split.is_read_once for split in part.splits))
+
     @property
     def n_rows(self) -> int | None:
         """How many rows there are to read."""
