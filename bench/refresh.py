@@ -23,10 +23,9 @@ contest.limit_threads(THREADS)
 import numpy as np
 
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, scan_parquet
-from streamgda.ledger.manifest import FileRecord, Manifest
-from streamgda.ledger.names import entry_name
+from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
 from streamgda.sources.base import FilePlan, InputFile
-from streamgda.storage.versions import Version
+from streamgda.storage.filesystems import Version
 
 PASS = "a pass over all the files: accumulate"
 FIRST = "the first night: refresh an empty ledger"

@@ -4,7 +4,7 @@ All rows pass through this room before they are summed up. It alone decides whic
 dropped, and what they weigh.
 
 - `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors. `arrays`:
-  the blocks of an array or a data frame. `frames`: column names and matrices of the libraries of data frames.
+  the blocks of an array or a data frame.
 - `categories`: columns with categories, and rows in which they are coded.
 - `labels`: class labels and their codes. `folds`: the fold of a row, for cross-validation.
 - `wording`: the messages of errors and warnings.

@@ -5,10 +5,9 @@ These modules import only one library at their top: click. A command imports the
 - `main`: the command and its subcommands. Each is in the file of its name, except that `merge` and
   `drop_class` are in `update`, and `evaluate` is in `predict`.
 - `data`, `models`: the options that say which data is read, and which model is made.
-- `running`: the options that say where a pass runs and how a command reports.
+- `running`: the options that say where a pass runs and how a command reports, and how options are declared.
+  If an option sets a parameter of the library, its help text comes from the docstring of the library.
 - `saved`: check before the work that the output can be written; load and describe saved models, statistics
   and ledgers.
-- `options`: how options are declared. If an option sets a parameter of the library, its help text comes from
-  the docstring of the library.
 - `errors`: errors in one line and in the words of the command line, warnings, Ctrl-C and exit codes.
 """

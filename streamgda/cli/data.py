@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.options import Option, bad_usage, bundled, of_library, split_names
+from streamgda.cli.running import Option, bad_usage, bundled, of_library, split_names
 
 if TYPE_CHECKING:
     from streamgda.sources.base import Source

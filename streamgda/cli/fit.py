@@ -10,8 +10,7 @@ import click
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.options import bundled, of_library
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.running import Running, bundled, of_library, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, out_option, save
 
 if TYPE_CHECKING:

@@ -129,14 +129,14 @@ def _records(table: Table | str) -> Any:
 
 def _file(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import load, load_metadata
-    from streamgda.storage.versions import current_version
+    from streamgda.storage.filesystems import current_version
 
     return load(path), {"bytes": current_version(filesystem, name).size, **load_metadata(path)}
 
 
 def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import StatisticsLedger
-    from streamgda.storage.versions import listing
+    from streamgda.storage.filesystems import listing
 
     files = listing(filesystem, name)
     if not any(file.endswith("/manifest.parquet") for file in files):

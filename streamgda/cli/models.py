@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.errors import describe
-from streamgda.cli.options import Option, bad_usage, bundled, documented, of_library
+from streamgda.cli.running import Option, bad_usage, bundled, documented, of_library
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.data import Data, to_plot
-from streamgda.cli.options import bad_usage, split_names
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.running import Running, bad_usage, running_options, split_names
 from streamgda.cli.saved import check_folder_of, load_model
 
 if TYPE_CHECKING:

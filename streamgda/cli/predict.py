@@ -10,8 +10,7 @@ import click
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_evaluate, to_predict
 from streamgda.cli.errors import interruptible
-from streamgda.cli.options import split_names
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.running import Running, running_options, split_names
 from streamgda.cli.saved import TEXT_ENDINGS, check_apart, load_model
 
 _COLUMNS = ("label", "probabilities", "log_density", "distance")

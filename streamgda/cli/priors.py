@@ -8,8 +8,7 @@ import click
 
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_predict
-from streamgda.cli.options import of_library
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.running import Running, of_library, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_option
 
 

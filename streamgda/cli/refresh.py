@@ -12,8 +12,16 @@ from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import Quarantined, interruptible
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.options import Number, Option, bad_usage, bundled, of_library, split_names
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.running import (
+    Number,
+    Option,
+    Running,
+    bad_usage,
+    bundled,
+    of_library,
+    running_options,
+    split_names,
+)
 from streamgda.cli.saved import check_apart, check_replaceable, options_held, out_option
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data
 from streamgda.cli.errors import describe, warn
 from streamgda.cli.models import MODELS
-from streamgda.cli.options import Option
-from streamgda.cli.running import Reporting
+from streamgda.cli.running import Option, Reporting
 
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier

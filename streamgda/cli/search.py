@@ -11,8 +11,7 @@ import click
 from streamgda.cli.data import Data, literal, to_learn
 from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
 from streamgda.cli.models import MODELS
-from streamgda.cli.options import of_library
-from streamgda.cli.running import Running, running_options
+from streamgda.cli.running import Running, of_library, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, out_option, summary_of
 
 if TYPE_CHECKING:

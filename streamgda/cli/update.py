@@ -11,8 +11,7 @@ from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_learn_more
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.options import bad_usage
-from streamgda.cli.running import Reporting, Running, reporting_options, running_options
+from streamgda.cli.running import Reporting, Running, bad_usage, reporting_options, running_options
 from streamgda.cli.saved import (
     Saved,
     check_apart,

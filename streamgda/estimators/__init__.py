@@ -19,7 +19,7 @@ one an option of the other commands. Editors complete its name once it is also i
 The modules, from the top down:
 
 - `saved`: `load`.
-- `lda`, `qda`, `naive_bayes`, `edda`, `mda`: the estimators. `centers`: centres of subclasses, for the last.
+- `lda`, `qda`, `naive_bayes`, `edda`, `mda`: the estimators.
 - `discriminant`: what LDA and QDA share. `projection`: the projection of LDA.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.

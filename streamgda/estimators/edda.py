@@ -21,7 +21,7 @@ from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import EM_CONSTRAINTS, MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
-from streamgda.gaussians.parsimonious.models import MODELS, ParsimoniousGaussians
+from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE

@@ -29,18 +29,16 @@ from streamgda.blocks.arrays import (
     check_in_memory,
     check_no_rounding,
     check_readable,
-    real,
-)
-from streamgda.blocks.block import Block, Missing, check_missing, remedying
-from streamgda.blocks.categories import Categories, MixedColumns
-from streamgda.blocks.frames import (
     column_labels,
     column_names,
     columns_of_other_types,
     in_order_of,
     library_of,
     matrix_of,
+    real,
 )
+from streamgda.blocks.block import Block, Missing, check_missing, remedying
+from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.passes.accumulate import read_into
@@ -53,8 +51,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.completion import Completion
-from streamgda.statistics.incomplete.em import MOST_STEPS
+from streamgda.statistics.incomplete.em import MOST_STEPS, Completion
 from streamgda.statistics.incomplete.reads import Keep, Read, Reading
 from streamgda.statistics.incomplete.state import IncompleteStatistics
 

@@ -2,10 +2,10 @@
 
 A ledger is a folder::
 
-    manifest.parquet     the files, their versions and entries, and whether they count entries/
-    the entries: saved statistics, of one file each, or of several folded into one total.parquet        the
-    merged statistics of all the entries; a cache, which may be missing .lock                held during a
-    refresh, on this machine
+    manifest.parquet     the files, their versions and entries, and whether they count
+    entries/             the entries: saved statistics, of one file each, or of several folded into one
+    total.parquet        the merged statistics of all the entries; a cache, which may be missing
+    .lock                held during a refresh, on this machine
 
 A refresh lists the files of the source, reads those that are new or have changed, writes an entry for each,
 and then replaces the manifest. This replacement is atomic. Before it, nothing has changed: an entry that the
@@ -14,25 +14,19 @@ the read options. If a refresh verifies a known file, the hash covers its footer
 follows an interrupted one finds the entries that are already there by their names, and two refreshes at once
 write the same entries.
 
-Entries never change. Only files whose names have a form that a ledger gives (see `names`) are deleted:
+Entries never change. Only files whose names have a form that a ledger gives (see `manifest`) are deleted:
 entries that the manifest no longer names, and files that a crash has left.
 
 From the bottom up:
 
-`names`
-    The names of the files in a ledger.
 `states`
     Entries as tables: statistics, or those of each fold.
 `manifest`
-    The manifest, and the record of each file in it.
-`read_ahead`
-    Fetch entries ahead of their use.
+    The manifest, the record of each file in it, the names of files, and which of them are chosen.
 `folder`
     The folder: its lock, its manifest, its entries and their total, and what is deleted.
 `drift`
     The reports: how far new rows lie from old ones and when that is an alarm, and what a refresh did.
-`selection`
-    Choose entries by path, partition or time, and weigh them by their age.
 `refresh`
     Plan which files to read, read them on any scheduler, and judge each new one.
 `ledger`

@@ -1,12 +1,15 @@
 """The folder of a ledger: its lock, its manifest, its entries and their total, and what is deleted.
 
 An entry is a Parquet file with the statistics of one input file, or of several folded into one, and the
-records of these files. It never changes.
+records of these files. It never changes. Entries are small: they are fetched before they are used, in order,
+with at most a few megabytes in memory.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,17 +21,72 @@ import pyarrow.fs as pafs
 
 from streamgda.blocks.wording import counted
 from streamgda.ledger import manifest as manifests
-from streamgda.ledger.manifest import FileRecord, Manifest
-from streamgda.ledger.names import ENTRIES, MANIFEST, TOTAL, foreign_names, is_entry, is_unfinished
-from streamgda.ledger.read_ahead import contents
+from streamgda.ledger.manifest import (
+    ENTRIES,
+    MANIFEST,
+    TOTAL,
+    FileRecord,
+    Manifest,
+    foreign_names,
+    is_entry,
+    is_unfinished,
+)
 from streamgda.ledger.states import COLUMNS, State, state_of, table_of
 from streamgda.sources.base import InputFile
 from streamgda.storage import tables
 from streamgda.storage.documents import Metadata, digest
-from streamgda.storage.filesystems import is_local, is_object_store, reaching
+from streamgda.storage.filesystems import Version, children, is_local, is_object_store, listing, reaching
 from streamgda.storage.tables import DamagedFileError
-from streamgda.storage.versions import Version, children, listing
 from streamgda.storage.writing import locked
+
+_READERS = 16  # an object store answers many requests in the time of one
+
+_MOST_BYTES = 1 << 24  # fetched and not yet used; a larger file is fetched when its turn comes
+
+
+def contents(filesystem: pafs.FileSystem, paths: Sequence[str], sizes: Sequence[int]) -> Iterator[pa.Buffer]:
+    """Yield the contents of some files, in order. While one is used, the next few are fetched.
+
+    A content counts as used when the next one is requested.
+
+    Parameters
+    ----------
+    filesystem, paths
+        Where the files are.
+    sizes : sequence of int
+        The bytes in each file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing.
+    OSError
+        If the filesystem cannot be reached.
+    """
+    waiting: deque[Future[pa.Buffer]] = deque()
+    n_asked = n_bytes = 0
+    pool = ThreadPoolExecutor(_READERS)
+    try:
+        for turn, size in enumerate(sizes):
+            ahead = slice(n_asked, turn + _READERS)
+            for path, following in zip(paths[ahead], sizes[ahead], strict=True):
+                if waiting and n_bytes + following > _MOST_BYTES:
+                    break
+                waiting.append(pool.submit(_fetch, filesystem, path))
+                n_asked, n_bytes = n_asked + 1, n_bytes + following
+            yield waiting.popleft().result()
+            n_bytes -= size
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _fetch(filesystem: pafs.FileSystem, path: str) -> pa.Buffer:
+    try:
+        with reaching(path), filesystem.open_input_file(path) as file:
+            return file.read_buffer()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error
+
 
 S = TypeVar("S", bound=State)
 

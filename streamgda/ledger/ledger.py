@@ -16,10 +16,19 @@ from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.folder import LedgerFolder
-from streamgda.ledger.manifest import OPTIONS, Manifest, Status, check_reads_alike
-from streamgda.ledger.names import fold_name
+from streamgda.ledger.manifest import (
+    OPTIONS,
+    Age,
+    FileFilter,
+    Manifest,
+    Status,
+    check_reads_alike,
+    fold_name,
+    select,
+    to_table,
+    weights_by_age,
+)
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
-from streamgda.ledger.selection import Age, FileFilter, select, to_table, weights_by_age
 from streamgda.ledger.states import State, total_of
 from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
 from streamgda.passes.progress import Progress
@@ -30,9 +39,8 @@ from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.filesystems import resolve, unwrapped
+from streamgda.storage.filesystems import Version, resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path, shown
-from streamgda.storage.versions import Version
 
 
 class StatisticsLedger:

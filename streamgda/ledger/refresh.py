@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.ledger.folder import LedgerFolder, S
-from streamgda.ledger.manifest import FileRecord, Manifest
-from streamgda.ledger.names import entry_name
+from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
 from streamgda.ledger.states import State, total_of
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import Scheduler, compute_plans, opening_on

@@ -13,9 +13,8 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.documents import FORMAT_VERSION, digest
-from streamgda.storage.filesystems import resolve
+from streamgda.storage.filesystems import children, resolve
 from streamgda.storage.paths import Path, shown
-from streamgda.storage.versions import children
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Predict a dataset of any size, and write the predictions part by part."""
+"""Predict a dataset of any size and write the predictions part by part, or lazily of a Dask collection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
@@ -16,21 +18,91 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.wording import counted
+from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.estimators.priors import in_pairs
+from streamgda.estimators.reading import check_rows
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
 from streamgda.passes.graph import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
-from streamgda.scoring.lazy import lazy_predictions
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
+from streamgda.sources.roles import check_known
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, shown
+
+
+def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str]) -> Any:
+    """A lazy dask DataFrame with the kept columns and the predictions of the rows.
+
+    Parameters
+    ----------
+    columns : PredictionColumns
+        The columns to predict. Later learning of the model does not change the predictions.
+    rows : dask DataFrame or dask array
+        Rows. Of a DataFrame, only the features of the model and the kept columns are read.
+    keep : sequence of str
+        Columns of a DataFrame to copy.
+
+    Raises
+    ------
+    ValueError
+        If columns are missing, or the features are not those of the model.
+    """
+    model = columns.model
+    if not hasattr(rows, "columns"):
+        check_lazy(model, rows)
+        rows = _as_frame(model, rows, keep)
+    features = _features_of(model, rows, keep)
+    if hasattr(model, "feature_names_in_"):
+        check_lazy(model, rows[features])
+    columns = replace(columns, model=snapshot(model))
+    predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
+    read = rows[list(dict.fromkeys((*features, *keep)))]
+    return read.map_partitions(predict, meta=predict(read._meta))
+
+
+def _predict_partition(
+    frame: Any, columns: PredictionColumns, features: Sequence[Any], keep: Sequence[str]
+) -> Any:
+    """Predict the rows of a partition, which may be empty."""
+    import pandas as pd
+
+    model, read, rows = columns.model, frame[features], np.empty((0, len(features)))
+    if len(frame):
+        rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
+    block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+    predictions = columns.compute(block, model.statistics_.class_labels.__getitem__)
+    return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
+
+
+def _as_frame(model: Any, rows: Any, keep: Sequence[str]) -> Any:
+    import dask.dataframe as dd
+
+    if keep:
+        raise ValueError(f"a dask array has no columns to keep; got {list(keep)}")
+    return dd.from_dask_array(rows.rechunk({1: -1}), columns=getattr(model, "feature_names_in_", None))
+
+
+def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
+    """The names of the features of the model; if it has no names, of all columns that are not kept."""
+    known = list(rows.columns)
+    for name in (*getattr(model, "feature_names_in_", ()), *keep):
+        check_known(name, known, "the data frame")
+    features = list(getattr(model, "feature_names_in_", [name for name in known if name not in keep]))
+    if len(features) != model.n_features_in_:
+        raise ValueError(
+            f"the data frame has {counted(len(features), 'column')} besides those kept, and the model "
+            f"was fitted to {counted(model.n_features_in_, 'feature')}"
+        )
+    return features
+
 
 _FORMAT = 1
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.arrays import array_blocks, check_readable
+from streamgda.blocks.arrays import array_blocks, check_readable, column_labels, with_columns
 from streamgda.blocks.block import Block, Places
-from streamgda.blocks.frames import column_labels, with_columns
 from streamgda.estimators.reading import check_batch, check_no_name
 from streamgda.sources.base import Source, Split
 from streamgda.sources.conversion import as_source, is_dask

@@ -16,7 +16,7 @@ collections (`scan_dask`).
 - `maps`: features that go through a fitted transformer, for every source.
 - `frames`: the columns of a frame in memory of which some have categories.
 - `base`: what every source is. `conversion`: a source from a path or collection. `ahead`: fetches what is
-  read next. `errors`: why a read failed. `formats`: what reads the files and tables that are not read here.
+  read next. `errors`: why a read failed.
 
 How to write another one
 ------------------------

@@ -26,7 +26,7 @@ from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import DatasetFiles
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
 from streamgda.sources.row_groups import without_views
-from streamgda.storage.versions import Version, check_unchanged, current_version
+from streamgda.storage.filesystems import Version, check_unchanged, current_version
 
 _UNREADABLE = (
     "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "

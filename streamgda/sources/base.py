@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dask.delayed import Delayed
 
     from streamgda.storage.fetching import Ahead
-    from streamgda.storage.versions import Version
+    from streamgda.storage.filesystems import Version
 
 ROWS_PER_TASK = 1 << 18
 # 512 MB in float64: tasks of wide rows are shorter, so that threads share them better.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from streamgda.sources.formats import OTHER_FORMATS, SUFFIXES
+from streamgda.sources.discovery import OTHER_FORMATS, SUFFIXES
 from streamgda.storage.retries import is_of_storage
 
 _ENCRYPTED = (

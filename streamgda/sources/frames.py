@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamgda.blocks.arrays import library_of
 from streamgda.blocks.categories import Categories, MixedColumns
-from streamgda.blocks.frames import library_of
 from streamgda.sources.batches import mixed_columns
 from streamgda.sources.roles import CategoricalFeatures, Roles, check_known
 

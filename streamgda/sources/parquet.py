@@ -29,8 +29,7 @@ from streamgda.sources.planning import (
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
 from streamgda.sources.row_groups import ReadOptions
 from streamgda.sources.tables import TableFiles, field_numbers, find_files_of_table, is_table
-from streamgda.storage.filesystems import Place
-from streamgda.storage.versions import current_version, listing
+from streamgda.storage.filesystems import Place, current_version, listing
 
 
 def scan_parquet(

@@ -30,10 +30,9 @@ from streamgda.sources.filters import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
 from streamgda.sources.tables import TableFiles, field_numbers
-from streamgda.storage.filesystems import is_local
+from streamgda.storage.filesystems import Version, current_version, is_local
 from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
-from streamgda.storage.versions import Version, current_version
 
 _FORMAT = ds.ParquetFileFormat()
 

@@ -39,8 +39,7 @@ from streamgda.storage.fetching import (
     range_of,
     size_of,
 )
-from streamgda.storage.filesystems import is_local
-from streamgda.storage.versions import Version, check_unchanged
+from streamgda.storage.filesystems import Version, check_unchanged, is_local
 
 _ROWS_TOGETHER = 1 << 14  # of small row groups: Arrow decodes long runs faster
 WIDE = 256  # columns

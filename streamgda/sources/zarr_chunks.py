@@ -27,8 +27,7 @@ from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
-from streamgda.storage.filesystems import Place
-from streamgda.storage.versions import version_of_info
+from streamgda.storage.filesystems import Place, version_of_info
 
 # Private, but nothing else runs code in the event loop of a store.
 

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.arrays import array_blocks, in_order_of
 from streamgda.blocks.block import Block
 from streamgda.blocks.categories import Categories
-from streamgda.blocks.frames import in_order_of
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace

@@ -26,10 +26,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import fsspec_of
+from streamgda.storage.filesystems import Version, check_unchanged, fsspec_of, opened
 from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, reader_of, tail_of
 from streamgda.storage.retries import storing
-from streamgda.storage.versions import Version, check_unchanged, opened
 
 STEP = 1 << 26
 """Bytes of a row group that are requested together. A longer one is cut into equal shares of each column."""

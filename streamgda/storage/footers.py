@@ -17,8 +17,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import fsspec_of, is_local, is_object_store
-from streamgda.storage.versions import Version, current_version, opened
+from streamgda.storage.filesystems import (
+    Version,
+    current_version,
+    fsspec_of,
+    is_local,
+    is_object_store,
+    opened,
+)
 
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 

@@ -41,7 +41,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import main
-from streamgda.cli.options import documented
+from streamgda.cli.running import documented
 from streamgda.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]

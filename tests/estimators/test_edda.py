@@ -24,9 +24,15 @@ from streamgda import (
 )
 from streamgda.cli.main import main
 from streamgda.gaussians.axes import principal_axes
-from streamgda.gaussians.parsimonious.models import MODELS, fit, n_covariance_parameters
-from streamgda.gaussians.parsimonious.rotations import starts, sweeps
-from streamgda.gaussians.parsimonious.scales import common_matrix, common_shape
+from streamgda.gaussians.parsimonious import (
+    MODELS,
+    common_matrix,
+    common_shape,
+    fit,
+    n_covariance_parameters,
+    starts,
+    sweeps,
+)
 
 IRIS = load_iris(return_X_y=True)
 PUBLISHED = {  # log-likelihood without the shares of the classes, and number of parameters

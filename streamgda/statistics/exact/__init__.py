@@ -1,7 +1,7 @@
 """The exact state: sums of integers on a binary grid, rounded only when moments are read.
 
-- `state`: `ExactClassStatistics`. `sums`: the integers that it holds.
+- `state`: `ExactClassStatistics`, its columns, and states from the integer sums of an SQL engine.
+- `sums`: the integers that it holds.
 - `reduction`: the sums of a block, from rows that are cut into small integers, and the products of these.
 - `numbers`: integers of any size, and moments, which are rounded once.
-- `digit_columns`: a state as the columns of a table, and states from the integer sums of an SQL engine.
 """

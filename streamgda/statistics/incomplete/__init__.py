@@ -1,11 +1,9 @@
 """Statistics of rows in which features are missing: sums by class and by pattern of observed features.
 
-- `patterns`: a block cut into parts whose rows have the same features.
-- `pattern_states`: the sums of each pattern, and how they are merged. Rows are added to
-  them block by block.
-- `pattern_columns`: a state as columns, and back.
+- `patterns`: a block cut into parts whose rows have the same features; the sums of each pattern, and how they
+  are merged. Rows are added to them block by block.
 - `available`: the moments of each feature by itself, and which means and covariances are undetermined.
-- `em`, `completion`: the likeliest means and covariances, in closed form or by EM on the sums of patterns.
-- `state`: `IncompleteStatistics`. `table`: its patterns as a table.
-- `expectation`, `reads`: EM that reads the rows once for each step, if there are too many patterns.
+- `em`: the likeliest means and covariances, in closed form or by EM on the sums of patterns.
+- `state`: `IncompleteStatistics`, and its columns. `table`: its patterns as a table.
+- `reads`: EM that reads the rows once for each step, if there are too many patterns.
 """

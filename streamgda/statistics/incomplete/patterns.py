@@ -1,20 +1,26 @@
-"""Patterns of observed features, and blocks cut into parts whose rows share one."""
+"""Patterns of observed features: blocks cut by them, and labelled sums for each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Column, Features
+from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message
 from streamgda.kernels import Workspace
-from streamgda.statistics.covariances import Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
+from streamgda.statistics.floating.reduction import Accumulation
+from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.folded import Keyed
+from streamgda.statistics.labelled import ClassMoments, Labelled
 
 Pattern = bytes
 """Which features are observed, a bit for each, as `numpy.packbits` packs them."""
@@ -202,3 +208,317 @@ def _part(
     features = [columns[j][rows] for j in kept] if len(kept) else np.zeros((len(chosen), 1))
     part = Block(features, classes, codes, weights, row_name=block.row_name.take(chosen))
     return pattern_with(kept, block.n_features), part
+
+
+S = TypeVar("S", bound=ClassMoments)
+
+
+class PatternStates(Labelled[S]):
+    """The sums of rows by the features that they have. A pattern has the sums of its observed features.
+
+    With "diag", the kind without products of two features, an incomplete row is in several patterns: in that
+    of no features, which counts it, and in one for each of its features. So the number of these patterns is
+    at most the number of features plus two.
+
+    Attributes
+    ----------
+    by_pattern : dict of Pattern to Labelled
+        Sorted by pattern. Each has at least one class.
+    moments : ClassMoments
+        The moments of no rows, which say how many features a row has and what is kept of it.
+    """
+
+    def __init__(self, like: S, n_features: int, by_pattern: Mapping[Pattern, Labelled[S]]) -> None:
+        nothing = like.zeros_like(0, n_features)
+        super().__init__(labels.no_labels(), np.zeros(0, np.int64), nothing)
+        self._set(by_pattern)
+
+    def _set(self, by_pattern: Mapping[Pattern, Labelled[S]]) -> None:
+        self.by_pattern = Keyed[Pattern, Labelled[S]](
+            (pattern, part) for pattern, part in sorted(by_pattern.items()) if len(part.classes)
+        )
+        counting = list(self.counting.values())
+        self.classes = reduce(labels.union, (part.classes for part in counting), labels.no_labels())
+        self.counts = np.zeros(len(self.classes), np.int64)
+        for part in counting:
+            self.counts[np.searchsorted(self.classes, part.classes)] += part.counts
+
+    @property
+    def counting(self) -> dict[Pattern, Labelled[S]]:
+        """The patterns in which each row stands once."""
+        if self.kind.has_products:
+            return self.by_pattern
+        return {p: part for p, part in self.by_pattern.items() if part.n_features in (0, self.n_features)}
+
+    @property
+    def complete(self) -> Labelled[S] | None:
+        """The sums of all the rows, if none of them lacks a feature."""
+        if not self.by_pattern:
+            return Labelled.empty(self.moments, self.n_features)
+        complete = self.by_pattern.get(complete_pattern(self.n_features))
+        return complete if len(self.by_pattern) == 1 else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays."""
+        return super().nbytes + self.by_pattern.nbytes
+
+    # ------------------------------------------------------------------ by class and by feature
+
+    def each(self, function: Callable[[Labelled[S]], Labelled[S]]) -> Self:
+        """The state with a function applied to each part."""
+        parts = {pattern: function(part) for pattern, part in self.by_pattern.items()}
+        return type(self)(self.moments, self.n_features, parts)
+
+    def copy(self) -> Self:
+        """A state that does not change with this one."""
+        return self.each(Labelled.copy)
+
+    def take(self, kept: Indices) -> Self:
+        """The state of some of the classes."""
+        classes = self.classes[kept]
+        return self.each(lambda part: part.take(np.flatnonzero(np.isin(part.classes, classes))))
+
+    def renamed(self, classes: Labels) -> Self:
+        """The same state with other labels, in the same order."""
+        return self.each(lambda part: part.renamed(classes[np.searchsorted(self.classes, part.classes)]))
+
+    def relabelled(self, labels: Labels) -> Self:
+        """The state with another label for each class. Classes of the same label become one."""
+        return self.each(lambda part: part.relabelled(labels[np.searchsorted(self.classes, part.classes)]))
+
+    def as_one_class(self) -> Self:
+        """A copy in which all rows are of the class 0."""
+        return self.each(Labelled.as_one_class)
+
+    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
+        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
+        like: S = self.moments.narrowed(kind, fourth=fourth)
+        narrow = self.each(lambda part: part.narrowed(kind, fourth=fourth)).by_pattern
+        if self.kind.has_products and not kind.has_products:
+            narrow = by_feature(narrow, self.n_features)
+        return type(self)(like, self.n_features, narrow)
+
+    def separated(self) -> Self:
+        """Each feature by itself: the state of kind "diag", which never has too many patterns.
+
+        A scatter that classes share is divided among them by weight, so its sum stays the same.
+        """
+        diagonal = kind_named("diag")
+        if not self.kind.is_pooled:
+            return self.narrowed(diagonal)
+        like: Any = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
+        parts = {pattern: _unpooled(part, diagonal) for pattern, part in self.by_pattern.items()}
+        return type(self)(like, self.n_features, by_feature(parts, self.n_features))
+
+    def selected(self, features: Indices) -> Self:
+        """The state of the same rows with some of their features, in this order.
+
+        Rows whose patterns differ only in other features are merged. In a kind without products, each feature
+        of an incomplete row is kept by itself. There a row stays incomplete even if it lacks none of these
+        features.
+        """
+        together, counting = Keyed[Pattern, Labelled[S]](), self.counting
+        for pattern, part in self.by_pattern.items():
+            observed = observed_in(pattern, self.n_features)
+            own, kept = np.flatnonzero(observed), features[observed[features]]
+            if len(kept) or pattern in counting:
+                chosen = part.selected(np.searchsorted(own, kept))
+                together.add(pattern_of(observed[features]), chosen, owned=True)
+        single = self.by_pattern.get(pattern_with(features, self.n_features))
+        if not self.kind.has_products and len(features) == 1 < self.n_features and single is not None:
+            nothing = pattern_with([], 1)  # it counts these rows too, and they are complete now
+            together[nothing] = together[nothing].subtract(single.selected(np.arange(0)))
+        return type(self)(self.moments, len(features), together)
+
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The state of `n_features` features, of which these are at the given places, and observed zeros."""
+        added, wide = np.setdiff1d(np.arange(n_features), features), Keyed[Pattern, Labelled[S]]()
+        for pattern, part in self.by_pattern.items():
+            own = features[features_in(pattern, self.n_features)]
+            if self.kind.has_products or len(own) == self.n_features:
+                all_of = np.union1d(own, added)
+                placed = part.placed(np.searchsorted(all_of, own), len(all_of))
+                wide.add(pattern_with(all_of, n_features), placed, owned=True)
+                continue
+            wide.add(pattern_with(own, n_features), part, owned=True)
+            for feature in added if not len(own) else ():
+                wide.add(pattern_with(feature, n_features), part.placed(own, 1), owned=True)
+        return type(self)(self.moments, n_features, wide)
+
+    def mapped(self, A: Array, b: Array) -> Self:
+        """Raise ValueError: the moments of A x + b do not follow where features are missing."""
+        raise ValueError(
+            "where features are missing, so are their sums: map the statistics that complete rows are "
+            "expected to have, completed().linear_map(A, b), or the rows"
+        )
+
+    # ------------------------------------------------------------------ states add up
+
+    def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
+        """Add the rows of another state, in place. If it raises, nothing has changed."""
+        assert isinstance(other, PatternStates)
+        labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
+        merged = Keyed(self.by_pattern)
+        if len(other.by_pattern) > 1:  # a merge of one part that raises changes nothing, so needs no copy
+            both = self.by_pattern.keys() & other.by_pattern.keys()
+            merged.update({pattern: self.by_pattern[pattern].copy() for pattern in both})
+        for pattern, theirs in other.by_pattern.items():
+            merged.add(pattern, theirs, owned=owned)
+        if not self.n_features:
+            self.moments = other.moments
+        self._set(merged)
+
+    def subtract(self, other: Labelled[S]) -> Self:
+        """The state of the rows that are in this one but not in the other.
+
+        Raises
+        ------
+        ValueError
+            If the other has a class or a pattern that this one does not have, or more rows or weight of a
+            class, or if no rows can have the sums that are left.
+        """
+        assert isinstance(other, PatternStates)
+        unseen = sorted(other.by_pattern.keys() - self.by_pattern.keys())
+        if unseen:
+            observed = features_in(unseen[0], self.n_features)
+            raise ValueError(
+                f"rows with the features {observed.tolist()} alone cannot be removed: the state never saw any"
+            )
+        rest = {
+            pattern: part.subtract(other.by_pattern[pattern]) if pattern in other.by_pattern else part.copy()
+            for pattern, part in self.by_pattern.items()
+        }
+        return type(self)(self.moments, self.n_features, rest)
+
+    def equals(self, other: Labelled[S]) -> bool:
+        """Whether the two are the same to the last bit."""
+        return (
+            isinstance(other, PatternStates)
+            and self.same_counts(other)
+            and self.by_pattern.keys() == other.by_pattern.keys()
+            and all(part.equals(other.by_pattern[pattern]) for pattern, part in self.by_pattern.items())
+        )
+
+
+def of_complete_rows(labelled: Labelled[S]) -> PatternStates[S]:
+    """The state of complete rows."""
+    complete = {complete_pattern(labelled.n_features): labelled} if labelled.n_features else {}
+    return PatternStates(labelled.moments, labelled.n_features, complete)
+
+
+def by_feature(parts: Mapping[Pattern, Labelled[Any]], n_features: int) -> Keyed[Pattern, Labelled[Any]]:
+    """The parts of a "diag" state: the complete rows, the count of the other rows, and each feature of these.
+
+    Parameters
+    ----------
+    parts : dict of Pattern to Labelled
+        Patterns in which each row stands once.
+    n_features : int
+        How many features a row has.
+    """
+    together = Keyed[Pattern, Labelled[Any]]()
+    for pattern, part in parts.items():
+        if pattern == complete_pattern(n_features):
+            together.add(pattern, part)
+            continue
+        together.add(pattern_with([], n_features), part.selected(np.arange(0)), owned=True)
+        add_features(together, pattern, part, n_features)
+    return together
+
+
+def add_features(
+    together: Keyed[Pattern, Labelled[Any]], pattern: Pattern, part: Labelled[Any], n_features: int
+) -> None:
+    """Add each feature of the rows of a pattern to the parts of a "diag" state, but not their count."""
+    for position, feature in enumerate(features_in(pattern, n_features)):
+        of_feature = part.selected(np.array([position]))
+        together.add(pattern_with(feature, n_features), of_feature, owned=True)
+
+
+def _unpooled(part: Labelled[Any], diagonal: CovarianceKind) -> Labelled[Any]:
+    """A part whose classes share a scatter, as a "diag" part: each class gets its share by weight."""
+    shares = part.moments.weights / max(part.moments.weights.sum(), np.finfo(np.float64).tiny)
+    scatter = shares[:, None] * part.moments.diagonal
+    return replace(part, moments=replace(part.moments, kind=diagonal, scatter=scatter))
+
+
+class PatternSums:
+    """The sums of rows by pattern, to which blocks are added in place; `states` gives the state.
+
+    Parameters
+    ----------
+    plain : ClassStatistics or ExactClassStatistics
+        The state of no rows, of the sort that sums up each pattern.
+    most : int
+        The most patterns that are kept.
+    separates : bool, default=False
+        Whether each feature is summed up by itself as soon as there are too many patterns.
+    """
+
+    def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
+        self._plain, self._most, self._separates = plain, most, separates
+        self._sums: dict[Pattern, Accumulation] = {}
+        self._merged = Keyed[Pattern, Labelled[Any]]()  # exact sums, fourth moments, earlier sums
+        self._in_order = Workspace()  # for the rows of a block, pattern by pattern
+
+    def add(self, block: Block, workspace: Workspace) -> None:
+        """Add the rows of a block.
+
+        Raises
+        ------
+        TooManyPatternsError
+            If there are too many patterns. The sums are then as they were.
+        ValueError
+            If a value is infinite or too large. The sums must then not be used.
+        """
+        if block.lacks_features():
+            self._add_parts(block, RowPatterns.of(block), workspace)
+        else:
+            self._add_part(complete_pattern(block.n_features), block, workspace)
+
+    def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
+        if self._keeps_patterns:
+            self._check_number(block, patterns)
+        cut = parts_by_pattern if self._keeps_patterns else parts_by_feature
+        try:
+            for pattern, part in cut(block, patterns, self._in_order):
+                self._add_part(pattern, part, workspace)
+        except ValueError:
+            block.check_no_infinity()
+            raise
+
+    def _check_number(self, block: Block, patterns: RowPatterns) -> None:
+        n_patterns = len(self._sums.keys() | self._merged.keys() | set(map(pattern_of, patterns.observed)))
+        if n_patterns > self._most:
+            if not self._separates:
+                raise TooManyPatternsError.of(n_patterns, self._most, len(block.classes), block.n_features)
+            self._merged = self.states(block.n_features).separated().by_pattern
+            self._plain, self._sums = ClassStatistics("diag"), {}
+
+    @property
+    def _keeps_patterns(self) -> bool:
+        return bool(self._plain._labelled.kind.has_products)
+
+    def _add_part(self, pattern: Pattern, part: Block, workspace: Workspace) -> None:
+        """Add rows to the sums of their pattern."""
+        plain = self._plain
+        if plain.exact or plain.has_fourth_moments:
+            self._merged.add(pattern, plain._from_block(part, workspace)._labelled, owned=True)
+            return
+        if pattern not in self._sums:
+            self._sums[pattern] = Accumulation(Labelled.empty(plain._labelled.moments, 0))
+        self._sums[pattern].add(part, workspace)
+
+    def states(self, n_features: int) -> PatternStates[Any]:
+        """The state of all the rows, with `n_features` features. No block can be added after this call."""
+        counting = complete_pattern(n_features), pattern_with([], n_features)
+        parts = Keyed[Pattern, Labelled[Any]]()
+        summed = [(pattern, sums.state()) for pattern, sums in self._sums.items()]
+        for pattern, part in [*self._merged.items(), *summed]:
+            kept = part.selected(np.arange(0)) if pattern == counting[1] else part
+            if self._keeps_patterns or pattern in counting:
+                parts.add(pattern, kept, owned=True)
+            else:
+                add_features(parts, pattern, kept, n_features)
+        return PatternStates(self._plain._labelled.moments, n_features, parts)

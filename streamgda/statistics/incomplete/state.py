@@ -1,4 +1,9 @@
-"""The state of rows in which features are missing."""
+"""The state of rows in which features are missing, and its columns in a table.
+
+In a table, the columns of its patterns stand one below the other. Vectors of one pattern have an entry for
+each of its observed features, so a column of vectors is an array of objects, one vector for each row, or
+None.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import Message
+from streamgda.blocks.wording import Message, counted
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
@@ -20,13 +25,94 @@ from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.incomplete.available import PatternState, total_weights
-from streamgda.statistics.incomplete.completion import Completion, complete
-from streamgda.statistics.incomplete.pattern_columns import from_columns, to_columns
-from streamgda.statistics.incomplete.pattern_states import PatternStates, PatternSums, of_complete_rows
-from streamgda.statistics.incomplete.patterns import TooManyPatternsError, features_in
+from streamgda.statistics.incomplete.em import Completion, complete
+from streamgda.statistics.incomplete.patterns import (
+    Pattern,
+    PatternStates,
+    PatternSums,
+    TooManyPatternsError,
+    features_in,
+    observed_in,
+    of_complete_rows,
+    pattern_of,
+)
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.labelled import ClassMoments, Labelled
-from streamgda.statistics.validation import Columns, as_count, check_whole
+from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
+
+Part = tuple[Columns, Mapping[str, Any]]
+
+_OF_PATTERN = ("positions", "definite")  # metadata that describes the columns of one pattern
+
+
+def to_columns(
+    parts: Mapping[Pattern, Part], n_features: int
+) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
+    """The columns of all patterns, and the metadata of each pattern."""
+    names = dict.fromkeys(name for columns, _ in parts.values() for name in columns)
+    together = {
+        name: _one_below_the_other([columns for columns, _ in parts.values()], name) for name in names
+    }
+    lengths = [len(columns["label"]) for columns, _ in parts.values()]
+    together["pattern"] = np.repeat(np.arange(len(parts)), lengths)
+    described = [
+        {
+            "observed": "".join(map(str, observed_in(pattern, n_features).astype(int))),
+            **{name: metadata[name] for name in _OF_PATTERN if name in metadata},
+        }
+        for pattern, (_, metadata) in parts.items()
+    ]
+    return together, described
+
+
+def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[tuple[Pattern, Part]]:
+    """The columns and metadata of each pattern.
+
+    Raises
+    ------
+    ValueError
+        If a pattern does not have `n_features` features, stands twice, or has no rows.
+    """
+    check_columns(["label", "pattern"], columns)
+    if not isinstance(described, list) or not all(isinstance(entry, dict) for entry in described):
+        raise ValueError("its metadata describes no patterns")
+    numbers = columns["pattern"]
+    if numbers.dtype.kind not in "iu" or not np.array_equal(np.unique(numbers), np.arange(len(described))):
+        raise ValueError("its rows are not of the patterns that its metadata describes")
+    known: set[Pattern] = set()
+    for number, entry in enumerate(described):
+        pattern = pattern_of(_mask(entry.get("observed"), n_features))
+        if pattern in known:
+            raise ValueError(f"the pattern {entry['observed']} stands twice")
+        known.add(pattern)
+        rows = np.flatnonzero(numbers == number)
+        part = {name: _matrix(values[rows], name) for name, values in columns.items() if name != "pattern"}
+        yield pattern, (part, {name: value for name, value in entry.items() if name in _OF_PATTERN})
+
+
+def _one_below_the_other(parts: list[Columns], name: str) -> NDArray[Any]:
+    """The column of this name of all parts, with zeros or None for parts that do not have it."""
+    if all(part[name].ndim == 1 for part in parts if name in part):
+        return np.concatenate([part.get(name, np.zeros(len(part["label"]))) for part in parts])
+    together = [np.full(len(part["label"]), None, dtype=object) for part in parts]
+    for part, vectors in zip(parts, together, strict=True):
+        for row, vector in enumerate(part.get(name, ())):
+            vectors[row] = vector
+    return np.concatenate(together)
+
+
+def _matrix(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """The vectors of one pattern, all of the same length. None marks a row without a vector."""
+    if values.dtype != object or name == "label":
+        return values
+    return np.array([vector for vector in values if vector is not None])
+
+
+def _mask(observed: Any, n_features: int) -> NDArray[np.bool_]:
+    if not isinstance(observed, str) or len(observed) != n_features or not set(observed) <= {"0", "1"}:
+        raise ValueError(f"{observed!r} is no pattern of {counted(n_features, 'feature')}")
+    return np.array([character == "1" for character in observed], np.bool_)
+
 
 MAX_PATTERNS = 256
 
