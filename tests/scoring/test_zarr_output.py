@@ -28,8 +28,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.scoring.outputs import zarr as chunks_module
-from streamgda.scoring.outputs.group import GroupFolder
-from streamgda.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
+from streamgda.scoring.outputs.zarr import GroupFolder, ZarrOutput, aligned, chunk_length
 from tests.interrupted import interrupt
 
 NAMES = ["u", "v", "w"]

@@ -6,8 +6,7 @@ files that `predict_dataset` itself wrote are ever deleted.
 
 - `base`: what every output can do; what it writes (fields, parts and rows of predictions), and the summary.
 - `parquet`: a folder of Parquet files, one for each split of the input.
-- `zarr`: a Zarr group, with a part for each range of whole chunks.
-- `group`: the files and notes of a Zarr group, and columns as its arrays.
+- `zarr`: a Zarr group, with a part for each range of whole chunks; its files, notes and arrays.
 
 To add a kind of output, write a subclass of `base.Output`, and choose it in `streamgda.scoring.predict` by
 the path that a user gives.
