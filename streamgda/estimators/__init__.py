@@ -20,7 +20,7 @@ The modules, from the top down:
 
 - `saved`: `load`.
 - `lda`, `qda`, `naive_bayes`, `edda`, `mda`: the estimators.
-- `discriminant`: what LDA and QDA share. `projection`: the projection of LDA.
+- `discriminant`: what LDA and QDA share.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators.categorical import CONDITIONAL, Treatment
-from streamgda.estimators.classifier import Predictive, finalised
+from streamgda.estimators.classifier import Predictive, finalised, score_rows
+from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.exchange import (
     check_kind,
@@ -25,8 +29,7 @@ from streamgda.estimators.exchange import (
 )
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts, priors_of
-from streamgda.estimators.projection import DiscriminantProjection
-from streamgda.estimators.reading import MissingAtPrediction, one_of
+from streamgda.estimators.reading import MissingAtPrediction, check_rows, one_of
 from streamgda.estimators.scores import Finalised, RowScores
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -34,22 +37,30 @@ from streamgda.estimators.shrinkage import (
     mean_of_classes,
     shrunk,
     statistics_for,
+    total_covariance,
 )
+from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.posteriors import decisions
+from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow
-from streamgda.gaussians.whitening import Whitening
+from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance
+from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
+_COMPLETE_ROWS = "fill them in, since transform needs complete rows: model.transform(model.impute(X))"
+_FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
+
 
 @dataclass(eq=False, repr=False)
-class LinearDiscriminantAnalysis(DiscriminantProjection):
+class LinearDiscriminantAnalysis(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DiscriminantAnalysis[SharedGaussians]
+):
     """Linear discriminant analysis: the classes are normal, with means of their own and one covariance.
 
     The covariance is the mean of the covariances of the classes, weighted by the shares of the classes in the
@@ -197,8 +208,9 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
     _estimates_total = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **DiscriminantProjection._parameter_constraints,
+        **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         **CONDITIONAL,
         "categorical_model": [one_of("dummies", "conditional")],
         "categorical_features": [one_of("from_dtype"), "array-like", None],
@@ -244,8 +256,11 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         return pooled if self.shrinkage is None else shrunk(pooled, self._given_share)
 
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
-        if self.n_components is not None:
-            self._check_components(statistics, self.n_components)
+        if self.n_components is not None and self.n_components > _most_components(statistics):
+            raise ValueError(
+                "n_components cannot be larger than min(n_features, n_classes - 1). "
+                f"It is {self.n_components}; the largest is {_most_components(statistics)}"
+            )
         if statistics.n_rows == len(statistics.class_labels):
             raise ValueError("The number of samples must be more than the number of classes.")
         means = statistics.means
@@ -272,15 +287,6 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         n_free = super()._n_covariance_parameters()
         return (1 - self._given_share) * n_free + self._given_share
 
-    def _check_linear(self, attribute: str) -> None:
-        """Raise AttributeError if the decision function has no coefficients."""
-        self._check_features(attribute)
-        if self.predictive != "plugin":
-            raise AttributeError(
-                f"there is no {attribute} with predictive={self.predictive!r}: the decision function of "
-                "Student t densities is not linear"
-            )
-
     # ------------------------------------------------------------------ decisions
 
     @lazy_on_dask(columns=class_labels)
@@ -305,6 +311,80 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
             discriminants = discriminants + common / scores.finalised.temperature
         return decisions(discriminants)
 
+    # ------------------------------------------------------------------ projecting
+
+    @lazy_on_dask(columns=lambda model: model.get_feature_names_out())
+    def transform(self, X: ArrayLike) -> Floats:
+        """Project rows on the directions that separate the classes best.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows without missing values, whatever the parameter `missing` is. `impute` fills in missing
+            values.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            Within the classes, components are uncorrelated and of unit variance. With solver "svd" rows are
+            taken relative to `xbar_`, with "eigen" they are not. The type is float32 if these rows and the
+            fitted rows are of float32.
+
+        Raises
+        ------
+        NotImplementedError
+            If the solver is "lsqr".
+        ValueError
+            If a value is missing or infinite, or the features are not those of the model.
+        """
+        rows = check_rows(self, X, missing="raise", other_remedy=_COMPLETE_ROWS)
+        scalings = self._components
+        centre = finalised(self).gaussians.centre
+        projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
+        shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd", components stay centred
+        for scores in score_rows(self, rows, missing="raise"):
+            projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
+        return projected
+
+    @property
+    def _components(self) -> Array:
+        """The directions that `transform` projects on: (n_features, n_components)."""
+        return np.ascontiguousarray(self._projection.scalings[:, : self._max_components])
+
+    @property
+    def _projection(self) -> Projection:
+        if self.solver == "lsqr":
+            raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
+        self._check_features("transform")
+        with self.statistics_.lock:
+            return finalised(self).once("projection", self._project)
+
+    def _project(self) -> Projection:
+        statistics, state = self.statistics_, finalised(self)
+        means, within = statistics.means, self._covariance(statistics)
+        spectrum = Spectrum.of(within, means, float(self.tol) ** 2)
+        if self.solver == "svd":
+            return Projection.of_means(
+                means - state.gaussians.centre, state.priors, spectrum, float(self.tol)
+            )
+        return Projection.of_covariances(self._between(statistics, within), within, spectrum)
+
+    def _between(self, statistics: Statistics, within: Array) -> Array:
+        """The covariance between the classes: the total less that within them, each shrunk or estimated."""
+        if self.covariance_estimator is not None and (total := self._estimated(statistics).total) is not None:
+            return total - within
+        if self.shrinkage is not None:
+            return total_covariance(statistics, self.shrinkage) - within
+        return between_covariance(statistics)
+
+    @property
+    def _max_components(self) -> int:
+        return self.n_components or _most_components(self.statistics_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._max_components if self.solver == "lsqr" else int(self._components.shape[1])
+
     # ------------------------------------------------------------------ fitted attributes
 
     @property
@@ -314,6 +394,24 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
             self._check_attribute("covariance_", "lsqr", "eigen", otherwise=" or store_covariance=True")
         given = self._given_categories(self.statistics_)
         return self._covariance(given.numbers if given else self.statistics_)
+
+    @property
+    def scalings_(self) -> Floats:
+        """The directions of the components. Those that `transform` leaves out are last."""
+        self._check_attribute("scalings_", "svd", "eigen")
+        return self._types.of_rows(self._projection.scalings.copy())
+
+    @property
+    def explained_variance_ratio_(self) -> Array:
+        """The share of each component in the variance between the classes."""
+        self._check_attribute("explained_variance_ratio_", "svd", "eigen")
+        return self._projection.explained_variance_ratio[: self._max_components].copy()
+
+    @property
+    def xbar_(self) -> Array:
+        """Mean of the class means, weighted by the priors."""
+        self._check_attribute("xbar_", "svd")
+        return finalised(self).gaussians.centre.copy()
 
     @property
     def coef_(self) -> Floats:
@@ -337,6 +435,30 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
         return _between_two(coefficients / state.temperature), _between_two(intercepts / state.temperature)
+
+    def _check_features(self, name: str) -> None:
+        """Raise AttributeError for what a model has whose categories are features."""
+        if self._splits(self.statistics_):
+            raise AttributeError(f"there is no {name} of numbers given categories; see categorical_model")
+
+    def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
+        """Raise AttributeError for an attribute that this solver does not have, as in scikit-learn."""
+        if name != "covariance_":
+            self._check_features(name)
+        if self.solver not in solvers:
+            listed = " or ".join(f"solver={solver!r}" for solver in solvers)
+            raise AttributeError(
+                f"{type(self).__name__} with solver={self.solver!r} has no {name}; set {listed}{otherwise}"
+            )
+
+    def _check_linear(self, attribute: str) -> None:
+        """Raise AttributeError if the decision function has no coefficients."""
+        self._check_features(attribute)
+        if self.predictive != "plugin":
+            raise AttributeError(
+                f"there is no {attribute} with predictive={self.predictive!r}: the decision function of "
+                "Student t densities is not linear"
+            )
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
@@ -407,9 +529,11 @@ class LinearDiscriminantAnalysis(DiscriminantProjection):
         return from_moments(cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
 
 
-_FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
-
-
 def _between_two(terms: Array) -> Array:
     """The terms of each class; for two classes their difference alone, as in scikit-learn."""
     return terms[1:] - terms[:1] if len(terms) == 2 else terms.copy()
+
+
+def _most_components(statistics: Statistics) -> int:
+    """The largest number of components."""
+    return min(len(statistics.classes) - 1, statistics.n_features)

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2, norm
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.estimators.projection import projected_means
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
@@ -121,9 +121,13 @@ class LinearProjectionDisplay(ModelDisplay):
         check_is_fitted(estimator)
         check_probabilities(probabilities)
         shown = _components(estimator, components)
+        scalings, centre = estimator._components, finalised(estimator).gaussians.centre
+        means = (estimator.means_ - centre) @ scalings
+        if estimator.solver == "eigen":  # of which transform adds the centre, as scikit-learn's does
+            means = means + centre @ scalings
         labels = [_component_label(estimator, component) for component in shown]
         return cls(
-            means=projected_means(estimator)[:, shown],
+            means=means[:, shown],
             classes=estimator.classes_,
             probabilities=probabilities,
             xlabel=labels[0],
