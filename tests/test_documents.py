@@ -30,7 +30,8 @@ def run(*arguments, **options):
 GUIDES = ROOT / "examples" / "guides"
 INDEX = GUIDES / "README.md"
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
-SLOW = {"cluster.md", "command-line.md"}  # which start processes
+SLOW = {"cluster.md", "command-line.md", "engines.md"}  # which start processes
+NEEDED = {"serving.md": ["fastapi"], "engines.md": ["pyspark", "ray"]}  # not everywhere installed
 
 
 def name_of(document):
@@ -39,6 +40,8 @@ def name_of(document):
 
 def to_follow(document):
     marks = [pytest.mark.slow] if document.name in SLOW else []
+    if document.name == "engines.md":  # Spark and Ray warn of their own code
+        marks.append(pytest.mark.filterwarnings("default"))
     return pytest.param(document, marks=marks, id=name_of(document))
 
 
@@ -108,8 +111,9 @@ def example(name, *arguments):
 def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    if document.name == "serving.md":
-        pytest.importorskip("fastapi", reason="the service needs the extra dev")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    for package in NEEDED.get(document.name, []):
+        pytest.importorskip(package)
     if document.parent == GUIDES and document != INDEX:
         follow(INDEX, capsys)  # which writes the data of all guides
     follow(document, capsys)
