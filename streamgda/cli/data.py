@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.running import Option, bad_usage, bundled, of_library, split_names
+from streamgda.cli.running import Option, bad_usage, bundled, literal, of_library, split_names
 
 if TYPE_CHECKING:
     from streamgda.sources.base import Source
@@ -52,6 +50,13 @@ class Data:
         """The source of rows without labels. Without ``--features`` it reads the columns in `learnt`."""
         return self._zarr(None) if self._is_zarr else self._parquet(None, learnt, categorical)
 
+    def of_model(self, model: Any, *, labelled: bool = True) -> Source:
+        """The source of the rows that a model, or a pipeline that ends in one, is to score."""
+        from streamgda.scoring.inference import features_of
+
+        read = self.labelled if labelled else self.unlabelled
+        return read(features_of(model), getattr(model, "categories_", ()))
+
     @property
     def _is_zarr(self) -> bool:
         return any(_ZARR.search(path) for path in self.data)
@@ -61,13 +66,11 @@ class Data:
 
         if len(self.data) > 1:
             raise bad_usage("A Zarr store is read alone.")
-        if self.filters:
-            raise bad_usage("--filter is for Parquet files.")
         if self.features and len(self.features) > 1:
             raise bad_usage("Of a Zarr store, --features names the one array of rows.")
-        for option, value in (("--exclude", self.exclude), ("--categorical", self.categorical)):
-            if value:
-                raise bad_usage(f"{option} is for Parquet files.")
+        for option in ("filters", "exclude", "categorical"):
+            if getattr(self, option):
+                raise bad_usage(f"--{option.removesuffix('s')} is for Parquet files.")
         (array,) = self.features or ["X"]
         return scan_zarr(self.data[0], target, features=array, **self._kept())
 
@@ -78,8 +81,6 @@ class Data:
 
         path = self.data[0] if len(self.data) == 1 else self.data  # one folder may have partitions
         features = self.features or (None if learnt is None else list(learnt))
-        if self.features and self.exclude:
-            raise bad_usage("--exclude is for all columns but some; give it or --features, not both.")
         options = {**self._kept(), "filters": self.filters, "exclude": self.exclude or ()}
         options["categorical_features"] = self._categorical if learnt is None else list(categorical) or None
         return scan_parquet(path, target, features=features, **options)
@@ -118,18 +119,6 @@ def _filters(
             raise click.BadParameter(f"{value!r} is no comparison such as 'day>=3' or 'region=north'.")
         comparisons.append((match[1], match[2], literal(match[3])))
     return comparisons or None
-
-
-def literal(text: str) -> Any:
-    """A number, bool, date or time if the text is one and has no quotes, else a string."""
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for convert in (int, float, date.fromisoformat, datetime.fromisoformat):
-        with suppress(ValueError):
-            return convert(text)
-    return text
 
 
 # ---------------------------------------------------------------------- the options

@@ -14,14 +14,13 @@ from streamgda.cli.saved import (
     document_of,
     faults_of,
     has_patterns,
+    is_model,
     options_held,
-    parameters_of,
     statistics_of,
     summary_of,
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyarrow.fs import FileSystem
 
     from streamgda.cli.saved import Saved
@@ -59,12 +58,11 @@ def inspect(path: str, tests: bool, run: Reporting) -> None:
     filesystem, name = resolve(path)
     is_folder = filesystem.get_file_info(name).type.name == "Directory"
     saved, facts = _ledger(path, filesystem, name) if is_folder else _file(path, filesystem, name)
-    verdicts = [
-        {"model": model, "can_predict": fault is None, "reason": fault}
-        for model, fault in faults_of(saved).items()
-    ]
+    lines, verdicts = [*_text(saved), "", *_facts(facts)], []
+    for model, fault in faults_of(saved).items():
+        verdicts.append({"model": model, "can_predict": fault is None, "reason": fault})
+        lines.append(f"{model} can predict" if fault is None else f"{model} cannot predict: {fault}")
     document = {"path": path, **facts, **document_of(saved), "verdicts": verdicts}
-    lines = [*_text(saved), "", *_facts(facts), *map(_verdict, verdicts)]
     if tests:
         found = _tests(statistics_of(saved))
         document["tests"] = {name: _records(table) for name, table in found.items()}
@@ -77,37 +75,36 @@ def _text(saved: Saved) -> list[str]:
     import pandas as pd
 
     statistics = statistics_of(saved)
-    names, parameters = statistics.feature_names, parameters_of(saved)
+    names = statistics.feature_names
     held = [f"{statistics.covariance_type} covariance"]
     held += ["fourth moments"] if statistics.has_fourth_moments else []
     held += ["exact sums"] if statistics.exact else []
     lines = [summary_of(saved)]
-    if parameters:
-        lines.append(f"parameters: {', '.join(f'{name}={value}' for name, value in parameters.items())}")
+    if is_model(saved):
+        lines.append(
+            f"parameters: {', '.join(f'{name}={value}' for name, value in saved.get_params().items())}"
+        )
     lines.append(", ".join(held))
     features = (
         f"{statistics.n_features:,} without names" if names is None else abridged(names, _MOST_FEATURES)
     )
     columns = {"class": statistics.classes.tolist(), "rows": statistics.counts, "weight": statistics.weights}
     classes = pd.DataFrame(columns).set_index("class")
-    lines += [f"features: {features}", "", *_head(classes, "class", float_format="{:.10g}".format)]
+    lines += [
+        f"features: {features}",
+        "",
+        classes.to_string(max_rows=_MOST_ROWS, float_format="{:.10g}".format),
+    ]
     if (categories := statistics.categories) is not None:
         table = pd.DataFrame({"column": categories.columns, "categories": list(map(len, categories.values))})
         table["values"] = [
             abridged(["" if v is None else v for v in values], 8) for values in categories.values
         ]
-        lines += ["", *_head(table, "column", index=False)]
+        lines += ["", table.to_string(max_rows=_MOST_ROWS, index=False)]
     if has_patterns(statistics):
         patterns = statistics.patterns().to_pandas()
-        lines += ["", "missing features:", *_head(patterns, "pattern", index=False)]
+        lines += ["", "missing features:", patterns.to_string(max_rows=_MOST_ROWS, index=False)]
     return lines
-
-
-def _head(frame: pd.DataFrame, noun: str, **how: Any) -> list[str]:
-    """The first rows of a table, and how many more there are."""
-    more = len(frame) - _MOST_ROWS
-    shown = frame.head(_MOST_ROWS).to_string(**how)
-    return [shown, f"... and {counted(more, f'more {noun}')}"] if more > 0 else [shown]
 
 
 def _tests(statistics: Statistics) -> dict[str, Table | str]:
@@ -168,9 +165,3 @@ def _facts(facts: dict[str, Any]) -> list[str]:
         lines += [f"quarantined {path}: {alarm}" for path, alarm in facts["quarantined"].items()]
         lines += [f"rejected {path}" for path in facts["rejected"]]
     return lines
-
-
-def _verdict(verdict: dict[str, Any]) -> str:
-    return f"{verdict['model']} " + (
-        "can predict" if verdict["can_predict"] else f"cannot predict: {verdict['reason']}"
-    )

@@ -6,14 +6,12 @@ import click
 
 import streamgda
 from streamgda.cli.errors import OneLineErrors
-from streamgda.cli.fit import fit
 from streamgda.cli.inspect import inspect
+from streamgda.cli.learn import drop_class, fit, merge, update
 from streamgda.cli.plot import plot
-from streamgda.cli.predict import evaluate, predict
-from streamgda.cli.priors import priors
+from streamgda.cli.predict import evaluate, predict, priors
 from streamgda.cli.refresh import refresh
 from streamgda.cli.search import search
-from streamgda.cli.update import drop_class, merge, update
 
 
 @click.group(

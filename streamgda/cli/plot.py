@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from streamgda.cli.data import Data, to_plot
-from streamgda.cli.running import Running, bad_usage, running_options, split_names
+from streamgda.cli.running import Running, bad_usage, literal, running_options, split_names
 from streamgda.cli.saved import check_folder_of, load_model
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+_OF_MODELS = {"regions": "DecisionRegionsDisplay", "projection": "LinearProjectionDisplay"}
 
-    from streamgda import Evaluation
+_OF_EVALUATIONS = {
+    "roc": "RocCurveDisplay",
+    "precision-recall": "PrecisionRecallDisplay",
+    "confusion": "ConfusionMatrixDisplay",
+    "calibration": "CalibrationDisplay",
+}
 
-_OF_MODELS = ("regions", "projection")
-
-_OF_EVALUATIONS = ("roc", "precision-recall", "confusion", "calibration")
-
-_WITH_SHOW = ("regions", "roc", "precision-recall", "calibration")
+_WITHOUT_SHOW = ("projection", "confusion")
 
 _ENDINGS = (".png", ".pdf", ".svg")
 
@@ -78,19 +78,31 @@ def plot(
       streamgda plot regions model.parquet --show length,width --out regions.png
       streamgda plot roc model.parquet labelled.parquet --target kind --out roc.svg
     """
+    from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+    from streamgda import evaluate, plotting
     from streamgda.storage.filesystems import resolve
     from streamgda.storage.writing import replacing
 
     _check_usage(kind, data, show, normalize)
-    use_no_windows()
+    check_matplotlib_support("streamgda plot")
     check_folder_of(out)
-    subject: Any = load_model(saved_in, data)
-    if kind in _OF_EVALUATIONS:
-        subject = _evaluate(subject, data, run)
+    model = load_model(saved_in, data)
+    options: dict[str, Any] = {"normalize": normalize} if kind == "confusion" else {}
+    if kind in _OF_MODELS:
+        if show is not None:
+            options["features"] = show if hasattr(model, "feature_names_in_") else list(map(literal, show))
+        display = getattr(plotting, _OF_MODELS[kind]).from_estimator(model, **options)
+    else:
+        with run.scheduler_options() as scheduling:
+            evaluation = evaluate(model, data.of_model(model), **scheduling)
+        if show is not None:
+            printed = {str(label): label for label in evaluation.classes.tolist()}
+            options["labels"] = [printed.get(name, name) for name in show]
+        display = getattr(plotting, _OF_EVALUATIONS[kind]).from_evaluation(evaluation, **options)
     buffer = BytesIO()
-    figure_of(kind, subject, show, normalize).savefig(
-        buffer, format=Path(out).suffix[1:].lower(), dpi=150, bbox_inches="tight"
-    )
+    picture = Path(out).suffix[1:].lower()
+    display.figure_.savefig(buffer, format=picture, dpi=150, bbox_inches="tight")
     with replacing(*resolve(out)) as file:
         file.write(buffer.getvalue())
     run.report({"kind": kind, "out": out}, f"drawn to {out}")
@@ -100,80 +112,7 @@ def _check_usage(kind: str, data: Data, show: list[str] | None, normalize: str |
     if bool(data.data) != (kind in _OF_EVALUATIONS):
         needs = "needs DATA" if kind in _OF_EVALUATIONS else "is drawn of the model alone, without DATA"
         raise bad_usage(f"{kind} {needs}.")
-    if show and kind not in _WITH_SHOW:
+    if show and kind in _WITHOUT_SHOW:
         raise bad_usage(f"--show is not for {kind}.")
     if normalize and kind != "confusion":
         raise bad_usage(f"--normalize is not for {kind}.")
-
-
-def use_no_windows() -> None:
-    """Choose the backend of matplotlib that draws to memory.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed; the message says how to install it.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install matplotlib") from error
-    matplotlib.use("Agg")
-
-
-def _evaluate(model: Any, data: Data, run: Running) -> Evaluation:
-    from streamgda import evaluate
-    from streamgda.scoring.inference import features_of
-
-    with run.scheduler_options() as options:
-        source = data.labelled(features_of(model), getattr(model, "categories_", ()))
-        return evaluate(model, source, **options)
-
-
-def figure_of(kind: str, subject: Any, show: list[str] | None, normalize: str | None = None) -> Figure:
-    """The figure of a model or an evaluation.
-
-    Parameters
-    ----------
-    kind : str
-        Which display.
-    subject : estimator or Evaluation
-        What it draws.
-    show : list of str or None
-        The features or classes to show.
-    normalize : str or None
-        The shares of a confusion matrix.
-    """
-    from streamgda import plotting
-
-    displays: dict[str, Any] = {
-        "regions": plotting.DecisionRegionsDisplay.from_estimator,
-        "projection": plotting.LinearProjectionDisplay.from_estimator,
-        "confusion": plotting.ConfusionMatrixDisplay.from_evaluation,
-        "roc": plotting.RocCurveDisplay.from_evaluation,
-        "precision-recall": plotting.PrecisionRecallDisplay.from_evaluation,
-        "calibration": plotting.CalibrationDisplay.from_evaluation,
-    }
-    figure: Figure = displays[kind](subject, **_options(kind, subject, show, normalize)).figure_
-    return figure
-
-
-def _options(kind: str, subject: Any, show: list[str] | None, normalize: str | None) -> dict[str, Any]:
-    if kind == "confusion":
-        return {"normalize": normalize}
-    if show is None:
-        return {}
-    return {"features": _features(subject, show)} if kind == "regions" else {"labels": _labels(subject, show)}
-
-
-def _features(model: Any, show: list[str]) -> list[int | str]:
-    """The features by name, or by position if the model has no feature names."""
-    if hasattr(model, "feature_names_in_"):
-        return [*show]
-    return [int(feature) if feature.isdecimal() else feature for feature in show]
-
-
-def _labels(evaluation: Evaluation, show: list[str]) -> list[Any]:
-    """The labels that are printed as these names."""
-    printed = {str(label): label for label in evaluation.classes.tolist()}
-    return [printed.get(name, name) for name in show]

@@ -1,4 +1,4 @@
-"""``streamgda predict`` and ``streamgda evaluate``: rows scored by a saved model."""
+"""``streamgda predict``, ``evaluate`` and ``priors``: rows scored by a saved model."""
 
 from __future__ import annotations
 
@@ -10,29 +10,8 @@ import click
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_evaluate, to_predict
 from streamgda.cli.errors import interruptible
-from streamgda.cli.running import Running, running_options, split_names
-from streamgda.cli.saved import TEXT_ENDINGS, check_apart, load_model
-
-_COLUMNS = ("label", "probabilities", "log_density", "distance")
-
-
-def _place(context: click.Context, parameter: click.Parameter, path: str) -> str:
-    """The callback of an option that names the place of predictions."""
-    if path == "-" or path.lower().endswith(TEXT_ENDINGS):
-        raise click.BadParameter(
-            f"{path!r}: predictions are written as Parquet files into a folder, or as a Zarr store if "
-            "the name ends in .zarr."
-        )
-    return path
-
-
-def _columns(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    """The callback of ``--columns``."""
-    names = split_names(context, parameter, value) or []
-    for name in names:
-        if name not in _COLUMNS:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(_COLUMNS)}.")
-    return names
+from streamgda.cli.running import Running, of_library, running_options, split_names
+from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_option, save_if_named
 
 
 @click.command()
@@ -41,7 +20,6 @@ def _columns(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--out",
     required=True,
-    callback=_place,
     metavar="PLACE",
     help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.  Predictions of "
     "another input or model that are there are replaced.",
@@ -49,10 +27,10 @@ def _columns(context: click.Context, parameter: click.Parameter, value: str) -> 
 @click.option(
     "--columns",
     metavar="A,B,...",
-    callback=_columns,
+    callback=split_names,
     default="label,probabilities",
     show_default=True,
-    help=f"Some of {', '.join(_COLUMNS)}.",
+    help="Some of label, probabilities, log_density, distance.",
 )
 @click.option(
     "--keep",
@@ -79,10 +57,9 @@ def predict(
       streamgda predict model.parquet flowers.zarr --out scored.zarr
     """
     from streamgda import predict_dataset
-    from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.unlabelled(features_of(model), getattr(model, "categories_", ()))
+    source = data.of_model(model, labelled=False)
     check_apart(out if out.rstrip("/").endswith(".zarr") else f"{out}/part.parquet", source)
     remains = f"what is finished stays in {out}, and the same command goes on"
     with interruptible(remains), run.scheduler_options() as options:
@@ -109,10 +86,51 @@ def evaluate(saved_in: str, data: Data, run: Running) -> None:
       streamgda evaluate model.parquet labelled.parquet --target kind
     """
     import streamgda
-    from streamgda.scoring.inference import features_of
 
     model = load_model(saved_in, data)
-    source = data.labelled(features_of(model), getattr(model, "categories_", ()))
     with run.scheduler_options() as options:
-        evaluation = streamgda.evaluate(model, source, **options)
+        evaluation = streamgda.evaluate(model, data.of_model(model), **options)
     run.output(evaluation.to_dict(), str(evaluation))
+
+
+@click.command()
+@click.argument("saved_in", metavar="MODEL")
+@to_predict
+@of_library("streamgda.scoring.label_shift:estimate_priors", "max_rows")
+@out_option("Save the model with priors for these shares.  [default: not]")
+@running_options
+def priors(saved_in: str, data: Data, max_rows: int | None, out: str | None, run: Running) -> None:
+    """Estimate the shares of the classes in data without labels.
+
+    DATA is as for fit, but needs no labels. The report has a test of whether the shares are
+    those of the model. The probabilities of the model must be calibrated: see search --calibrate.
+
+    \b
+    Example:
+      streamgda priors model.parquet wednesday.parquet --out adjusted.parquet
+    """
+    from streamgda import estimate_priors
+
+    model = load_model(saved_in, data)
+    source = data.of_model(model, labelled=False)
+    if out is not None:
+        check_replaceable(out, source)
+    given: dict[str, Any] = {} if max_rows is None else {"max_rows": max_rows}
+    before = model.priors_
+    with run.scheduler_options() as options:
+        estimate = estimate_priors(model, source, **given, **options)
+    table = list(zip(estimate.classes, before, estimate.shares, strict=True))
+    document = {
+        "n_rows": estimate.n_rows,
+        "statistic": estimate.statistic,
+        "p_value": estimate.p_value,
+        "classes": [{"label": label, "prior": prior, "share": share} for label, prior, share in table],
+    }
+    width = max(len(str(label)) for label in ("class", *estimate.classes))
+    lines = [
+        f"{'class':{width}}   prior   share",
+        *(f"{label!s:{width}} {prior:7.4f} {share:7.4f}" for label, prior, share in table),
+        f"{counted(estimate.n_rows, 'row')}; p = {estimate.p_value:.3g} if the shares are those of the model",
+    ]
+    model.set_params(priors=estimate.priors.tolist())
+    save_if_named(model, out, run, document, "\n".join(lines))

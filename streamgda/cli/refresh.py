@@ -18,15 +18,15 @@ from streamgda.cli.running import (
     Running,
     bad_usage,
     bundled,
+    documented,
     of_library,
     running_options,
     split_names,
 )
-from streamgda.cli.saved import check_apart, check_replaceable, options_held, out_option
+from streamgda.cli.saved import check_replaceable, options_held, out_option
 
 if TYPE_CHECKING:
     from streamgda import StatisticsLedger
-    from streamgda.estimators.classifier import GaussianClassifier
 
 _LEDGER = "streamgda.ledger.ledger:StatisticsLedger"
 
@@ -68,16 +68,8 @@ _LIMITS = bundled(
     "limits",
     dict,
     {
-        **{
-            name: of_library(_ALARMS, name, applies_to="Before a new file is quarantined", default="any")
-            for name in ("max_shift", "max_divergence", "max_share_shift")
-        },
-        "no_new_classes": of_library(
-            _ALARMS, "no_new_classes", help="Quarantine a new file with a new class."
-        ),
-        "no_new_categories": of_library(
-            _ALARMS, "no_new_categories", help="Quarantine a new file with a new category of a column."
-        ),
+        name: of_library(_ALARMS, name, applies_to="Quarantine of new files", default="any")
+        for name in documented(_ALARMS)
     },
 )
 
@@ -178,8 +170,7 @@ def refresh(
     source = data.labelled()
     if out is not None:
         model = model.or_default()
-        check_replaceable(out)
-        check_apart(out, source)
+        check_replaceable(out, source)
     held = _opened(ledger, kept, model if out is not None else None)
     _answer(held, **answers, dry_run=dry_run)
     with (
@@ -197,7 +188,8 @@ def refresh(
     saved = None
     try:
         if out is not None and not dry_run:
-            _model_of(held, model, choice).save(out)
+            half_life = choice["half_life"] and timedelta(days=choice["half_life"])
+            model.build(held.statistics(**{**choice, "half_life": half_life})).save(out)
             saved = out
     finally:
         text = f"{report}\nsaved in {saved}" if saved else str(report)
@@ -221,31 +213,13 @@ def _check_usage(model: ModelOptions, choice: dict[str, Any], out: str | None) -
 
 
 def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> StatisticsLedger:
-    """Open the ledger with its stored options and the given ones. A new ledger keeps what the model needs.
-
-    Raises
-    ------
-    ValueError
-        If the model needs more than the ledger keeps.
-    """
+    """Open the ledger with its stored options and the given ones. A new ledger keeps what the model needs."""
     from streamgda import StatisticsLedger
 
     needed = model.kind(**model.params).required_statistics() if model else {}
-    held = options_held(path)
-    fourth = needed.get("fourth_moments", False)
+    held = options_held(path) or {"fourth_moments": needed.get("fourth_moments", False)}
     given = {name: value for name, value in kept.items() if value}
-    ledger = StatisticsLedger(path, **{**(held or {"fourth_moments": fourth}), **given})
-    if needed and ledger.covariance_type not in ("full", needed["covariance_type"]):
-        raise ValueError(
-            f"the ledger keeps --covariance-type {ledger.covariance_type}, and the model needs "
-            f"{needed['covariance_type']}: refresh another ledger, with --covariance-type full"
-        )
-    if fourth and not ledger.fourth_moments:
-        raise ValueError(
-            "the ledger keeps no fourth moments, which --shrinkage auto needs: use --shrinkage oas, or "
-            "refresh another ledger, with --fourth-moments"
-        )
-    return ledger
+    return StatisticsLedger(path, **{**held, **given})
 
 
 def _answer(
@@ -260,12 +234,3 @@ def _answer(
         ledger.accept(*accept)
     if reject:
         ledger.reject(*reject)
-
-
-def _model_of(
-    ledger: StatisticsLedger, model: ModelOptions, choice: dict[str, Any]
-) -> GaussianClassifier[Any]:
-    """The model of the chosen files."""
-    days = choice["half_life"]
-    half_life = None if days is None else timedelta(days=days)
-    return model.build(ledger.statistics(**{**choice, "half_life": half_life}))

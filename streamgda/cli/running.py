@@ -10,8 +10,9 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import date, datetime
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -133,8 +134,9 @@ def _type_of(kind: str) -> dict[str, Any]:
     if kind.startswith("{"):
         return {"type": click.Choice(names)}
     if kind.startswith("float"):
-        number = Number(*names, min=0, max=1 if "[0, 1]" in kind else None)
-        return {"type": number, "metavar": "|".join([*names, "SHARE"]) if names else "X"}
+        if names:  # the estimator checks which names it takes
+            return {"type": literal, "metavar": "|".join([*names, "SHARE"])}
+        return {"type": Number(min=0, max=1 if "[0, 1]" in kind else None), "metavar": "X"}
     return {"type": click.IntRange(min=1), "metavar": "N"} if kind.startswith("int") else {}
 
 
@@ -142,25 +144,26 @@ def _type_of(kind: str) -> dict[str, Any]:
 
 
 class Number(click.FloatRange):
-    """A number within bounds, or one of a few names. NaN passes every bound, so it is refused separately."""
+    """A number within bounds. NaN passes every bound, so it is refused separately."""
 
-    def __init__(self, *names: str, **bounds: Any) -> None:
-        super().__init__(**bounds)
-        self.names = names
-
-    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """The number that a text stands for, or the name."""
-        if value in self.names:
-            return value
-        try:
-            number: float = super().convert(value, parameter, context)
-        except click.BadParameter:
-            if not self.names:
-                raise
-            self.fail(f"{value!r} is none of {', '.join(self.names)} and a number from 0 to 1.")
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        """The number that a text stands for."""
+        number: float = super().convert(value, parameter, context)
         if math.isnan(number):
             self.fail(f"{value!r} is no number.", parameter, context)
         return number
+
+
+def literal(text: str) -> Any:
+    """A number, bool, date or time if the text is one and has no quotes, else a string."""
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for convert in (int, float, date.fromisoformat, datetime.fromisoformat):
+        with suppress(ValueError):
+            return convert(text)
+    return text
 
 
 def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:

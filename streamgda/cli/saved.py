@@ -17,22 +17,14 @@ from streamgda.cli.running import Option, Reporting
 
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
+    from streamgda.sources.base import Source
     from streamgda.statistics.base import Statistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
-
-TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 
 
 def out_option(text: str, *, required: bool = False) -> Option:
     """The option ``--out`` for the file of a model or statistics."""
-    return click.option("--out", required=required, callback=_file_of_model, metavar="FILE", help=text)
-
-
-def _file_of_model(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
-    """The callback of an option that names the file of a model or statistics."""
-    if path is not None and (path == "-" or path.lower().endswith(TEXT_ENDINGS)):
-        raise click.BadParameter(f"{path!r}: models and statistics are saved as a Parquet file.")
-    return path
+    return click.option("--out", required=required, metavar="FILE", help=text)
 
 
 def check_folder_of(path: str) -> None:
@@ -52,7 +44,7 @@ def check_folder_of(path: str) -> None:
         raise OSError(f"{path} cannot be written: {folder}: {error.strerror}") from error
 
 
-def check_replaceable(path: str) -> None:
+def check_replaceable(path: str, source: Source | None = None) -> None:
     """Check that a model or statistics can be saved at `path`, and that it replaces no other file.
 
     Raises
@@ -60,15 +52,18 @@ def check_replaceable(path: str) -> None:
     OSError
         If a file cannot be created there.
     ValueError
-        If the file there is neither a model nor statistics; it may be data.
+        If the file there is neither a model nor statistics; it may be data. If it would be read as data of
+        the source.
     """
     from streamgda.storage import tables
 
     check_folder_of(path)
     tables.check_replaceable(path)
+    if source is not None:
+        check_apart(path, source)
 
 
-def check_apart(path: str, source: Any) -> None:
+def check_apart(path: str, source: Source) -> None:
     """Raise ValueError if a file written to `path` would be read as data of the source from then on."""
     from streamgda.sources.base import FileSource
     from streamgda.storage.filesystems import resolve
@@ -82,7 +77,7 @@ def check_apart(path: str, source: Any) -> None:
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
 
-def load_model(path: str, data: Data | None = None) -> Any:
+def load_model(path: str, data: Data) -> Any:
     """Load a model, and set how it treats missing values from ``--missing``.
 
     A file of joblib holds a pipeline that ends in a model.
@@ -104,7 +99,7 @@ def load_model(path: str, data: Data | None = None) -> Any:
             f"{path} holds statistics and no model; make one of them: "
             f"streamgda merge {path} --model qda --out FILE"
         )
-    if data is not None and data.missing is not None:
+    if data.missing is not None:
         model.set_params(missing="marginal" if data.missing == "marginal" else "raise")
     return predictor
 
@@ -138,9 +133,14 @@ def document_of(saved: Saved) -> dict[str, Any]:
     """Describe a model or statistics in plain values, for JSON."""
     statistics = statistics_of(saved)
     sums = zip(statistics.classes.tolist(), statistics.counts, statistics.weights, strict=True)
+    patterns: dict[str, Any] = {}
+    if has_patterns(statistics):
+        table = statistics.patterns()
+        rows = zip(table.observed, table.counts, strict=True)
+        patterns["patterns"] = [{"observed": list(seen), "counts": list(counts)} for seen, counts in rows]
     return {
         "kind": type(saved).__name__,
-        "parameters": parameters_of(saved),
+        "parameters": saved.get_params() if is_model(saved) else {},
         "covariance_type": statistics.covariance_type,
         "fourth_moments": statistics.has_fourth_moments,
         "exact": statistics.exact,
@@ -149,7 +149,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
         "n_features": statistics.n_features,
         "feature_names": statistics.feature_names,
         **({} if statistics.categories is None else {"categories": statistics.categories.described()}),
-        **_patterns_document(statistics),
+        **patterns,
         "classes": [{"label": label, "count": n, "weight": weight} for label, n, weight in sums],
     }
 
@@ -170,19 +170,6 @@ def summary_of(saved: Saved) -> str:
 def has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
     """Whether the statistics record which features are missing together."""
     return statistics.ordinary().keeps_patterns and statistics.covariance_type != "diag"
-
-
-def _patterns_document(statistics: Statistics) -> dict[str, Any]:
-    if not has_patterns(statistics):
-        return {}
-    table = statistics.patterns()
-    rows = zip(table.observed, table.counts, strict=True)
-    return {"patterns": [{"observed": list(seen), "counts": list(counts)} for seen, counts in rows]}
-
-
-def parameters_of(saved: Saved) -> dict[str, Any]:
-    """The parameters of a model."""
-    return saved.get_params() if is_model(saved) else {}
 
 
 # ---------------------------------------------------------------------- whether it can predict
@@ -209,6 +196,16 @@ def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
 def fault_of(model: Saved) -> str | None:
     """Why a model cannot predict. None if the model can predict, or if `model` holds statistics."""
     return next(iter(faults_of(model).values())) if is_model(model) else None
+
+
+def save_if_named(model: Any, out: str | None, run: Reporting, found: dict[str, Any], text: str) -> None:
+    """Write what was found. If a file is named, save the model there, and the text is a report."""
+    document = {**found, "out": out}
+    if out is None:
+        run.output(document, text)
+    else:
+        model.save(out)
+        run.report(document, f"{text}\nsaved in {out}")
 
 
 def save(saved: Saved, out: str, run: Reporting, said: str = "", **more: Any) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.data import Data, literal, to_learn
+from streamgda.cli.data import Data, to_learn
 from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
 from streamgda.cli.models import MODELS
-from streamgda.cli.running import Running, of_library, running_options
-from streamgda.cli.saved import check_apart, check_replaceable, out_option, summary_of
+from streamgda.cli.running import Running, literal, of_library, running_options
+from streamgda.cli.saved import check_replaceable, out_option, save_if_named, summary_of
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
@@ -125,11 +126,9 @@ def search(
 
     if groups and fold:
         raise click.UsageError("--fold names the folds, so there is nothing for --groups to keep together.")
-    if out is not None:
-        check_replaceable(out)
     source = data.without(groups, fold).labelled()
     if out is not None:
-        check_apart(out, source)
+        check_replaceable(out, source)
     if data.missing == "marginal":
         for grid in grids:
             for estimator in grid["estimator"]:
@@ -140,65 +139,49 @@ def search(
     with run.scheduler_options() as options, warnings.catch_warnings():
         warnings.simplefilter("ignore", FitFailedWarning)  # the table says which candidates failed, and why
         found.fit(source, **options)
-    if out is None:
-        run.output({**_document_of(found), "out": None}, _table_of(found))
-        return
-    found.best_estimator_.save(out)
-    text = f"{_table_of(found)}\n\n{summary_of(found.best_estimator_)}\nsaved in {out}"
-    run.report({**_document_of(found), "out": out}, text)
-
-
-def _document_of(found: StatisticsSearchCV) -> dict[str, Any]:
-    """How the search was made, the best candidate, and all of them."""
-    candidates = [
-        {"model": model, "params": params, "rank": rank, "mean": mean, "std": std, "error": error}
-        for model, params, rank, mean, std, error in _rows(found)
-    ]
+    candidates = _candidates(found)
     best = candidates[found.best_index_]
-    return {
-        "scoring": found.scoring,
+    document = {
+        "scoring": scoring,
         "n_splits": found.n_splits_,
         "n_reads": found.n_reads_,
         "best": {"model": best["model"], "params": best["params"], "score": best["mean"]},
         "temperature": found.best_estimator_.temperature,
         "candidates": candidates,
     }
+    text = _table_of(found, candidates)
+    if out is not None:
+        text += f"\n\n{summary_of(found.best_estimator_)}"
+    save_if_named(found.best_estimator_, out, run, document, text)
 
 
-def _table_of(found: StatisticsSearchCV) -> str:
-    """The candidates, the best first; below them, why some have failed."""
-    rows = sorted(_rows(found), key=lambda row: int(row[2]))
-    lines = [f"rank {found.scoring:>16} {'±':>9}  candidate"]
-    reasons: dict[str, list[str]] = {}
-    for model, params, rank, mean, std, error in rows:
-        candidate = " ".join(
-            [model, *(f"{name}={'none' if value is None else value}" for name, value in params.items())]
-        )
-        lines.append(f"{rank:4d} {_score(mean, std)}  {candidate}")
-        if error:
-            reasons.setdefault(error, []).append(candidate)
-    what = "rows left out one by one" if found.cv == "loo" else f"{found.n_splits_} folds"
-    times = "once" if found.n_reads_ == 1 else "twice"
-    failed = [f"{', '.join(candidates)} failed: {error}" for error, candidates in reasons.items()]
-    fitted = [f"temperature {found.best_estimator_.temperature:.4g}"] if found.calibrate else []
-    return "\n".join([*lines, f"{what}; the data was read {times}", *fitted, *failed])
-
-
-def _rows(found: StatisticsSearchCV) -> list[tuple[Any, ...]]:
+def _candidates(found: StatisticsSearchCV) -> list[dict[str, Any]]:
     """The model, parameters, rank, mean, deviation and error of each candidate."""
     results, names = found.cv_results_, {name: option for option, name in MODELS.items()}
-    columns = ("rank_test_score", "mean_test_score", "std_test_score", "fit_error")
-    return [
-        (
-            names[type(params["estimator"]).__name__],
-            {name: value for name, value in params.items() if name != "estimator"},
-            *numbers,
-            in_words_of_command(error),
-        )
-        for params, *numbers, error in zip(
-            results["params"], *(results[name] for name in columns), strict=True
-        )
-    ]
+    candidates = []
+    for k, params in enumerate(results["params"]):
+        given = dict(params)
+        candidate = {"model": names[type(given.pop("estimator")).__name__], "params": given}
+        candidate |= {name: results[f"{name}_test_score"][k] for name in ("rank", "mean", "std")}
+        candidates.append({**candidate, "error": in_words_of_command(results["fit_error"][k])})
+    return candidates
+
+
+def _table_of(found: StatisticsSearchCV, candidates: list[dict[str, Any]]) -> str:
+    """The candidates, the best first; below them, why some have failed."""
+    lines = [f"rank {found.scoring:>16} {'±':>9}  candidate"]
+    reasons: dict[str, list[str]] = {}
+    for one in sorted(candidates, key=itemgetter("rank")):
+        params = (f"{name}={'none' if value is None else value}" for name, value in one["params"].items())
+        tried = " ".join([one["model"], *params])
+        lines.append(f"{one['rank']:4d} {_score(one['mean'], one['std'])}  {tried}")
+        if one["error"]:
+            reasons.setdefault(one["error"], []).append(tried)
+    what = "rows left out one by one" if found.cv == "loo" else f"{found.n_splits_} folds"
+    times = "once" if found.n_reads_ == 1 else "twice"
+    failed = [f"{', '.join(tried)} failed: {error}" for error, tried in reasons.items()]
+    fitted = [f"temperature {found.best_estimator_.temperature:.4g}"] if found.calibrate else []
+    return "\n".join([*lines, f"{what}; the data was read {times}", *fitted, *failed])
 
 
 def _score(mean: float, std: float) -> str:

@@ -1,30 +1,107 @@
-"""``streamgda update``, ``merge`` and ``drop-class``: saved models and statistics with other rows."""
+"""``streamgda fit``, ``update``, ``merge`` and ``drop-class``: the rows that saved models have learnt."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streamgda.blocks.wording import counted
-from streamgda.cli.data import Data, to_learn_more
+from streamgda.cli.data import Data, to_learn, to_learn_more
 from streamgda.cli.errors import describe
 from streamgda.cli.models import ModelOptions, model_options
-from streamgda.cli.running import Reporting, Running, bad_usage, reporting_options, running_options
-from streamgda.cli.saved import (
-    Saved,
-    check_apart,
-    check_replaceable,
-    fault_of,
-    is_model,
-    out_option,
-    save,
-    statistics_of,
+from streamgda.cli.running import (
+    Reporting,
+    Running,
+    bad_usage,
+    bundled,
+    of_library,
+    reporting_options,
+    running_options,
 )
+from streamgda.cli.saved import check_replaceable, fault_of, is_model, out_option, save, statistics_of
 
 if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
+
+
+_QDA = "streamgda.estimators.qda:QuadraticDiscriminantAnalysis"
+
+em_options = bundled(
+    "em", dict, {name: of_library(_QDA, name) for name in ("max_patterns", "max_reads", "em_tol")}
+)
+
+
+@click.command()
+@to_learn
+@model_options(default="qda", otherwise="qda")
+@em_options
+@of_library("streamgda.passes.accumulate:accumulate", "exact")
+@click.option(
+    "--statistics",
+    is_flag=True,
+    help="Save the statistics that a model is made of, and no model; merge makes models of them.",
+)
+@out_option("Where to save: a file or a URL.", required=True)
+@running_options
+def fit(
+    data: Data, model: ModelOptions, em: dict[str, Any], exact: bool, statistics: bool, out: str, run: Running
+) -> None:
+    """Learn a model from labelled data.
+
+    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or
+    --max-reads), if the rows have very many patterns of missing features.
+
+    DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
+    .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
+
+    If no model can be made from the data, for example because a covariance is singular, the statistics are
+    saved beside the output file. The error says how to go on without reading the data again.
+
+    \b
+    Examples:
+      streamgda fit monday.parquet --target kind --features length,width --out model.parquet
+      streamgda fit days --target kind --filter 'day>=3' --model lda --out model.parquet
+      streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
+    """
+    from streamgda import MixtureDiscriminantAnalysis, accumulate
+    from streamgda.statistics.incomplete.reads import MAX_READS
+
+    model.check()
+    source = data.labelled()
+    check_replaceable(out, source)
+    reads = {"max_reads": MAX_READS, **{name: value for name, value in em.items() if value is not None}}
+    if statistics:
+        reads["max_reads"] = 1
+    estimator = model.kind(**model.params)
+    kept = estimator.required_statistics()
+    with run.scheduler_options() as options:
+        if isinstance(estimator, MixtureDiscriminantAnalysis):
+            missing = "marginal" if data.missing == "marginal" else "raise"
+            estimator.set_params(exact=exact, missing=missing)
+            kept["subclass_centers"] = estimator.draw_centers(source, **options)
+        learnt = accumulate(source, exact=exact, **reads, **kept, **options)
+    try:
+        saved = learnt if statistics else model.build(learnt, missing=data.missing)
+    except ValueError as error:
+        raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, model, out)}".rstrip()) from error
+    save(saved, out, run)
+
+
+def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:
+    """Save the statistics when no model can be made from them with these options. Say how to go on."""
+    beside = f"{out.removesuffix(PurePath(out).suffix)}.statistics.parquet"
+    try:
+        check_replaceable(beside)
+    except (ValueError, OSError):
+        return ""
+    learnt.save(beside)
+    saved = f"The statistics are saved in {beside}; go on with"
+    if len(learnt.classes) < 2:
+        return f"{saved} rows of other classes: streamgda update {beside} DATA --target ..."
+    command = f"streamgda merge {beside} --model {model.model} {model.remedy} --out {out}"
+    return f"{saved} other options, such as: {command}"
 
 
 @click.command()
@@ -50,11 +127,10 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
     saved = load(saved_in)
     statistics = statistics_of(saved)
     out = saved_in if out is None else out
-    check_replaceable(out)
     categories = statistics.categories
     names = statistics.feature_names if categories is None else categories.names
     source = data.labelled(names, () if categories is None else categories.columns)
-    check_apart(out, source)
+    check_replaceable(out, source)
     with run.scheduler_options() as options:
         new = accumulate(
             source,
@@ -65,7 +141,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
             **options,
         )
     could_predict = fault_of(saved) is None
-    saved = _with_rows(saved, new)
+    saved = saved.merge(new) if is_model(saved) else statistics + new
     if out == saved_in and could_predict and not force:
         fault = fault_of(saved)
         if fault is not None:
@@ -75,15 +151,6 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
             )
     said = f"{counted(new.n_rows, 'row')} learnt"
     save(saved, out, run, said, rows_learnt=new.n_rows, rows_dropped=new.n_dropped)
-
-
-def _with_rows(saved: Saved, new: Statistics) -> Saved:
-    """Merge new statistics into a saved model or statistics. Only the new ones may have missing features."""
-    if is_model(saved):
-        return saved.merge(new)
-    statistics = statistics_of(saved)
-    goes_over = new.keeps_patterns and not statistics.keeps_patterns
-    return new.merge(statistics) if goes_over else statistics.merge(new)
 
 
 @click.command()
