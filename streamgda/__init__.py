@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
-    from streamgda.passes.progress import PassProgress
+    from streamgda.passes.compute import PassProgress
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.label_shift import estimate_priors
@@ -97,7 +97,7 @@ _HOME_OF = {
     "StatisticsSearchCV": "streamgda.selection.search",
     "SubclassCenters": "streamgda.statistics.subclasses",
     "WindowedStatistics": "streamgda.statistics.window",
-    "PassProgress": "streamgda.passes.progress",
+    "PassProgress": "streamgda.passes.compute",
     "accumulate": "streamgda.passes.accumulate",
     "cross_validate": "streamgda.selection.validation",
     "drift": "streamgda.ledger.drift",

@@ -39,8 +39,7 @@ from streamgda.estimators.reading import (
 )
 from streamgda.estimators.scores import Finalised
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
 from streamgda.sources.roles import CategoricalFeatures

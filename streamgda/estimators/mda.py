@@ -32,8 +32,7 @@ from streamgda.estimators.reading import MissingAtPrediction, one_of, source_to_
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.gaussians.mixtures import Mixtures, shares_of
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance

@@ -42,8 +42,7 @@ from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.passes.accumulate import read_into
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source, as_table, is_dask
 from streamgda.sources.frames import known_columns, learnt_columns

@@ -30,8 +30,7 @@ from streamgda.ledger.manifest import (
 )
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
 from streamgda.ledger.states import State, total_of
-from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Progress, Scheduler, opening_on, scheduler_for
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType

@@ -12,9 +12,8 @@ from streamgda.ledger.folder import LedgerFolder, S
 from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
 from streamgda.ledger.states import State, total_of
 from streamgda.passes.accumulate import accumulate_splits
-from streamgda.passes.compute import Scheduler, compute_plans, opening_on
+from streamgda.passes.compute import Progress, Scheduler, compute_plans, opening_on
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.passes.progress import Progress
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.storage.retries import retried
 

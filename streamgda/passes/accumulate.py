@@ -13,9 +13,15 @@ from numpy.typing import ArrayLike
 from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.wording import Message, counted
 from streamgda.kernels import Workspace
-from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.compute import (
+    Progress,
+    Scheduler,
+    compute_plan,
+    opening_on,
+    scheduler_for,
+    single_blas_thread,
+)
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.passes.progress import Progress
 from streamgda.sources.ahead import begun
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics

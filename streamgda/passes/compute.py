@@ -1,4 +1,4 @@
-"""Run the plans of passes on one of Dask's schedulers.
+"""Run the plans of passes on one of Dask's schedulers, and tell how far they are.
 
 BLAS has one thread in a task, since tasks run in parallel already.
 """
@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -23,7 +24,6 @@ from threadpoolctl import threadpool_limits
 
 from streamgda.blocks.wording import Message, counted
 from streamgda.passes.graph import Amount, Graph, Outcome, Plan
-from streamgda.passes.progress import Listener, Progress, telling
 from streamgda.sources.ahead import Upcoming
 from streamgda.sources.base import Map, Source
 from streamgda.storage.paths import one_line
@@ -130,6 +130,93 @@ class _SingleBlasThread:
 single_blas_thread = _SingleBlasThread()
 
 
+@dataclass(frozen=True)
+class PassProgress:
+    """How far a pass is. A function given as ``progress=`` is called with it after each task.
+
+    Attributes
+    ----------
+    rows : int
+        Rows read so far, or loaded from a checkpoint.
+    total_rows : int or None
+        All rows of the pass; None if they can be counted only by reading them.
+    tasks, total_tasks : int
+        How many groups of rows are done, and how many there are.
+    bytes : int or None
+        The bytes of the row groups of Parquet read so far, in all columns and before compression, as the
+        footers say; None of other sources.
+    seconds : float
+        Since the pass began.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from streamgda import accumulate, scan_arrow
+    >>> table = pa.table({"x": [1.0, 3.0, 8.0], "y": [0, 0, 1]})
+    >>> told = []
+    >>> _ = accumulate(scan_arrow(table, "y"), progress=told.append)
+    >>> told[-1].rows, told[-1].total_rows, told[-1].tasks
+    (3, 3, 1)
+    """
+
+    rows: int
+    total_rows: int | None
+    tasks: int
+    total_tasks: int
+    bytes: int | None
+    seconds: float
+
+
+# Whether to show a bar; or a function to call with a `PassProgress`.
+Progress: TypeAlias = bool | Callable[[PassProgress], object]
+
+
+class _Listener:
+    """Counts the tasks that are done, and calls a function with the progress.
+
+    Parameters
+    ----------
+    tell : callable
+        The function to call.
+    followed : mapping
+        By the key of a task, what it reads.
+    """
+
+    def __init__(self, tell: Callable[[PassProgress], object], followed: Mapping[Hashable, Amount]) -> None:
+        self.followed, self._tell = followed, tell
+        self._amount = sum(followed.values(), Amount())
+        self._done, self._begun = Amount(), time.monotonic()
+
+    def advance(self, key: Hashable) -> None:
+        """Count a task that is done."""
+        if key in self.followed:
+            self._done += self.followed[key]
+            self._say(self._done.rows or 0, self._amount.rows)
+
+    def finish(self, n_rows: int) -> None:
+        """Report the end of a pass whose number of rows was not known before it was read."""
+        self._say(n_rows, n_rows)
+
+    def _say(self, rows: int, total_rows: int | None) -> None:
+        seconds = time.monotonic() - self._begun
+        tasks, total_tasks = self._done.tasks, self._amount.tasks
+        self._tell(PassProgress(rows, total_rows, tasks, total_tasks, self._done.bytes, seconds))
+
+
+@contextmanager
+def _telling(progress: Progress, followed: Mapping[Hashable, Amount]) -> Iterator[_Listener]:
+    """Yield the listener of a pass: it shows a bar if `progress` is True, and counts no task if False."""
+    if progress is True:
+        from tqdm.auto import tqdm
+
+        with tqdm(total=sum(followed.values(), Amount()).rows, unit=" rows", unit_scale=True) as bar:
+            yield _Listener(lambda told: bar.update(told.rows - bar.n), followed)
+    elif progress is False:
+        yield _Listener(lambda told: None, {})
+    else:
+        yield _Listener(progress, followed)
+
+
 def compute_plan(plan: Plan, scheduler: Scheduler, progress: Progress) -> Any:
     """Run a plan and return its state, each task on one BLAS thread.
 
@@ -161,7 +248,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
         root, amount = graph.add_plans(plans), sum(graph.reading.values(), Amount())
         rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
         _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
-        with single_blas_thread, warning_of_retries() as noted, telling(progress, graph.reading) as listener:
+        with single_blas_thread, warning_of_retries() as noted, _telling(progress, graph.reading) as listener:
             _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
             if client is None:
                 outcome = _compute_here(graph, root, scheduler, listener)
@@ -191,7 +278,7 @@ def _fetching_ahead(scheduler: Scheduler) -> Iterator[Upcoming | None]:
         yield Upcoming(ahead, n_threads)
 
 
-def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener) -> Outcome:
+def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: _Listener) -> Outcome:
     """Run a graph on a scheduler of this machine, which calls back after each task.
 
     By default, Dask fuses tasks, and sends six at a time to a process. This suits much smaller tasks than
@@ -221,7 +308,7 @@ def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: 
 # ---------------------------------------------------------------------- on a cluster
 
 
-def _compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
+def _compute_there(graph: Graph, root: Hashable, client: Client, listener: _Listener) -> Outcome:
     """Run a graph on a cluster. The result of each reading task is released as soon as it is counted.
 
     What tasks share is sent once, as a task of its own, so Dask's warning of large graphs has no remedy.

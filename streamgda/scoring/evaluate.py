@@ -14,9 +14,8 @@ from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import listed
 from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.whitening import Array
-from streamgda.passes.compute import compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.compute import Progress, compute_plan, opening_on, scheduler_for, single_blas_thread
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.passes.progress import Progress
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import (
     Decision,

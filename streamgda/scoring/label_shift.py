@@ -21,9 +21,15 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.posteriors import Array, posteriors
-from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.compute import (
+    Progress,
+    Scheduler,
+    compute_plan,
+    opening_on,
+    scheduler_for,
+    single_blas_thread,
+)
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import Model, check_model, matched, pieces_of, score_piece
 from streamgda.scoring.predict import as_scorable
 from streamgda.sources.ahead import begun

@@ -22,9 +22,15 @@ from streamgda.blocks.wording import counted
 from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.estimators.priors import in_pairs
 from streamgda.estimators.reading import check_rows
-from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.compute import (
+    Progress,
+    Scheduler,
+    compute_plan,
+    opening_on,
+    scheduler_for,
+    single_blas_thread,
+)
 from streamgda.passes.graph import Plan
-from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes

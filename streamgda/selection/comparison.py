@@ -17,8 +17,7 @@ from streamgda.blocks.wording import Message, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.mda import MixtureDiscriminantAnalysis
 from streamgda.passes.accumulate import accumulate_folds, read_into
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.selection.candidates import Candidate, statistics_for_all
 from streamgda.selection.downdates import check_closed_form, downdate_of
 from streamgda.selection.reading import (

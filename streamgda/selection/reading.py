@@ -17,9 +17,15 @@ from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.reading import MissingAtPrediction, check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
-from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.compute import (
+    Progress,
+    Scheduler,
+    compute_plan,
+    opening_on,
+    scheduler_for,
+    single_blas_thread,
+)
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
 from streamgda.selection.downdates import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, MEASURED, BinnedRocAuc, Metric, RocAuc, Scored

@@ -18,8 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.scoring.inference import apart
 from streamgda.scoring.temperature import warned_of
 from streamgda.selection.arrays import ArraySource, source_of
