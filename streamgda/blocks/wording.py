@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from ast import literal_eval
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
@@ -134,3 +135,13 @@ def named(label: Any) -> str:
     """The text of a label in a message, in quotes if it is empty or has space around it."""
     text = str(label)
     return text if text and text == text.strip() else repr(text)
+
+
+def check_known(name: str, known: Collection[str], origin: str) -> None:
+    """Raise ValueError for a column that is not there, with the name that may have been meant."""
+    if name in known:
+        return
+    folded = {str(other).casefold(): other for other in known}
+    close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
+    raise ValueError(Message(origin, f": there is no column {name!r}; {hint}"))

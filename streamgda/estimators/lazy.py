@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.blocks.arrays import check_readable
+from streamgda.blocks.wording import check_known
 from streamgda.sources.conversion import is_dask
-from streamgda.sources.roles import check_known
 
 R = TypeVar("R")
 Columns = Callable[[Any], Any]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import check_known, counted
 from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.estimators.priors import in_pairs
 from streamgda.estimators.reading import check_rows
@@ -39,7 +39,6 @@ from streamgda.sources.ahead import begun
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
-from streamgda.sources.roles import check_known
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 

@@ -5,18 +5,17 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
 collections (`scan_dask`).
 
-- `parquet`: a Parquet dataset. `discovery` finds its files, `planning` reads the keys in the names of their
+- `parquet`: a Parquet dataset. `discovery` finds its files, also those of tables of Delta and Iceberg, `planning` reads the keys in the names of their
   folders and their footers, and each task reads `row_groups`, decoded in bounded memory.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups. `zarr_chunks`: slabs of their rows, and whether stored chunks change in a pass.
 - `dask`: Dask collections.
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
-  `filters`: which rows to read. `expressions`: over columns, for filters and for features that are computed.
-  `batches`: batches cut into blocks.
+  `expressions`: over columns, for filters and for features that are computed. `batches`: batches of Arrow
+  and frames in memory as blocks.
 - `maps`: features that go through a fitted transformer, for every source.
-- `frames`: the columns of a frame in memory of which some have categories.
-- `base`: what every source is. `conversion`: a source from a path or collection. `ahead`: fetches what is
-  read next. `errors`: why a read failed.
+- `base`: what every source is, and reading ahead. `conversion`: a source from a path or collection.
+  `errors`: why a read failed.
 
 How to write another one
 ------------------------

@@ -18,13 +18,13 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block, Missing
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
 from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import DatasetFiles
-from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
+from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 from streamgda.sources.row_groups import without_views
 from streamgda.storage.filesystems import Version, check_unchanged, current_version
 

@@ -8,8 +8,9 @@ from os import PathLike
 from typing import Any
 
 from streamgda.blocks.block import Missing
+from streamgda.blocks.wording import check_known
 from streamgda.sources.base import Source
-from streamgda.sources.roles import CategoricalFeatures, check_known
+from streamgda.sources.roles import CategoricalFeatures
 
 
 def is_dask(data: Any) -> bool:

@@ -1,22 +1,39 @@
-"""Expressions over the columns of a table: pyarrow's, with the columns that they refer to and an identity."""
+"""Expressions over the columns of a table, pyarrow's: those of features, and filters, which choose rows.
+
+Each is kept with the columns that it refers to, and has an identity.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from pyarrow import acero
+
+from streamgda.blocks.wording import Message, check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 _SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # printed by Arrow for the middle of a long list or string
 
 _NO_KERNEL = re.compile(r"Function '\w+' has no kernel matching input types \((.*)\)")
+
+_UNTOLD = re.compile(r"\b(nan|0\.0)\b")
+
+_NO_FILTER = (pa.ArrowException, LookupError, OverflowError, TypeError, ValueError)  # what Arrow raises
+
+_NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ", re.DOTALL)
+
+_NEEDED = "a list of comparisons such as [('length', '>', 2)], or a pyarrow expression, is needed"
+
+_FILTERS = Message("⟨filters⟩")
 
 
 @dataclass(frozen=True)
@@ -29,7 +46,7 @@ class ColumnExpression:
     @property
     def identity(self) -> str:
         """The text of the expression, which ledgers keep; and a digest of the values if it is ambiguous."""
-        text, values = str(self.expression), values_of(self.expression)
+        text, values = str(self.expression), _values_of(self.expression)
         if not _SHORTENED.search(text) and not any(map(_is_ambiguous, values)):
             return text
         return f"{text} {hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()}"
@@ -56,7 +73,7 @@ def evaluated(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
     return {name: column.combine_chunks() for name, column in zip(expressions, made.columns, strict=True)}
 
 
-def by_position(expression: ds.Expression) -> bool:
+def _by_position(expression: ds.Expression) -> bool:
     """Whether an expression refers to a column by its position."""
     return "FieldPath(" in _QUOTED.sub("", str(expression))
 
@@ -81,7 +98,7 @@ def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
     return True
 
 
-def values_of(expression: ds.Expression) -> list[Any]:
+def _values_of(expression: ds.Expression) -> list[Any]:
     """The literals and options of an expression, all of them: its text shortens long lists and strings.
 
     Arrow pickles an expression as a record batch in which they are the columns.
@@ -100,3 +117,73 @@ def _is_ambiguous(values: list[Any]) -> bool:
 def in_words(error: Exception) -> str:
     """Arrow's message on values that do not go together, without the names of its kernels."""
     return _NO_KERNEL.sub(r"the types \1 do not go together", str(error))
+
+
+@dataclass(frozen=True)
+class Filter(ColumnExpression):
+    """An expression that is true of the rows to read, and the columns that it refers to."""
+
+    @classmethod
+    def of(cls, filters: Any, schema: pa.Schema) -> Self | None:
+        """The filter that a user gives for a dataset with these columns; None if none is given.
+
+        Parameters
+        ----------
+        filters : pyarrow expression or list of tuples
+            As `pyarrow.parquet.read_table` takes it.
+        schema : pyarrow.Schema
+            Of the dataset, partition keys included.
+
+        Raises
+        ------
+        ValueError
+            If it is no filter, or cannot be evaluated on these columns.
+        """
+        if filters is None:
+            return None
+        try:
+            expression = filters if isinstance(filters, ds.Expression) else pq.filters_to_expression(filters)
+            schema.empty_table().filter(expression)
+        except _NO_FILTER as error:
+            if found := _NO_COLUMN.search(str(error)):
+                check_known(found[1], schema.names, _FILTERS)
+            needed = "" if isinstance(error, pa.ArrowException) else f"; {_NEEDED}"
+            raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
+        if _by_position(expression):
+            raise _no_filter(f"columns go by name, not by position as in {expression}")
+        return cls(expression, referenced(expression, schema))
+
+    @property
+    def may_keep_untold(self) -> bool:
+        """Whether rows may pass whose values lie outside the statistics of their row group.
+
+        Statistics leave out NaN. A comparison with NaN is false, so a row with NaN passes only by a "not", a
+        function, or NaN among the values of an "in". Arrow also does not find a zero among the values of an
+        "in" within statistics from −0.0 to 0.0.
+        """
+        if not any(map(pa.types.is_floating, self.columns.types)):
+            return False
+        text = str(self.expression)
+        if "!=" in text or set(re.findall(r"(\w+)\(", text)) - {"is_in"}:
+            return True
+        return "is_in" in text and bool(_UNTOLD.search(repr(_values_of(self.expression))))
+
+
+@contextmanager
+def filtering(path: str) -> Iterator[None]:
+    """Name the file in the error of a filter that cannot be evaluated on it.
+
+    Raises
+    ------
+    ValueError
+        Such as for a column whose type in this file cannot be compared with the value given.
+    """
+    try:
+        yield
+    except (pa.ArrowException, TypeError) as error:
+        raise _no_filter(in_words(error), path) from error
+
+
+def _no_filter(why: str, path: str = "") -> ValueError:
+    """The error for filters that cannot be evaluated; `path` is the file, if it is due to one."""
+    return ValueError(Message(path and f"{path}: ", _FILTERS, f": {why}"))

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from streamgda.blocks.arrays import library_of
 from streamgda.blocks.categories import Categories, MixedColumns
+from streamgda.blocks.wording import check_known
 from streamgda.sources.batches import mixed_columns
-from streamgda.sources.roles import CategoricalFeatures, Roles, check_known
+from streamgda.sources.roles import CategoricalFeatures, Roles
 
 _ORIGIN = "the frame"
 

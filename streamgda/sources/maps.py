@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, rows_per_block
 from streamgda.blocks.labels import drop_unused
-from streamgda.blocks.wording import counted, listed
+from streamgda.blocks.wording import check_known, counted, listed
 from streamgda.sources.base import (
     FilePlan,
     FileSource,
@@ -36,7 +36,6 @@ from streamgda.sources.base import (
     Split,
     WrappedSource,
 )
-from streamgda.sources.roles import check_known
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, find_files
-from streamgda.sources.filters import Filter
+from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import (
     DatasetFiles,
     FilePlanner,
@@ -26,7 +26,7 @@ from streamgda.sources.planning import (
     PlannedFile,
     unified_types,
 )
-from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource, check_known
+from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 from streamgda.sources.row_groups import ReadOptions
 from streamgda.sources.tables import TableFiles, field_numbers, find_files_of_table, is_table
 from streamgda.storage.filesystems import Place, current_version, listing

@@ -26,7 +26,7 @@ import pyarrow.fs as pafs
 from streamgda.sources.base import Map, group_into_tasks
 from streamgda.sources.discovery import FoundFiles
 from streamgda.sources.errors import decoding, opening
-from streamgda.sources.filters import Filter, filtering
+from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
 from streamgda.sources.tables import TableFiles, field_numbers

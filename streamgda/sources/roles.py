@@ -5,7 +5,6 @@ A warning is given if no features are named and a column named like an identifie
 
 from __future__ import annotations
 
-import difflib
 import re
 import warnings
 from abc import abstractmethod
@@ -19,7 +18,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
-from streamgda.blocks.wording import Message, listed
+from streamgda.blocks.wording import Message, check_known, listed
 from streamgda.sources.base import Source
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
 
@@ -312,16 +311,6 @@ def _matching(patterns: Iterable[str], known: Collection[str], origin: str) -> s
 
 def _is_pattern(name: str) -> bool:
     return re.search(r"[*?[]", str(name)) is not None
-
-
-def check_known(name: str, known: Collection[str], origin: str) -> None:
-    """Raise ValueError for a column that is not there, with the name that may have been meant."""
-    if name in known:
-        return
-    folded = {str(other).casefold(): other for other in known}
-    close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-    hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
-    raise ValueError(Message(origin, f": there is no column {name!r}; {hint}"))
 
 
 _IDENTIFIER = re.compile(

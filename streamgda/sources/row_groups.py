@@ -27,7 +27,7 @@ from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.batches import blocks_of_batch, unlabelled_block
 from streamgda.sources.errors import decoding, opening
-from streamgda.sources.filters import Filter, filtering
+from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.storage.fetching import (
     STEP,
