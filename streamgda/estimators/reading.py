@@ -44,8 +44,8 @@ from streamgda.estimators.dtypes import FittedTypes
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Progress, Scheduler
 from streamgda.sources.base import Source
+from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, as_table, is_dask
-from streamgda.sources.frames import known_columns, learnt_columns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.exact.state import ExactClassStatistics

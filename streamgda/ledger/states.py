@@ -17,9 +17,9 @@ from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of as statistics_of
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
-from streamgda.storage.arrow import to_arrow
 from streamgda.storage.documents import Metadata
 from streamgda.storage.paths import one_line
+from streamgda.storage.tables import to_arrow
 
 State = Statistics | FoldStatistics
 

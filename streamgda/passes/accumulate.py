@@ -22,8 +22,7 @@ from streamgda.passes.compute import (
     single_blas_thread,
 )
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.sources.ahead import begun
-from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics

@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from streamgda.blocks.wording import Message, counted
 from streamgda.passes.graph import Amount, Graph, Outcome, Plan
-from streamgda.sources.ahead import Upcoming
-from streamgda.sources.base import Map, Source
+from streamgda.sources.base import Map, Source, Upcoming
 from streamgda.storage.paths import one_line
 from streamgda.storage.retries import warning_of_retries
 

@@ -18,8 +18,7 @@ from functools import partial, reduce
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.sources.ahead import Upcoming
-from streamgda.sources.base import Split
+from streamgda.sources.base import Groups, Split, Upcoming
 from streamgda.storage.retries import RETRIES, noting_retries, retried
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from streamgda.passes.checkpoint import Checkpoint
 T = TypeVar("T")
-Groups = Sequence[Sequence[Any]]
 Fold = Callable[[Sequence[Any], Any], Any]
 Merge = Callable[[Any, Any], Any]
 FAN_IN = 8

@@ -27,8 +27,7 @@ from streamgda.scoring.inference import (
     scanned,
     score_piece,
 )
-from streamgda.sources.ahead import begun
-from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.sources.conversion import is_dask
 
 Batch = Sequence[Any]

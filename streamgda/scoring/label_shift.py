@@ -32,8 +32,7 @@ from streamgda.passes.compute import (
 from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.scoring.inference import Model, check_model, matched, pieces_of, score_piece
 from streamgda.scoring.predict import as_scorable
-from streamgda.sources.ahead import begun
-from streamgda.sources.base import ScorableSplit, Source, group_into_tasks
+from streamgda.sources.base import ScorableSplit, Source, begun, group_into_tasks
 
 _MOST_STEPS = 2000
 _LEAST_GAIN = 1e-4  # of the log-likelihood of all rows, which moves a share by 0.014 standard errors

@@ -35,8 +35,7 @@ from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.sources.ahead import begun
-from streamgda.sources.base import ScorableSource, ScorableSplit, Source, group_into_tasks
+from streamgda.sources.base import ScorableSource, ScorableSplit, Source, begun, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
 from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest

@@ -29,8 +29,7 @@ from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.scoring.inference import apart
 from streamgda.selection.downdates import Codes, Downdate
 from streamgda.selection.scorings import LOG_LIKELIHOOD, MEASURED, BinnedRocAuc, Metric, RocAuc, Scored
-from streamgda.sources.ahead import begun
-from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.statistics.covariances import Array
 
 _VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB

@@ -5,7 +5,7 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
 collections (`scan_dask`).
 
-- `parquet`: a Parquet dataset. `discovery` finds its files, also those of tables of Delta and Iceberg, `planning` reads the keys in the names of their
+- `parquet`: a Parquet dataset. `discovery` finds its files, `planning` reads the keys in the names of their
   folders and their footers, and each task reads `row_groups`, decoded in bounded memory.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups. `zarr_chunks`: slabs of their rows, and whether stored chunks change in a pass.

@@ -1,4 +1,4 @@
-"""Arrow record batches, cut into blocks; and Arrow columns as numbers and labels."""
+"""Arrow record batches and frames in memory as blocks; their columns as numbers, labels and categories."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
+from streamgda.blocks.arrays import library_of
 from streamgda.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
@@ -23,9 +24,11 @@ from streamgda.blocks.block import (
 )
 from streamgda.blocks.categories import Categories, MixedColumns, coded
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.wording import Message
+from streamgda.blocks.wording import Message, check_known
 from streamgda.sources.expressions import evaluated, in_words
-from streamgda.sources.roles import Roles
+from streamgda.sources.roles import CategoricalFeatures, Roles
+
+_ORIGIN = "the frame"
 
 
 def numbers(column: pa.Array) -> NDArray[Any]:
@@ -253,3 +256,68 @@ def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
             "so the row is of no fold. Mend the data, or leave out such rows by a filter"
         )
     return values, codes
+
+
+# ---------------------------------------------------------------------- frames in memory
+
+
+def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | None:
+    """The columns of a frame of pandas, Polars or Arrow to learn from; None if all are numbers.
+
+    Parameters
+    ----------
+    frame : frame
+        All its columns are features.
+    wanted : "from_dtype", list of str, or None
+        The features with categories, as for `scan_arrow`.
+
+    Raises
+    ------
+    ValueError
+        If a column can be no feature.
+    """
+    table = as_arrow(frame)
+    schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
+    roles = Roles.choose(schema, _ORIGIN, target=None, missing="keep", categorical_features=wanted)
+    return _columns_of_frame(table, roles) if roles.categorical else None
+
+
+def known_columns(frame: Any, categories: Categories) -> MixedColumns:
+    """The columns of a frame that a model has learnt, with the categories that the frame has.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it cannot have its role.
+    """
+    table = as_arrow(frame)
+    for name in categories.names:
+        check_known(name, table.schema.names, _ORIGIN)
+    return _columns_of_frame(
+        table, Roles(categories.names, None, None, "keep", categorical=categories.columns)
+    )
+
+
+def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
+    """A frame of pandas, Polars or Arrow as a table, without the index of a pandas frame.
+
+    Raises
+    ------
+    ValueError
+        If Arrow has no type for a column.
+    """
+    library = library_of(frame)
+    try:
+        if library == "pandas":
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if library == "pyarrow":
+            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"{origin}: {error}") from error
+
+
+def _columns_of_frame(table: pa.Table, roles: Roles) -> MixedColumns:
+    roles.check_types(table.schema, _ORIGIN)
+    columns = {name: table.column(name).combine_chunks() for name in roles.features}
+    return mixed_columns(columns, roles, _ORIGIN)

@@ -16,8 +16,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
-from streamgda.sources.batches import blocks_of_batches
-from streamgda.sources.frames import as_arrow
+from streamgda.sources.batches import as_arrow, blocks_of_batches
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 
 _FRAME = "the data frame"

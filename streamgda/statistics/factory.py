@@ -101,7 +101,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
             f"{metadata.get('kind')!r}" + _READ_BY.get(str(metadata.get("kind")), "")
         )
-    from streamgda.storage.arrow import from_arrow
+    from streamgda.storage.tables import from_arrow
 
     try:
         n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None

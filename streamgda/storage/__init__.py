@@ -17,10 +17,8 @@ This room imports no other room of the package. Its files, from the bottom up:
     Read, keep and check the footer of a Parquet file.
 `fetching`
     Remote Parquet files, whose needed byte ranges are fetched ahead.
-`arrow`
-    Arrays with one row per class as the columns of an Arrow table.
 `tables`
-    An Arrow table with its JSON document as one Parquet file.
+    An Arrow table with its JSON document as one Parquet file; arrays with one row per class as its columns.
 `saving`
     The base classes of objects with `save` and `to_bytes`.
 

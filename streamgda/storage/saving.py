@@ -139,14 +139,13 @@ class Loadable(Savable):
     @classmethod
     def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Self:
         from streamgda.storage import tables
-        from streamgda.storage.arrow import from_arrow
 
         table, document = tables.read(path, cls._columns, filesystem)
         name = tables.name_of(path)
         if document.get("kind") != cls.__name__:
             raise ValueError(f"{name} holds no {cls._kind}: its kind is {document.get('kind')!r}")
         try:
-            return cls._from_saved(from_arrow(table, n_patterns=1), document)
+            return cls._from_saved(tables.from_arrow(table, n_patterns=1), document)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{name} is damaged or not consistent: {error}") from error
 

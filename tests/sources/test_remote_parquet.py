@@ -20,7 +20,7 @@ from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.graph import Plan
 from streamgda.sources import row_groups
-from streamgda.sources.ahead import begun
+from streamgda.sources.base import begun
 from streamgda.storage import fetching
 
 NAMES = [f"x{j}" for j in range(10)]
