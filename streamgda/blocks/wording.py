@@ -137,11 +137,11 @@ def named(label: Any) -> str:
     return text if text and text == text.strip() else repr(text)
 
 
-def check_known(name: str, known: Collection[str], origin: str) -> None:
+def check_known(name: str, known: Collection[str], origin: str, kind: str = "column") -> None:
     """Raise ValueError for a column that is not there, with the name that may have been meant."""
     if name in known:
         return
     folded = {str(other).casefold(): other for other in known}
     close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
-    raise ValueError(Message(origin, f": there is no column {name!r}; {hint}"))
+    raise ValueError(Message(origin, f": there is no {kind} {name!r}; {hint}"))

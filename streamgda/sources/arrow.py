@@ -115,17 +115,8 @@ def scan_arrow(
     else:
         kind, data = _described(data)
         origin, stored = "the data", data.schema
-    roles = Roles.choose(
-        data.schema,
-        origin,
-        target=target,
-        missing=missing,
-        features=features,
-        exclude=exclude,
-        categorical_features=categorical_features,
-        weight=weight,
-        stored=stored,
-    )
+    chosen_as = target, features, exclude, categorical_features, weight, missing
+    roles = Roles.choose(data.schema, origin, *chosen_as, stored)
     return kind(data, roles)
 
 

@@ -278,7 +278,7 @@ def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | No
     """
     table = as_arrow(frame)
     schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
-    roles = Roles.choose(schema, _ORIGIN, target=None, missing="keep", categorical_features=wanted)
+    roles = Roles.choose(schema, _ORIGIN, None, None, (), wanted, None, "keep")
     return _columns_of_frame(table, roles) if roles.categorical else None
 
 

@@ -94,17 +94,9 @@ def scan_dask(
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
-        roles = Roles.choose(
-            _known_types(frame, "" if categorical_features == "from_dtype" else None),
-            _FRAME,
-            target=target,
-            missing=missing,
-            features=features,
-            exclude=exclude,
-            categorical_features=categorical_features,
-            weight=weight,
-        )
-        return FrameSource(frame, roles)
+        types = _known_types(frame, "" if categorical_features == "from_dtype" else None)
+        chosen_as = target, features, exclude, categorical_features, weight, missing
+        return FrameSource(frame, Roles.choose(types, _FRAME, *chosen_as))
     if features is not None or exclude or categorical_features not in (None, "from_dtype"):
         raise ValueError(
             "features, exclude and categorical_features name columns of a data frame; "

@@ -1,4 +1,4 @@
-"""Find the files that a path, a folder, a pattern, a list or a URL stands for, on any filesystem.
+"""Find the files that a path, a folder, a pattern, a list, a URL or a table stands for, on any filesystem.
 
 - A path of a file stands for that file, whatever its name.
 - A folder stands for the Parquet files in it, at any depth, except hidden ones. A file or
@@ -6,6 +6,8 @@
 - A pattern stands for the files that match it, and for the Parquet files in folders that match it, except
   hidden ones. A pattern in which a name begins with "." or "_", such as "_old*.parquet", finds these too.
 - A list stands for the files of its entries.
+- A table of Delta or Iceberg stands for the files that its library lists. It is told by the module of its
+  class, so nothing is imported. If the rows of the files are not those of the table, this is an error.
 
 Symbolic links are followed. In a folder or pattern, a file to which several paths lead is found once; in
 a list, that is an error. A link to nothing is an error too, for rows may be missing. Files and folders of
@@ -18,14 +20,18 @@ from __future__ import annotations
 import pathlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
+from typing import Any
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.blocks import wording
 from streamgda.storage.filesystems import (
     Place,
     children,
@@ -69,7 +75,7 @@ _TABLES = (
 """The name of each table format, what marks the folder of such a table, and what reads it."""
 
 
-def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None:
+def _check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None:
     """Raise ValueError if files lie in a folder of a table format.
 
     Parameters
@@ -94,7 +100,7 @@ def check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None
             )
 
 
-def marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
+def _marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
     """Yield the paths that mark a table format in the folders above a folder of its data files.
 
     The names of folders of data files have hive keys or, in Iceberg, one of them is "data".
@@ -113,6 +119,21 @@ def _marks_in(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
         yield from (f"{inside}{name}" for name in children(filesystem, folder))
         yield from (f"{inside}metadata/{name}" for name in children(filesystem, f"{inside}metadata"))
 
+
+_HARMLESS = {
+    *("timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"),
+    *("variantShredding", "variantShredding-preview", "variantType", "variantType-preview"),
+}
+"""What Delta's protocol may ask of readers that does not change which numbers and labels the files hold."""
+
+_URI = re.compile(r"(?:([\w+.-]+)://([^/]*))?(.*)", re.DOTALL)
+
+_METHODS = (("deltalake", "get_add_actions"), ("pyiceberg", "plan_files"), ("pyiceberg", "scan"))
+"""What the objects of each library have that can be scanned."""
+
+_FIELD_ID = b"PARQUET:field_id"
+
+Keys = Mapping[str, pa.Scalar]
 
 _HIDDEN = (".", "_")
 
@@ -145,8 +166,8 @@ class FoundFiles:
         return any(location.includes(self.filesystem, place) for location in self.locations)
 
 
-def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = None) -> FoundFiles:
-    """Find the files that a path, a URL or a list of them stands for.
+def find_files(path: Any, filesystem: AnyFileSystem | None = None) -> FoundFiles:
+    """Find the files that a path, a URL, a list of them or a table stands for.
 
     Raises
     ------
@@ -154,10 +175,13 @@ def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = N
         If there is no such file or folder, or no Parquet file is in it.
     ValueError
         If a list holds a file twice, or files of several filesystems, or files lie in a folder of a table
-        format such as Delta's.
+        format such as Delta's. If rows of the files of a table are deleted or filtered, or a newer protocol
+        says how the files are to be read.
     """
     if isinstance(path, str | PathLike):
         return _find(path, filesystem)
+    if _is_table(path):
+        return _find_files_of_table(path, filesystem)
     if not isinstance(path, Sequence):
         raise TypeError(
             "path must be a path, a URL, a list of them, or a table of Delta or Iceberg; got "
@@ -169,7 +193,7 @@ def find_files(path: Path | Sequence[Path], filesystem: AnyFileSystem | None = N
     if any(other.filesystem != found[0].filesystem for other in found):
         raise ValueError("the files of a dataset must all be on one filesystem")
     paths = [path for entry in found for path in entry.paths]
-    check_listed_once(found[0].filesystem, paths)
+    _check_listed_once(found[0].filesystem, paths)
     return FoundFiles(
         found[0].filesystem, paths, tuple(location for entry in found for location in entry.locations)
     )
@@ -188,7 +212,7 @@ def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
     return FoundFiles(filesystem, location.files(filesystem), (location,))
 
 
-def check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+def _check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
     """Raise ValueError for a file that is listed twice."""
     seen: dict[Place, str] = {}
     for path in paths:
@@ -261,7 +285,7 @@ class Folder(Location):
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
             )
-        check_no_table_format([*listed, *marks_above(filesystem, self.path)], files)
+        _check_no_table_format([*listed, *_marks_above(filesystem, self.path)], files)
         return files
 
     @property
@@ -290,7 +314,7 @@ class Pattern(Location):
                 f"no file matches {self.pattern}; names that begin with '.' or '_' match only a pattern that "
                 "begins so"
             )
-        check_no_table_format([*listed, *marks_above(filesystem, self.root)], files)
+        _check_no_table_format([*listed, *_marks_above(filesystem, self.root)], files)
         return files
 
     def matches(self, path: str) -> bool:
@@ -372,3 +396,93 @@ def _is_hidden(path: str, spelled_out: str = "") -> bool:
     """Whether a part of a path is the name of a hidden file or folder. A name with a hive key is not."""
     hidden = tuple(set(_HIDDEN) - set(spelled_out))
     return any(part.startswith(hidden) and "=" not in part for part in path.split("/"))
+
+
+# ---------------------------------------------------------------------- tables
+
+
+@dataclass(frozen=True)
+class TableFiles(FoundFiles):
+    """The files of a table.
+
+    Attributes
+    ----------
+    columns : pyarrow.Schema
+        Those of the table.
+    keys : mapping of str to mapping of str to pyarrow.Scalar
+        The partition keys of each file, by its path, and their values.
+    """
+
+    columns: pa.Schema
+    keys: Mapping[str, Keys]
+
+
+def _is_table(data: Any) -> bool:
+    """Whether data is a table of Delta's or Iceberg's library, or a scan of one."""
+    libraries = {base.__module__.partition(".")[0] for base in type(data).__mro__}
+    return any(library in libraries and hasattr(data, method) for library, method in _METHODS)
+
+
+def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> TableFiles:
+    """List the files of a table in the version that it is open in, in the order of their paths.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the table has no files.
+    ValueError
+        If rows of the files are deleted or filtered, or a newer protocol says how the files are to be read.
+    """
+    columns, found = (_files_of_delta if hasattr(table, "get_add_actions") else _files_of_iceberg)(table)
+    if not found:
+        raise FileNotFoundError("the table has no files")
+    uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in found]  # type: ignore[union-attr]
+    scheme, authority, _ = uris[0]
+    there, _ = resolve("/" if scheme in {"", "file"} else f"{scheme}://{authority}", filesystem)
+    in_bucket = is_object_store(there)  # Azure's containers stand before an "@"
+    paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
+    _check_listed_once(there, paths)
+    keys = dict(sorted(zip(paths, (keys for _, keys in found), strict=True), key=lambda file: file[0]))
+    return TableFiles(there, list(keys), tuple(map(File, keys)), columns, keys)
+
+
+def field_numbers(schema: pa.Schema) -> dict[str, bytes]:
+    """The numbers of columns, by name: in Iceberg, a column keeps its number when it is renamed."""
+    metadata = {field.name: field.metadata or {} for field in schema}
+    return {name: found[_FIELD_ID] for name, found in metadata.items() if _FIELD_ID in found}
+
+
+def _files_of_delta(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
+    """The columns, and the URI and the keys of each file."""
+    needed = set(table.protocol().reader_features or ()) - _HARMLESS - {"columnMapping"}
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        needed.add("columnMapping")
+    if "deletionVectors" in needed and hasattr(table, "deletion_vectors"):
+        deleted = pa.RecordBatchReader.from_stream(table.deletion_vectors())
+        needed -= set() if any(batch.num_rows for batch in deleted) else {"deletionVectors"}
+    if needed:
+        raise ValueError(
+            f"the Delta table {shown(table.table_uri)} uses {wording.listed(sorted(needed))}, so its rows are "
+            "not those of its Parquet files; to read them, use "
+            "scan_arrow(pyarrow.RecordBatchReader.from_stream(table.scan()), ...)"
+        )
+    files = pa.table(table.get_add_actions(flatten=True))
+    names, root = table.metadata().partition_columns, table.table_uri.rstrip("/")
+    keys = [{name: files[f"partition.{name}"][i] for name in names} for i in range(len(files))]
+    uris = [path if "://" in path else f"{root}/{path}" for path in files["path"].to_pylist()]
+    return pa.schema(table.schema().to_arrow()), list(zip(map(unquote, uris), keys, strict=True))
+
+
+def _files_of_iceberg(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
+    """The columns, and the URI of each file."""
+    scan = table.scan() if hasattr(table, "scan") else table
+    tasks = list(scan.plan_files())
+    reader = "to read its rows, use scan_arrow(scan.to_arrow_batch_reader(), ...)"
+    if any(task.delete_files for task in tasks):
+        raise ValueError(f"the Iceberg table has delete files, for rows that are deleted; {reader}")
+    if scan.limit is not None or any(repr(task.residual) != "AlwaysTrue()" for task in tasks):
+        raise ValueError(
+            "the scan of the Iceberg table has a limit, or a filter that leaves out rows of files; scan all "
+            f"rows, and give filters to scan_parquet; or {reader}"
+        )
+    return scan.projection().as_arrow(), [(task.file.file_path, {}) for task in tasks]

@@ -73,11 +73,6 @@ def evaluated(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
     return {name: column.combine_chunks() for name, column in zip(expressions, made.columns, strict=True)}
 
 
-def _by_position(expression: ds.Expression) -> bool:
-    """Whether an expression refers to a column by its position."""
-    return "FieldPath(" in _QUOTED.sub("", str(expression))
-
-
 def referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
     """The columns without which an expression cannot be evaluated.
 
@@ -149,7 +144,7 @@ class Filter(ColumnExpression):
                 check_known(found[1], schema.names, _FILTERS)
             needed = "" if isinstance(error, pa.ArrowException) else f"; {_NEEDED}"
             raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
-        if _by_position(expression):
+        if "FieldPath(" in _QUOTED.sub("", str(expression)):
             raise _no_filter(f"columns go by name, not by position as in {expression}")
         return cls(expression, referenced(expression, schema))
 

@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
-from streamgda.sources.discovery import FoundFiles, find_files
+from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers, find_files
 from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import (
     DatasetFiles,
@@ -28,7 +28,6 @@ from streamgda.sources.planning import (
 )
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 from streamgda.sources.row_groups import ReadOptions
-from streamgda.sources.tables import TableFiles, field_numbers, find_files_of_table, is_table
 from streamgda.storage.filesystems import Place, current_version, listing
 
 
@@ -108,20 +107,11 @@ def scan_parquet(
     >>> QuadraticDiscriminantAnalysis().fit(source).means_.ravel()
     array([1.5, 7.5])
     """
-    find = partial(find_files_of_table if is_table(path) else find_files, path, filesystem)
+    find = partial(find_files, path, filesystem)
     files = DatasetFiles.of_found(find())
     chosen = Filter.of(filters, files.schema)
-    roles = Roles.choose(
-        files.schema,
-        files.first.path,
-        target=target,
-        missing=missing,
-        features=features,
-        exclude=exclude,
-        categorical_features=categorical_features,
-        weight=weight,
-        stored=files.first.schema,
-    )
+    chosen_as = target, features, exclude, categorical_features, weight, missing
+    roles = Roles.choose(files.schema, files.first.path, *chosen_as, files.first.schema)
     return ParquetSource(files, roles, chosen, find)
 
 

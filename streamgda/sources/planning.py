@@ -24,12 +24,11 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.sources.base import Map, group_into_tasks
-from streamgda.sources.discovery import FoundFiles
+from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
-from streamgda.sources.tables import TableFiles, field_numbers
 from streamgda.storage.filesystems import Version, current_version, is_local
 from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries

@@ -79,13 +79,12 @@ class Roles:
         cls,
         schema: pa.Schema,
         origin: str,
-        *,
         target: str | None,
+        features: Sequence[str] | None,
+        exclude: Sequence[str],
+        categorical_features: CategoricalFeatures,
+        weight: str | None,
         missing: Missing,
-        features: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        categorical_features: CategoricalFeatures = None,
-        weight: str | None = None,
         stored: pa.Schema | None = None,
     ) -> Self:
         """The roles that a user asks for, by the parameters of the functions that scan.
@@ -100,6 +99,8 @@ class Roles:
             All the columns. A type that is not known is null.
         origin : str
             What to call the data.
+        target, features, exclude, categorical_features, weight, missing
+            As for `scan_parquet`.
         stored : pyarrow.Schema, optional
             The columns that may be features by default, and whose types are checked; all by default.
 

@@ -20,6 +20,7 @@ from zarr.storage import StoreLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing, without_missing
+from streamgda.blocks.wording import check_known
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place
 from streamgda.sources.zarr_chunks import (
@@ -197,7 +198,9 @@ class ZarrSource(ScorableSource):
         try:
             arrays = opened(self.store, self._paths, self.zarr_format)
         except ValueError:
-            self._check_names()
+            known = list(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
+            for name in self.names:
+                check_known(name, known, self.origin, "array")
             raise
         roles: dict[str | None, tuple[str, str]] = {
             self.features: ("the features", _NUMBERS),
@@ -224,13 +227,6 @@ class ZarrSource(ScorableSource):
     @property
     def _paths(self) -> list[str]:
         return [f"{self.path}/{name}".lstrip("/") for name in self.names]
-
-    def _check_names(self) -> None:
-        group = zarr.open_group(self.store, path=self.path, mode="r")
-        for name in self.names:
-            if not isinstance(group.get(name), zarr.Array):
-                known = ", ".join(sorted(repr(key) for key in group.array_keys()))
-                raise ValueError(f"{self.origin}: there is no array {name!r}; there are {known or 'none'}")
 
     def _check_written(self, labels: zarr.Array[Any], stored: Container[str]) -> None:
         for key in keys_of_rows([labels], 0, labels.shape[0]):
