@@ -462,8 +462,8 @@ def _files_of_delta(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
         needed -= set() if any(batch.num_rows for batch in deleted) else {"deletionVectors"}
     if needed:
         raise ValueError(
-            f"the Delta table {shown(table.table_uri)} uses {wording.listed(sorted(needed))}, so its rows are "
-            "not those of its Parquet files; to read them, use "
+            f"the Delta table {shown(table.table_uri)} uses {wording.listed(sorted(needed))}, so its rows "
+            "are not those of its Parquet files; to read them, use "
             "scan_arrow(pyarrow.RecordBatchReader.from_stream(table.scan()), ...)"
         )
     files = pa.table(table.get_add_actions(flatten=True))
