@@ -54,6 +54,7 @@ _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160
 _COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+"""The types of views, and the plain types that take their place."""
 
 
 @dataclass(frozen=True)
@@ -274,9 +275,6 @@ class _PlacesInGroups(Places):
         position = int(np.searchsorted(ends, number, side="right"))
         index = list(self.groups)[position]
         return f"{self.origin}, row group {index}, row {number - (ends[position] - self.groups[index])}"
-
-
-"""The types of views, and the plain types that take their place."""
 
 
 def read_buffer(n_columns: int) -> int:

@@ -198,7 +198,7 @@ class ZarrSource(ScorableSource):
         try:
             arrays = opened(self.store, self._paths, self.zarr_format)
         except ValueError:
-            known = list(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
+            known = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
             for name in self.names:
                 check_known(name, known, self.origin, "array")
             raise

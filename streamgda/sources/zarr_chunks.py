@@ -23,14 +23,13 @@ from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.api.asynchronous import open_array
 from zarr.core.common import ZarrFormat
+
+# Private, but nothing else runs code in the event loop of a store.
 from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
 from streamgda.storage.filesystems import Place, version_of_info
-
-# Private, but nothing else runs code in the event loop of a store.
-
 
 Version = tuple[int | None, int | str]
 """Of a stored chunk: its size, and its ETag or modification time."""

@@ -43,6 +43,8 @@ Range: TypeAlias = tuple[int, int]
 """The first byte, and the byte behind the last."""
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
 Plan: TypeAlias = Callable[[pq.FileMetaData], Sequence[Sequence[Range]]]
+"""Returns the ranges that are needed of a file, from its footer, in steps. There are several steps if a row
+group is so long that shares of its columns are fetched one after the other."""
 
 
 @dataclass
@@ -113,10 +115,6 @@ def _is_one_request(last: Request, start: int, stop: int) -> bool:
     hole = start - last.stop
     most = min(max(last.n_needed // 20, _HOLE), _LONGEST_HOLE)
     return 0 <= hole <= most and stop - last.start <= _REQUEST
-
-
-"""Returns the ranges that are needed of a file, from its footer, in steps. There are several steps if a row
-group is so long that shares of its columns are fetched one after the other."""
 
 
 class Ahead:

@@ -60,10 +60,7 @@ def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
     """
     behind = fsspec_of(filesystem)
     if (place := local_path(filesystem, folder)) is not None:
-        return {
-            moved(path, place, folder): _version_by_status(status, behind)
-            for path, status in walk_files(place)
-        }
+        return {moved(path, place, folder): _version_by_status(status) for path, status in walk_files(place)}
     if behind is None:
         selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
         found, in_seconds = filesystem.get_file_info(selector), _is_of_s3(filesystem)
@@ -91,7 +88,7 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     behind = fsspec_of(filesystem)
     if (place := local_path(filesystem, name)) is not None:
         try:
-            return _version_by_status(pathlib.Path(place).stat(), behind)
+            return _version_by_status(pathlib.Path(place).stat())
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{name} is gone, or what it links to") from error
     if behind is not None:
@@ -129,9 +126,9 @@ def check_unchanged(
         raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
 
 
-def _version_by_status(status: os.stat_result, behind: AbstractFileSystem | None) -> Version:
-    """The version of a local file. Times of fsspec are cut to microseconds."""
-    return Version(status.st_size, status.st_mtime_ns if behind is None else _nanoseconds(status.st_mtime))
+def _version_by_status(status: os.stat_result) -> Version:
+    """The version of a local file."""
+    return Version(status.st_size, status.st_mtime_ns)
 
 
 def _version(info: pafs.FileInfo, in_seconds: bool) -> Version:
