@@ -3,9 +3,9 @@
 All rows pass through this room before they are summed up. It alone decides which rows are refused, which are
 dropped, and what they weigh.
 
-- `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors. `arrays`:
-  the blocks of an array or a data frame.
+- `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors and their
+  folds, for cross-validation. `arrays`: the blocks of an array or a data frame.
 - `categories`: columns with categories, and rows in which they are coded.
-- `labels`: class labels and their codes. `folds`: the fold of a row, for cross-validation.
+- `labels`: class labels and their codes.
 - `wording`: the messages of errors and warnings.
 """

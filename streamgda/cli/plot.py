@@ -81,8 +81,7 @@ def plot(
     from sklearn.utils._optional_dependencies import check_matplotlib_support
 
     from streamgda import evaluate, plotting
-    from streamgda.storage.filesystems import resolve
-    from streamgda.storage.writing import replacing
+    from streamgda.storage.filesystems import replacing, resolve
 
     _check_usage(kind, data, show, normalize)
     check_matplotlib_support("streamgda plot")

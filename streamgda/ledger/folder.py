@@ -35,9 +35,16 @@ from streamgda.ledger.states import COLUMNS, State, state_of, table_of
 from streamgda.sources.base import InputFile
 from streamgda.storage import tables
 from streamgda.storage.documents import Metadata, digest
-from streamgda.storage.filesystems import Version, children, is_local, is_object_store, listing, reaching
+from streamgda.storage.filesystems import (
+    Version,
+    children,
+    is_local,
+    is_object_store,
+    listing,
+    locked,
+    reaching,
+)
 from streamgda.storage.tables import DamagedFileError
-from streamgda.storage.writing import locked
 
 _READERS = 16  # an object store answers many requests in the time of one
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.folder import LedgerFolder

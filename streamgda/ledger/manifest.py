@@ -29,9 +29,8 @@ from streamgda.sources.base import FilePlan, InputFile
 from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.storage import tables
 from streamgda.storage.documents import digest
-from streamgda.storage.filesystems import Version, children
+from streamgda.storage.filesystems import LOCK, Version, children, finished_name
 from streamgda.storage.paths import one_line
-from streamgda.storage.writing import LOCK, finished_name
 
 MANIFEST = "manifest.parquet"
 

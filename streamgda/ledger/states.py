@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of as statistics_of

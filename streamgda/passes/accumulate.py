@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import Message, counted
 from streamgda.kernels import Workspace
 from streamgda.passes.compute import (

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 from sklearn.utils import check_scalar
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.folds import mixed
+from streamgda.blocks.block import Block, mixed
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.reading import check_rows

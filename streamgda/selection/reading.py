@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import Block, FoldRule
 from streamgda.blocks.categories import Categories
-from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators.classifier import finalised

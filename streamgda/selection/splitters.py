@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
 from streamgda.blocks.arrays import group_codes
-from streamgda.blocks.folds import FoldRule, folds_of_groups, folds_of_rows
+from streamgda.blocks.block import FoldRule, folds_of_groups, folds_of_rows
 from streamgda.blocks.wording import counted, named
 from streamgda.selection.arrays import source_of
 from streamgda.sources.base import Source

@@ -14,9 +14,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import Block, FoldRule
 from streamgda.blocks.categories import Categories
-from streamgda.blocks.folds import FoldRule
 from streamgda.blocks.labels import Codes, Labels, code_dtype, drop_unused, no_labels, union
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics

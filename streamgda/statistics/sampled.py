@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.folds import mixed
+from streamgda.blocks.block import Block, mixed
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array

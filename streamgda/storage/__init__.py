@@ -8,9 +8,8 @@ This room imports no other room of the package. Its files, from the bottom up:
     Which errors come from storage; calls that are repeated after a pause if storage fails.
 `filesystems`
     Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths lead to one place;
-    which files are in a folder, and in which version.
-`writing`
-    Write a file wholly or not at all; let one process at a time write to a folder.
+    which files are in a folder, and in which version. Write a file wholly or not at all; let one process at a
+    time write to a folder.
 `documents`
     Plain values as JSON and as hashes, and the JSON document in the metadata of a file.
 `footers`

@@ -21,10 +21,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.storage.documents import Metadata, decode, encode, table_digest
-from streamgda.storage.filesystems import reaching, resolve
+from streamgda.storage.filesystems import reaching, replacing, resolve
 from streamgda.storage.footers import check_footer, check_size, read_tail
 from streamgda.storage.paths import AnyFileSystem, Path, one_line, shown
-from streamgda.storage.writing import replacing
 
 Columns = Mapping[str, NDArray[Any]]
 

@@ -32,7 +32,7 @@ from streamgda import (
     scan_dask,
     scan_parquet,
 )
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.blocks.labels import subclass_labels
 from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
 

@@ -14,7 +14,7 @@ from streamgda import (
     StatisticsSearchCV,
     scan_parquet,
 )
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate, accumulate_folds
 
 

@@ -29,7 +29,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate, accumulate_folds
 
 LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis

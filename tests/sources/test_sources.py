@@ -37,7 +37,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.folds import FoldRule
+from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.sources.base import Source, Split
 from streamgda.sources.zarr_chunks import read_ahead

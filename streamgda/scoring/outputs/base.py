@@ -18,8 +18,7 @@ from streamgda.blocks.block import Block
 from streamgda.passes.graph import total
 from streamgda.sources.base import ScorableSplit, Split
 from streamgda.storage.fetching import Ahead, request_threads
-from streamgda.storage.filesystems import is_local, is_object_store
-from streamgda.storage.writing import locked
+from streamgda.storage.filesystems import is_local, is_object_store, locked
 
 LOCK = ".predict_dataset.lock"
 

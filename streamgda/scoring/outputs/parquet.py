@@ -19,9 +19,8 @@ from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
 from streamgda.storage.documents import digest
 from streamgda.storage.fetching import request_threads
-from streamgda.storage.filesystems import fsspec_of, resolve, unwrapped
+from streamgda.storage.filesystems import finished_name, fsspec_of, replacing, resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
-from streamgda.storage.writing import finished_name, replacing
 
 _FINGERPRINT = b"streamgda.prediction"
 
