@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -165,25 +166,25 @@ def test_the_speeds_of_the_readme_are_those_measured():
 
 
 @pytest.mark.slow
-def test_the_api_reference_has_all_public_names(tmp_path):
-    import pdoc
-
+def test_the_site_has_all_public_names_and_displays(tmp_path):
     import streamgda
     from streamgda import plotting
 
-    pdoc.render.configure(show_source=False)
-    pdoc.pdoc("streamgda", "streamgda.plotting", output_directory=tmp_path)
-    for module, page in ((streamgda, "streamgda.html"), (plotting, "streamgda/plotting.html")):
-        text = (tmp_path / page).read_text()
+    sources = shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=lambda *_: ["reference"])
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", str(sources), str(tmp_path / "site")]
+    subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    for module in (streamgda, plotting):
         for name in module.__all__:
+            page = (tmp_path / "site" / "reference" / f"{module.__name__}.{name}.html").read_text()
             summary = getattr(module, name).__doc__.splitlines()[0]
-            words = " ".join(re.sub(r"<[^>]+>", "", part_of(text, name)).split())
-            assert " ".join(html.escape(summary, quote=False).replace("`", "").split()) in words, name
+            words = " ".join(re.sub(r"<[^>]+>", "", page).split())
+            plain = html.unescape(words).translate(QUOTES)
+            assert " ".join(summary.replace("`", "").translate(QUOTES).split()) in plain, name
+    for name in plotting.__all__:
+        assert (tmp_path / "site" / "_images" / f"{name}.png").stat().st_size > 5_000
 
 
-def part_of(page, name):
-    """The documentation of a name, without its source."""
-    return page.split(f'<section id="{name}">')[1].split("</section>")[0]
+QUOTES = str.maketrans("“”‘’", "\"\"''")
 
 
 def test_the_quickstart_reports_three_models(tmp_path):

@@ -159,7 +159,7 @@ class LinearDiscriminantAnalysis(
         The labels seen, sorted.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if the data had any.
     categories_ : dict of str to list
         The categories of each column that has them; the features are then the other columns, and a dummy for

@@ -88,7 +88,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         The labels seen, sorted.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if the data had any.
     class_count_ : ndarray of shape (n_classes,)
         The weight of each class.

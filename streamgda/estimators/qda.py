@@ -151,7 +151,7 @@ class QuadraticDiscriminantAnalysis(
         The labels seen, sorted.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if the data had any.
     priors_ : ndarray of shape (n_classes,)
         Prior probabilities.

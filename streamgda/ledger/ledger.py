@@ -392,7 +392,7 @@ class StatisticsLedger:
         Parameters
         ----------
         *paths : str
-            Paths as in `quarantined`, or patterns such as "2026/*" for those of quarantined files.
+            Paths as in `quarantined`, or patterns such as ``"2026/*"`` for those of quarantined files.
 
         Raises
         ------

@@ -52,7 +52,7 @@ def cross_validate(
     -------
     dict of str to ndarray of shape (n_splits,)
         The keys of scikit-learn's `cross_validate`: "fit_time", "score_time" and "test_score", or with
-        several scorings "test_" and their names. With `calibrate` also "temperature". With ``cv="loo"``,
+        several scorings ``"test_"`` and their names. With `calibrate` also "temperature". With ``cv="loo"``,
         arrays have one element, the mean over the rows.
 
     Raises
