@@ -180,8 +180,10 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
     if ours is None or theirs is None:
         if source.n_features not in {None, model.n_features_in_}:
             raise ValueError(
-                f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to "
-                f"{model.n_features_in_}; name them⟨ where it is scanned|⟩"
+                Message(
+                    f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to ",
+                    f"{model.n_features_in_}; name them⟨ where it is scanned|⟩",
+                )
             )
         return source
     for name in ours:

@@ -37,6 +37,7 @@ from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, P
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, begun, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
+from streamgda.sources.discovery import is_table
 from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, shown
@@ -160,10 +161,11 @@ def predict_dataset(
     ----------
     model : estimator, or pipeline of transformers and an estimator
         Fitted.
-    source : source, path, URL, glob or list of them, Arrow data, dask DataFrame or dask array
-        A source is made by `scan_parquet`, `scan_zarr` or `scan_arrow`, with or without a target. Arrow data
-        is what `scan_arrow` takes, such as a Polars lazy frame, a DuckDB relation or a Lance dataset. The
-        features of the model are read, by name; from a path that ends in ".zarr", the array "X".
+    source : source, path, URL, glob or list of them, table, Arrow data, dask DataFrame or dask array
+        A source is made by `scan_parquet`, `scan_zarr` or `scan_arrow`, with or without a target. Tables are
+        those that `scan_parquet` takes, and Arrow data is what `scan_arrow` takes, such as a Polars lazy
+        frame, a DuckDB relation or a Lance dataset. The features of the model are read, by name; from a path
+        that ends in ".zarr", the array "X".
     out : path or URL, optional
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
         is created if it does not exist, and must hold nothing but predictions, which are replaced. Not given
@@ -301,7 +303,7 @@ def _write_missing(
 
 def as_scorable(model: Model, source: Any) -> ScorableSource:
     """The source of a dataset that can be read without labels; TypeError for what cannot be."""
-    if not isinstance(source, Source | PathLike | Sequence) and not is_arrow(source):
+    if not (isinstance(source, Source | PathLike | Sequence) or is_arrow(source) or is_table(source)):
         raise TypeError(f"a dataset is needed, got {type(source).__name__}: {_REMEDY}")
     source = scanned(model, source)
     if not isinstance(source, ScorableSource):

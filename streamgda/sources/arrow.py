@@ -33,6 +33,7 @@ _UNREADABLE = (
     "the dataset with a schema that serves all its files)"
 )
 _BROKEN = "what makes it has failed, or it is damaged"
+_ROWS_OF_BATCH = 1 << 17
 Open = Callable[[list[str]], pa.RecordBatchReader]
 
 
@@ -188,7 +189,8 @@ class ArrowSplit(ScorableSplit):
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the rows in order, without labels, and the columns that are kept."""
-        return unlabelled_blocks(self.batches(), self.roles, self.kept, self.origin, self.start)
+        plain = (batch.cast(without_views(batch.schema)) for batch in self.batches())
+        return unlabelled_blocks(plain, self.roles, self.kept, self.origin, self.start)
 
     @property
     def identity(self) -> str:
@@ -382,8 +384,11 @@ class Stream:
         if hasattr(data, "scanner"):
             return cls(data.schema, lambda names: data.scanner(columns=names).to_reader())
         if hasattr(data, "__arrow_c_stream__"):
-            from_stream = pa.RecordBatchReader.from_stream
-            return cls(from_stream(data).schema, lambda names: from_stream(data))
+            read = partial(pa.RecordBatchReader.from_stream, data)
+            if hasattr(data, "fetch_record_batch"):  # DuckDB, which below 2.0 streams only by its own methods
+                in_batches = getattr(data, "to_arrow_reader", None) or data.fetch_record_batch
+                read = partial(in_batches, _ROWS_OF_BATCH)
+            return cls(read().schema, lambda names: read())
         return None
 
 

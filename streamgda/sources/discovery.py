@@ -180,7 +180,7 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None) -> FoundFiles
     """
     if isinstance(path, str | PathLike):
         return _find(path, filesystem)
-    if _is_table(path):
+    if is_table(path):
         return _find_files_of_table(path, filesystem)
     if not isinstance(path, Sequence):
         raise TypeError(
@@ -417,7 +417,7 @@ class TableFiles(FoundFiles):
     keys: Mapping[str, Keys]
 
 
-def _is_table(data: Any) -> bool:
+def is_table(data: Any) -> bool:
     """Whether data is a table of Delta's or Iceberg's library, or a scan of one."""
     libraries = {base.__module__.partition(".")[0] for base in type(data).__mro__}
     return any(library in libraries and hasattr(data, method) for library, method in _METHODS)

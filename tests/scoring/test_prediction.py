@@ -589,6 +589,11 @@ def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
         predict_dataset(GaussianNB(), source, tmp_path / "out")
     with pytest.raises(ValueError, match="does not have feature 'v' of the model"):
         predict_dataset(model, scan_parquet(folder, features=["u"]), tmp_path / "out")
+    nameless = GaussianNB().fit([[0.0], [1.0], [4.0], [6.0]], [0, 0, 1, 1])
+    with pytest.raises(
+        ValueError, match="has 3 features, the model was fitted to 1; name them where it is sc"
+    ):
+        predict_dataset(nameless, source, tmp_path / "out")
     with pytest.raises(TypeError, match="a model of this project is needed, got dict"):
         predict_dataset({}, source, tmp_path / "out")
     with pytest.raises(TypeError, match="out must name the folder of Parquet files, or the Zarr group"):

@@ -96,9 +96,10 @@ def test_keys_of_delta_have_the_values_and_types_of_the_log(deltalake, tmp_path)
     written = pa.table({"u": [1.0, 2.0, 3.0], "y": [0, 1, 1], **KEYS})
     deltalake.write_deltalake(tmp_path / "t", written, partition_by=list(KEYS))
     table = deltalake.DeltaTable(tmp_path / "t")
-    model = LinearDiscriminantAnalysis().fit([[0.0], [1.0], [3.0]], [0, 0, 1])
+    model = LinearDiscriminantAnalysis().fit(pa.table({"u": [0.0, 1.0, 3.0]}), [0, 0, 1])
 
-    predict_dataset(model, scan_parquet(table, features=["u"]), tmp_path / "scored", keep=["u", *KEYS])
+    predict_dataset(model, scan_parquet(table), tmp_path / "scored", keep=["u", *KEYS])
+    assert predict_dataset(model, table, tmp_path / "scored", keep=["u", *KEYS]).n_found == 3
 
     kept = pq.read_table(tmp_path / "scored").sort_by("u").select(["u", *KEYS])
     assert kept.to_pylist() == written.select(["u", *KEYS]).to_pylist()
