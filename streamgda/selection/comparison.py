@@ -1,4 +1,8 @@
-"""Candidates fitted to the states of folds, and their scores on other folds."""
+"""Candidates fitted to the states of folds, and their scores on other folds.
+
+Joint log-likelihoods are computed from the states of held-out folds. For other scorings the rows are read a
+second time: each held-out row is scored by all the models of its fold at once.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +14,47 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
-from streamgda.blocks.block import remedying
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import Block, FoldRule
+from streamgda.blocks.categories import Categories
+from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.mda import MixtureDiscriminantAnalysis
-from streamgda.passes.accumulate import accumulate_folds, read_into
-from streamgda.passes.compute import Progress, Scheduler
-from streamgda.selection.candidates import Candidate, statistics_for_all
-from streamgda.selection.downdates import check_closed_form, downdate_of
-from streamgda.selection.reading import (
-    MeasuredScorer,
-    ModelsByFold,
-    ModelScorer,
-    Scorer,
-    metrics_for,
-    score_held_out,
+from streamgda.estimators.reading import MissingAtPrediction, check_rows
+from streamgda.estimators.scores import Finalised, score_finalised
+from streamgda.passes.compute import (
+    Progress,
+    Scheduler,
+    compute_plan,
+    opening_on,
+    scheduler_for,
+    single_blas_thread,
 )
-from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, LossesByTemperature, mean_log_likelihood
-from streamgda.selection.splitters import is_leave_one_out, tested_folds, with_folds
-from streamgda.sources.base import Source
+from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.scoring.inference import apart
+from streamgda.selection.candidates import Candidate
+from streamgda.selection.downdates import Codes, Downdate, downdate_of
+from streamgda.selection.scorings import (
+    LOG_LIKELIHOOD,
+    MEASURED,
+    TEMPERATURE,
+    BinnedRocAuc,
+    LossesByTemperature,
+    Metric,
+    RocAuc,
+    Scored,
+    mean_log_likelihood,
+)
+from streamgda.selection.splitters import is_leave_one_out, tested_folds
+from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.folded import FoldStatistics, SideBySide
-from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.folded import FoldStatistics
 
-_LEARN = Message(
-    "⟨let all candidates have |learn, with ⟩⟨missing='marginal'⟩⟨, and learn|,⟩ from what is observed"
-)
+_VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
+_MOST_KEPT = 1 << 24  # areas are exact up to this many log-odds of all candidates: 128 MB
+_MOST_NAMED = 10
 
 
 @dataclass
@@ -101,18 +116,14 @@ class Trials:
         self._trials.append(trial)
         start = perf_counter()
         try:
-            self._check_classes(training)
+            for lacking in np.setdiff1d(self._classes, training.class_labels)[:1]:
+                raise ValueError(f"the part to learn from lacks class {named(lacking)}")
             model = candidate.fitted(training)
             trial.fit_time = perf_counter() - start
             self._score_states(trial, model, folds)
         except ValueError as error:
             trial.error = Message.of(error)
         return trial
-
-    def _check_classes(self, training: Statistics) -> None:
-        lacking = np.setdiff1d(self._classes, training.class_labels)
-        if len(lacking):
-            raise ValueError(f"the part to learn from lacks class {named(lacking[0])}")
 
     def add_left_out(self, candidate: Candidate) -> Trial:
         """Score each row by the candidate fitted to all other rows."""
@@ -138,7 +149,7 @@ class Trials:
             trial.scorer = ModelScorer(state, model.missing)
         trial.score_time = perf_counter() - start
 
-    def read(self, source: Source | None, scheduler: Scheduler, progress: Progress) -> int:
+    def read(self, source: Source | None, scheduler: Scheduler = None, progress: Progress = False) -> int:
         """Score rows by the models that need a read of them; return how many times the source was read.
 
         Raises
@@ -156,7 +167,10 @@ class Trials:
                 f"{what} needs the rows, and there are only statistics: give the source to fit, or score "
                 "normal densities by 'log_likelihood', and do not calibrate"
             )
-        found = score_held_out(source, self._models_by_fold(waiting), scheduler, progress)
+        scheduler = scheduler_for(source, scheduler)
+        groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
+        plan = Plan(groups, _score_splits, self._models_by_fold(waiting))
+        found: HeldOutScores = compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer = None
             trial.error = found.failures.get(i, Message())
@@ -167,15 +181,17 @@ class Trials:
         return 1
 
     def _models_by_fold(self, waiting: dict[int, Trial]) -> ModelsByFold:
-        n_rows, classes = self._statistics.n_rows, self._classes
+        """The models of trials; areas are exact as long as their scores take little memory."""
+        folds, classes, kinds = self._statistics, self._classes, MEASURED
+        if folds.n_rows * len(classes) * len(waiting) > _MOST_KEPT:
+            kinds = {name: BinnedRocAuc if kind is RocAuc else kind for name, kind in MEASURED.items()}
         by_fold: dict[Any, dict[int, MeasuredScorer]] = {}
         for i, trial in waiting.items():
             assert trial.scorer is not None
-            metrics = metrics_for(trial.by_row, n_rows, len(classes), len(waiting))
-            measured = MeasuredScorer(trial.scorer, metrics)
+            measured = MeasuredScorer(trial.scorer, {name: kinds[name] for name in trial.by_row})
             for fold in trial.tested:
                 by_fold.setdefault(fold, {})[i] = measured
-        return ModelsByFold(self._statistics.rule, classes, by_fold, self._statistics.categories)
+        return ModelsByFold(folds.rule, classes, by_fold, folds.categories)
 
 
 @dataclass
@@ -220,7 +236,7 @@ class Comparison:
         """Why each candidate failed, in one line: each error once, with its folds; "" if no trial failed."""
         if self.is_by_row:
             return [trial.error for (trial,) in self.trials]
-        return [reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
+        return [_reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
 
     def deviations(self, name: str) -> Array:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
@@ -238,102 +254,6 @@ class Comparison:
         return sum(bool(trial.error) for row in self.trials for trial in row)
 
 
-def read_folds(
-    candidates: Sequence[Candidate],
-    scorings: Sequence[str],
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    *,
-    cv: Any,
-    groups: Any,
-    fold: Any,
-    scheduler: Scheduler,
-    progress: Progress,
-) -> tuple[list[FoldStatistics], Source | None, int]:
-    """The states of folds of each candidate, the source, and how many times it was read.
-
-    `X` may be states already. The other parameters are those of `StatisticsSearchCV` and its `fit`.
-
-    Raises
-    ------
-    ValueError
-        If the rows need a second read to be scored, but can be read only once.
-    """
-    if is_leave_one_out(cv):
-        for candidate in candidates:
-            check_closed_form(candidate.estimator)
-    if isinstance(X, FoldStatistics):
-        return [X.copy()] * len(candidates), None, 0
-    source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
-    if source.is_one_shot and _scores_rows(candidates, scorings, cv):
-        raise ValueError(
-            f"{source!r} can be read once, and these scores take a second read: scan a table, a dataset or "
-            "what the stream was made from; or score normal densities by 'log_likelihood', with cv a number"
-        )
-    source = source.pinned()
-    kept = statistics_for_all(candidates)
-    if source.keeps_missing:
-        _check_learn_incomplete(candidates, source)
-    how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
-    with remedying(_LEARN):
-        if not any(candidate.estimator._draws_centers for candidate in candidates):
-            states = [accumulate_folds(source, rule=rule, **kept, **how)] * len(candidates)
-            return states, source, 1
-        centers, n_reads = _centers_for(candidates, source, how)
-        apart = [next(i for i, one in enumerate(centers) if one == own) for own in centers]
-        empties = {}
-        for i in apart:
-            alike = [candidate for candidate, j in zip(candidates, apart, strict=True) if j == i]
-            empty = empty_statistics(
-                **{**statistics_for_all(alike), "incomplete": kept["incomplete"] or source.keeps_missing},
-                subclass_centers=centers[i],
-            )
-            empties[i] = FoldStatistics(empty, rule)
-        read = read_into(source, SideBySide(list(empties.values())), **how)
-    by_centers = dict(zip(empties, read.states, strict=True))
-    return [by_centers[i] for i in apart], source, n_reads + 1
-
-
-def _centers_for(
-    candidates: Sequence[Candidate], source: Source, how: Mapping[str, Any]
-) -> tuple[list[SubclassCenters | None], int]:
-    """The centres of each candidate's statistics, and how many times the rows were read to find them."""
-    mixtures = [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
-    widest = min(mixtures, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
-    sampled = (
-        clone(widest)
-        .set_params(rows_per_class=max(model.rows_per_class for model in mixtures))
-        .empty_sample()
-    )
-    n_reads = int(any(model.subclass_centers is None for model in mixtures))
-    if n_reads:
-        sampled = read_into(source, sampled, **how)
-    drawn = {id(model): model.centers_of(sampled) for model in mixtures}
-    return [drawn.get(id(candidate.estimator)) for candidate in candidates], n_reads
-
-
-def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
-    """Whether scoring the candidates needs the rows, not only the states of the folds."""
-    plugin = all(getattr(one.estimator, "predictive", "plugin") == "plugin" for one in candidates)
-    mixtures = any(one.estimator._draws_centers for one in candidates)
-    return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin or mixtures
-
-
-def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
-    """Raise ValueError if a candidate cannot learn from the incomplete rows that a source keeps."""
-    for candidate in candidates:
-        if not candidate.estimator.learns_incomplete:
-            raise ValueError(
-                Message(
-                    f"{source!r} keeps incomplete rows, of which {type(candidate.estimator).__name__} with "
-                    "⟨missing='raise'⟩ learns nothing: ",
-                    _LEARN,
-                    "; or leave them out, with ⟨missing='drop'⟩",
-                )
-            )
-
-
 def compare(
     candidates: Sequence[Candidate],
     states: Sequence[FoldStatistics],
@@ -341,8 +261,7 @@ def compare(
     source: Source | None,
     *,
     cv: Any = None,
-    scheduler: Scheduler = None,
-    progress: Progress = False,
+    **how: Any,
 ) -> Comparison:
     """Score candidates on each fold, fitted to the others; or on each row, if `cv` is "loo".
 
@@ -367,7 +286,7 @@ def compare(
     trials = Trials(states[0], scorings)
     if is_leave_one_out(cv):
         rows = [[trials.add_left_out(candidate)] for candidate in candidates]
-        return Comparison([None], rows, trials.read(source, scheduler, progress), is_by_row=True)
+        return Comparison([None], rows, trials.read(source, **how), is_by_row=True)
     folds = tested_folds(states[0])
     different = {id(state): state for state in states}
     columns = []
@@ -375,14 +294,11 @@ def compare(
         of_state = dict(zip(different, (training for _, training in trainings), strict=True))
         pairs = zip(candidates, states, strict=True)
         columns.append([trials.add(one, of_state[id(state)], [fold], state) for one, state in pairs])
-    n_reads = trials.read(source, scheduler, progress)
+    n_reads = trials.read(source, **how)
     return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
 
 
-_MOST_NAMED = 10
-
-
-def reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
+def _reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
     """List each error once, with the folds in which it occurred.
 
     Errors that differ only in numbers count as one: the first is shown, with the other folds.
@@ -402,3 +318,161 @@ def reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
 
 def _listed(folds: list[Any]) -> str:
     return f"fold{'s' if len(folds) > 1 else ''} {abridged(folds, _MOST_NAMED)}"
+
+
+# ---------------------------------------------------------------------- the second read
+
+
+@dataclass(frozen=True)
+class ModelScorer:
+    """The densities of a model, without its statistics. Workers need nothing else."""
+
+    state: Finalised[Any]
+    missing: MissingAtPrediction
+
+    def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
+        """Score rows by the densities that the model predicts by."""
+        scores = np.empty((len(rows), len(self.state.classes)), order="F")
+        joint = np.empty(len(rows)) if log_joint else None
+        for part in score_finalised(self.state, rows, self.missing):
+            scores[part.positions] = part.posterior_scores
+            if joint is not None:
+                densities = part.joint_log_density
+                joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
+        return Scored(scores, truth, weights, joint, self.state.temperature)
+
+
+Scorer = ModelScorer | Downdate
+"""Scores rows by one model, or each row by the model of all other rows."""
+
+
+@dataclass(frozen=True)
+class MeasuredScorer:
+    """A scorer of rows, and the kind of metric of each scoring."""
+
+    scorer: Scorer
+    metrics: Mapping[str, type[Any]]
+
+
+@dataclass(frozen=True)
+class ModelsByFold:
+    """The models that score the rows of each fold: all that a task needs besides the rows.
+
+    Attributes
+    ----------
+    rule : FoldRule
+        The rule that gives the fold of a row.
+    classes : ndarray of shape (K,)
+        The classes of all the models, and of all rows.
+    by_fold : dict of fold to dict of int to MeasuredScorer
+        The models that score the rows of a fold, by their numbers.
+    categories : Categories or None
+        The categories of all the models, if columns have any.
+    """
+
+    rule: FoldRule
+    classes: Labels
+    by_fold: Mapping[Any, Mapping[int, MeasuredScorer]]
+    categories: Categories | None = None
+
+
+@dataclass
+class HeldOutScores:
+    """The metrics of all the models by their numbers, or why a model could not score a row."""
+
+    n_rows: int = 0
+    n_dropped: int = 0
+    metrics: dict[int, dict[str, Metric]] = field(default_factory=dict)
+    failures: dict[int, Message] = field(default_factory=dict)
+
+    def __add__(self, other: HeldOutScores) -> HeldOutScores:
+        """Merge the metrics of two sets of rows; this may change the first."""
+        self.n_rows += other.n_rows
+        self.n_dropped += other.n_dropped
+        self.failures = {**other.failures, **self.failures}
+        for number, theirs in other.metrics.items():
+            ours = self.metrics.setdefault(number, theirs)
+            if ours is not theirs:
+                for name, metric in ours.items():
+                    metric.merge(theirs[name])
+        return self
+
+
+def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
+    """One task: score the rows of consecutive splits, in order."""
+    found = HeldOutScores()
+    with single_blas_thread:
+        for split in begun(splits):
+            for block in split.blocks():
+                found.n_dropped += block.n_dropped
+                found.n_rows += len(block.codes)
+                same = block if models.categories is None else block.with_categories(models.categories)
+                for fold, rows in models.rule.split(same):
+                    if fold in models.by_fold:
+                        _score_block(found, models.classes, models.by_fold[fold], block.take(rows))
+    return found
+
+
+def _score_block(
+    found: HeldOutScores, classes: Labels, models: Mapping[int, MeasuredScorer], block: Block
+) -> None:
+    """Score rows by all the models of their fold, some rows at a time."""
+    positions = np.searchsorted(classes, block.classes)
+    known = classes.take(positions, mode="clip") == block.classes
+    if not known[block.codes].all():
+        raise ValueError(
+            f"class {named(block.classes[~known][0])} was not among the rows when they were learnt: they "
+            "have changed since; start again"
+        )
+    truth = positions[block.codes]
+    weights = block.row_weights
+    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(classes)))
+    for start in range(0, len(truth), size):
+        piece = slice(start, min(start + size, len(truth)))
+        rows = block.matrix(piece.start, piece.stop)
+        for number, measured in models.items():
+            if number in found.failures:
+                continue
+            asks = LOG_LIKELIHOOD in measured.metrics
+            try:
+                scored = measured.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
+            except ValueError as error:
+                found.failures[number] = Message(f"counted from {block.row_name(start)}: ", Message.of(error))
+                continue
+            if number not in found.metrics:
+                found.metrics[number] = {name: kind(len(classes)) for name, kind in measured.metrics.items()}
+            for metric in found.metrics[number].values():
+                metric.add(scored)
+
+
+@dataclass(frozen=True)
+class RowScorer:
+    """The score of rows by a scoring, such as "neg_log_loss"; greater is better."""
+
+    scoring: str
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score labelled rows.
+
+        Raises
+        ------
+        ValueError
+            If a row cannot be scored, or if the model does not know its class. For accuracy, a row of an
+            unknown class is an error of prediction, and nothing is raised.
+        """
+        if self.scoring == "accuracy" or y is None:
+            return float(estimator.score(X, y, sample_weight))
+        maps, estimator = apart(estimator)
+        rows = check_rows(estimator, X if maps is None else maps.transform(X))
+        classes = estimator.statistics_.class_labels
+        scorer = ModelScorer(finalised(estimator), estimator.missing)
+        measured, found = MeasuredScorer(scorer, {self.scoring: MEASURED[self.scoring]}), HeldOutScores()
+        for block in array_blocks(rows, y, sample_weight):
+            for label in np.setdiff1d(block.classes, classes)[:1]:
+                raise ValueError(
+                    f"the model does not know class {named(label)}: no score by {self.scoring!r}"
+                )
+            _score_block(found, classes, {0: measured}, block)
+        for failure in found.failures.values():
+            raise ValueError(failure)
+        return found.metrics[0][self.scoring].score

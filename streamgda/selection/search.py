@@ -21,12 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.passes.compute import Progress, Scheduler
 from streamgda.scoring.inference import apart
 from streamgda.scoring.temperature import warned_of
-from streamgda.selection.arrays import ArraySource, source_of
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
-from streamgda.selection.comparison import Comparison, compare, read_folds
-from streamgda.selection.reading import RowScorer
+from streamgda.selection.comparison import Comparison, RowScorer, compare
 from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, calibrations, scoring_names
-from streamgda.selection.splitters import is_leave_one_out, with_folds
+from streamgda.selection.splitters import ArraySource, is_leave_one_out, read_folds, source_of, with_folds
 from streamgda.selection.validation import report_failures
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics

@@ -1,26 +1,43 @@
-"""Which folds a user asks for: a number of folds, groups, a column, or a splitter of scikit-learn."""
+"""The rows that models are compared on: their folds, and the read that keeps a state for each fold.
+
+A number of folds hashes the places or the groups of rows, so that the folds do not depend on how the rows are
+cut. Rows in memory are a source too, so that all kinds of data take the same code.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 
-from streamgda.blocks.arrays import group_codes
-from streamgda.blocks.block import FoldRule, folds_of_groups, folds_of_rows
-from streamgda.blocks.wording import counted, named
-from streamgda.selection.arrays import source_of
-from streamgda.sources.base import Source
-from streamgda.statistics.folded import FoldStatistics
+from streamgda.blocks.arrays import array_blocks, check_readable, column_labels, group_codes, with_columns
+from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
+from streamgda.blocks.wording import Message, counted, named
+from streamgda.estimators.mda import MixtureDiscriminantAnalysis
+from streamgda.estimators.reading import check_batch, check_no_name
+from streamgda.passes.accumulate import accumulate_folds, read_into
+from streamgda.selection.candidates import Candidate, statistics_for_all
+from streamgda.selection.downdates import check_closed_form
+from streamgda.selection.scorings import LOG_LIKELIHOOD
+from streamgda.sources.base import Source, Split
+from streamgda.sources.conversion import as_source, is_dask
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.subclasses import SubclassCenters
 
 ALWAYS_TRAINING = -1  # rows of this fold are never held out, as in PredefinedSplit
 
 _MOST_FOLDS = 1000
+
+_LEARN = Message(
+    "⟨let all candidates have |learn, with ⟩⟨missing='marginal'⟩⟨, and learn|,⟩ from what is observed"
+)
 
 
 class HashedKFold(BaseCrossValidator):
@@ -65,6 +82,100 @@ class HashedKFold(BaseCrossValidator):
 def is_leave_one_out(cv: Any) -> bool:
     """Whether rows are to be left out one by one."""
     return isinstance(cv, str) and cv == "loo"
+
+
+def read_folds(
+    candidates: Sequence[Candidate],
+    scorings: Sequence[str],
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    cv: Any,
+    groups: Any,
+    fold: Any,
+    **how: Any,
+) -> tuple[list[FoldStatistics], Source | None, int]:
+    """The states of folds of each candidate, the source, and how many times it was read.
+
+    `X` may be states already. The other parameters are those of `StatisticsSearchCV` and its `fit`.
+
+    Raises
+    ------
+    ValueError
+        If the rows need a second read to be scored, but can be read only once.
+    """
+    if is_leave_one_out(cv):
+        for candidate in candidates:
+            check_closed_form(candidate.estimator)
+    if isinstance(X, FoldStatistics):
+        return [X.copy()] * len(candidates), None, 0
+    source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
+    if source.is_one_shot and _scores_rows(candidates, scorings, cv):
+        raise ValueError(
+            f"{source!r} can be read once, and these scores take a second read: scan a table, a dataset or "
+            "what the stream was made from; or score normal densities by 'log_likelihood', with cv a number"
+        )
+    source = source.pinned()
+    kept = statistics_for_all(candidates)
+    if source.keeps_missing:
+        _check_learn_incomplete(candidates, source)
+    with remedying(_LEARN):
+        if not any(candidate.estimator._draws_centers for candidate in candidates):
+            states = [accumulate_folds(source, rule=rule, **kept, **how)] * len(candidates)
+            return states, source, 1
+        centers, n_reads = _centers_for(candidates, source, how)
+        apart = [next(i for i, one in enumerate(centers) if one == own) for own in centers]
+        empties = {}
+        for i in apart:
+            alike = [candidate for candidate, j in zip(candidates, apart, strict=True) if j == i]
+            empty = empty_statistics(
+                **{**statistics_for_all(alike), "incomplete": kept["incomplete"] or source.keeps_missing},
+                subclass_centers=centers[i],
+            )
+            empties[i] = FoldStatistics(empty, rule)
+        read = read_into(source, SideBySide(list(empties.values())), **how)
+    by_centers = dict(zip(empties, read.states, strict=True))
+    return [by_centers[i] for i in apart], source, n_reads + 1
+
+
+def _centers_for(
+    candidates: Sequence[Candidate], source: Source, how: Mapping[str, Any]
+) -> tuple[list[SubclassCenters | None], int]:
+    """The centres of each candidate's statistics, and how many times the rows were read to find them."""
+    mixtures = [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
+    widest = min(mixtures, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
+    sampled = (
+        clone(widest)
+        .set_params(rows_per_class=max(model.rows_per_class for model in mixtures))
+        .empty_sample()
+    )
+    n_reads = int(any(model.subclass_centers is None for model in mixtures))
+    if n_reads:
+        sampled = read_into(source, sampled, **how)
+    drawn = {id(model): model.centers_of(sampled) for model in mixtures}
+    return [drawn.get(id(candidate.estimator)) for candidate in candidates], n_reads
+
+
+def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
+    """Whether scoring the candidates needs the rows, not only the states of the folds."""
+    plugin = all(getattr(one.estimator, "predictive", "plugin") == "plugin" for one in candidates)
+    mixtures = any(one.estimator._draws_centers for one in candidates)
+    return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin or mixtures
+
+
+def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
+    """Raise ValueError if a candidate cannot learn from the incomplete rows that a source keeps."""
+    for candidate in candidates:
+        if not candidate.estimator.learns_incomplete:
+            raise ValueError(
+                Message(
+                    f"{source!r} keeps incomplete rows, of which {type(candidate.estimator).__name__} with "
+                    "⟨missing='raise'⟩ learns nothing: ",
+                    _LEARN,
+                    "; or leave them out, with ⟨missing='drop'⟩",
+                )
+            )
 
 
 def with_folds(
@@ -190,3 +301,72 @@ def _rows_of_classes(statistics: FoldStatistics) -> dict[Any, dict[Any, int]]:
         for label, count in zip(state.classes.tolist(), state.counts.tolist(), strict=True):
             found.setdefault(label, {})[fold] = count
     return found
+
+
+class ArraySource(Source):
+    """Rows of an array or a data frame, with their labels, weights and groups."""
+
+    is_local = True
+
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> None:
+        if y is None:
+            raise ValueError("models are compared on labelled rows, but the target y is None")
+        check_batch(X)
+        check_no_name(y)
+        check_readable(X)
+        self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
+
+    def __repr__(self) -> str:
+        return f"<rows in memory: {len(self.rows)}>"
+
+    def with_groups(self, column: str) -> ArraySource:
+        """The same rows, grouped by a column of the frame. This column is then not a feature."""
+        if self.groups is not None:
+            return self
+        names = column_labels(self.rows) or []
+        if column not in names:
+            raise ValueError(
+                f"there is no column {column!r} to group the rows by; X has {names or 'no names'}"
+            )
+        rest = with_columns(self.rows, [name for name in names if name != column])
+        return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]))
+
+    def blocks(self, start: int = 0) -> Iterator[Block]:
+        """Cut the rows, which are numbered from `start`, into blocks."""
+        places = Places(start=start)
+        return array_blocks(self.rows, self.labels, self.weights, groups=self.groups, places=places)
+
+    def splits(self) -> list[Split]:
+        """All the rows."""
+        return [_Rows(self)]
+
+
+class _Rows(Split):
+    """All the rows of a source in memory."""
+
+    def __init__(self, source: ArraySource) -> None:
+        self._source = source
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self._source.rows)
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the rows into blocks."""
+        return self._source.blocks()
+
+
+def source_of(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
+    """Return a source unchanged; make a source of a Dask collection or of rows in memory.
+
+    Raises
+    ------
+    ValueError
+        If labels are missing, or groups are given as an array beside a source.
+    """
+    if not isinstance(X, Source) and not is_dask(X):
+        return ArraySource(X, y, sample_weight, groups)
+    if groups is not None:
+        raise ValueError("groups and folds of a source are the name of one of its columns, and not an array")
+    return as_source(X, y, sample_weight)

@@ -37,7 +37,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.selection.arrays import ArraySource
+from streamgda.selection.splitters import ArraySource
 from streamgda.sources.base import FileSource, ScorableSource
 
 RNG = np.random.default_rng(0)
