@@ -42,73 +42,6 @@ from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 
-
-def lazy_predictions(columns: PredictionColumns, rows: Any, keep: Sequence[str]) -> Any:
-    """A lazy dask DataFrame with the kept columns and the predictions of the rows.
-
-    Parameters
-    ----------
-    columns : PredictionColumns
-        The columns to predict. Later learning of the model does not change the predictions.
-    rows : dask DataFrame or dask array
-        Rows. Of a DataFrame, only the features of the model and the kept columns are read.
-    keep : sequence of str
-        Columns of a DataFrame to copy.
-
-    Raises
-    ------
-    ValueError
-        If columns are missing, or the features are not those of the model.
-    """
-    model = columns.model
-    if not hasattr(rows, "columns"):
-        check_lazy(model, rows)
-        rows = _as_frame(model, rows, keep)
-    features = _features_of(model, rows, keep)
-    if hasattr(model, "feature_names_in_"):
-        check_lazy(model, rows[features])
-    columns = replace(columns, model=snapshot(model))
-    predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
-    read = rows[list(dict.fromkeys((*features, *keep)))]
-    return read.map_partitions(predict, meta=predict(read._meta))
-
-
-def _predict_partition(
-    frame: Any, columns: PredictionColumns, features: Sequence[Any], keep: Sequence[str]
-) -> Any:
-    """Predict the rows of a partition, which may be empty."""
-    import pandas as pd
-
-    model, read, rows = columns.model, frame[features], np.empty((0, len(features)))
-    if len(frame):
-        rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
-    block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
-    predictions = columns.compute(block, model.statistics_.class_labels.__getitem__)
-    return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
-
-
-def _as_frame(model: Any, rows: Any, keep: Sequence[str]) -> Any:
-    import dask.dataframe as dd
-
-    if keep:
-        raise ValueError(f"a dask array has no columns to keep; got {list(keep)}")
-    return dd.from_dask_array(rows.rechunk({1: -1}), columns=getattr(model, "feature_names_in_", None))
-
-
-def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
-    """The names of the features of the model; if it has no names, of all columns that are not kept."""
-    known = list(rows.columns)
-    for name in (*getattr(model, "feature_names_in_", ()), *keep):
-        check_known(name, known, "the data frame")
-    features = list(getattr(model, "feature_names_in_", [name for name in known if name not in keep]))
-    if len(features) != model.n_features_in_:
-        raise ValueError(
-            f"the data frame has {counted(len(features), 'column')} besides those kept, and the model "
-            f"was fitted to {counted(model.n_features_in_, 'feature')}"
-        )
-    return features
-
-
 _FORMAT = 1
 
 _OTHER_FORMATS = (
@@ -245,8 +178,8 @@ def predict_dataset(
     for name in set(kept).intersection(predicted.names):
         raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
     if is_dask(source):
-        _check_lazy_options(maps, out, filesystem, scheduler, progress)
-        return lazy_predictions(predicted, source, kept)
+        others = [maps, out, filesystem, scheduler, progress or None]
+        return _lazy_predictions(predicted, source, kept, others)
     out = _checked_place(out)
     source = matched(model, as_scorable(maps or model, source), maps)
     scheduler = scheduler_for(source, scheduler)
@@ -343,21 +276,6 @@ def _fingerprint(model: Model) -> str:
     return state.hexdigest()
 
 
-def _check_lazy_options(
-    maps: object, out: object, filesystem: AnyFileSystem | None, scheduler: Scheduler, progress: Progress
-) -> None:
-    if maps is not None:
-        raise TypeError(
-            "rows of a Dask collection do not go through a pipeline here; use "
-            "frame.map_partitions(pipeline.predict)"
-        )
-    if out is not None or filesystem is not None or scheduler is not None or progress:
-        raise ValueError(
-            "predictions of a Dask collection are one too: leave out out, filesystem, scheduler and "
-            "progress, and give such options to its compute() or to_parquet()"
-        )
-
-
 # ---------------------------------------------------------------------- tasks
 
 
@@ -394,3 +312,79 @@ def _table(
         return output.checked(table)
     except ValueError as error:
         raise ValueError(f"counted from {block.row_name(0)}: {error}") from error
+
+
+# ---------------------------------------------------------------------- of a Dask collection
+
+
+def _lazy_predictions(
+    columns: PredictionColumns, rows: Any, keep: Sequence[str], others: Sequence[object]
+) -> Any:
+    """A lazy dask DataFrame with the kept columns and the predictions of the rows.
+
+    Parameters
+    ----------
+    columns : PredictionColumns
+        The columns to predict. Later learning of the model does not change the predictions.
+    rows : dask DataFrame or dask array
+        Rows. Of a DataFrame, only the features of the model and the kept columns are read.
+    keep : sequence of str
+        Columns of a DataFrame to copy.
+    others : sequence of object
+        Options that have no meaning here, all of them None.
+
+    Raises
+    ------
+    ValueError
+        If such an option is given, columns are missing, or the features are not those of the model.
+    """
+    if any(option is not None for option in others):
+        raise ValueError(
+            "predictions of a Dask collection are one too: leave out out, filesystem, scheduler and "
+            "progress, and give such options to its compute() or to_parquet(); rows go through a pipeline "
+            "by frame.map_partitions(pipeline.predict)"
+        )
+    model = columns.model
+    if not hasattr(rows, "columns"):
+        import dask.dataframe as dd
+
+        check_lazy(model, rows)
+        if keep:
+            raise ValueError(f"a dask array has no columns to keep; got {list(keep)}")
+        names = getattr(model, "feature_names_in_", None)
+        rows = dd.from_dask_array(rows.rechunk({1: -1}), columns=names)
+    features = _features_of(model, rows, keep)
+    if hasattr(model, "feature_names_in_"):
+        check_lazy(model, rows[features])
+    columns = replace(columns, model=snapshot(model))
+    predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
+    read = rows[list(dict.fromkeys((*features, *keep)))]
+    return read.map_partitions(predict, meta=predict(read._meta))
+
+
+def _predict_partition(
+    frame: Any, columns: PredictionColumns, features: Sequence[Any], keep: Sequence[str]
+) -> Any:
+    """Predict the rows of a partition, which may be empty."""
+    import pandas as pd
+
+    model, read, rows = columns.model, frame[features], np.empty((0, len(features)))
+    if len(frame):
+        rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
+    block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+    predictions = columns.compute(block, model.statistics_.class_labels.__getitem__)
+    return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
+
+
+def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
+    """The names of the features of the model; if it has no names, of all columns that are not kept."""
+    known = list(rows.columns)
+    for name in (*getattr(model, "feature_names_in_", ()), *keep):
+        check_known(name, known, "the data frame")
+    features = list(getattr(model, "feature_names_in_", [name for name in known if name not in keep]))
+    if len(features) != model.n_features_in_:
+        raise ValueError(
+            f"the data frame has {counted(len(features), 'column')} besides those kept, and the model "
+            f"was fitted to {counted(model.n_features_in_, 'feature')}"
+        )
+    return features
