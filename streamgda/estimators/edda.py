@@ -14,8 +14,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
+from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
-from streamgda.estimators.exchange import check_has_peer, describe
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import EM_CONSTRAINTS, MissingAtPrediction, one_of
@@ -240,14 +240,14 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         features have very different units.
         """
         check_is_fitted(self)
-        check_has_peer(self)
+        exchange.check_has_peer(self)
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             priors=self._priors_of_peer, store_covariance=True
         )
         peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
         peer.rotations_ = list(self.orientations_)
         peer.scalings_ = list(self.volumes_[:, None] * self.shapes_)
-        return describe(peer, self)
+        return exchange.describe(peer, self)
 
 
 def _simplest_of_the_best(bic: Mapping[str, float]) -> str:

@@ -13,20 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.estimators import exchange
 from streamgda.estimators.categorical import CONDITIONAL, Treatment
 from streamgda.estimators.classifier import Predictive, finalised, score_rows
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
-from streamgda.estimators.exchange import (
-    check_kind,
-    check_not_shrunk,
-    check_plugin,
-    class_counts,
-    describe,
-    from_moments,
-    one_hot_pipeline,
-    shrinkage_for_peer,
-)
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.reading import MissingAtPrediction, check_rows, one_of
@@ -473,11 +464,11 @@ class LinearDiscriminantAnalysis(
         that are not centred, so it loses digits if means are much larger than standard deviations.
         """
         check_is_fitted(self)
-        check_plugin(self)
+        exchange.check_plugin(self)
         regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen" if regularised and self.solver == "svd" else self.solver,
-            **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
+            **exchange.shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
             priors=self._priors_of_peer,
             **{name: getattr(self, name) for name in ("n_components", "store_covariance", "tol")},
         )
@@ -486,9 +477,9 @@ class LinearDiscriminantAnalysis(
         peer._n_features_out = self._n_features_out
         if self.solver != "lsqr":
             peer.scalings_ = self._projection.scalings.copy()
-        describe(peer, self, _FITTED)
+        exchange.describe(peer, self, _FITTED)
         categories = self.statistics_.categories
-        return peer if categories is None else one_hot_pipeline(peer, categories)
+        return peer if categories is None else exchange.one_hot_pipeline(peer, categories)
 
     @classmethod
     def from_sklearn(
@@ -513,9 +504,9 @@ class LinearDiscriminantAnalysis(
         ValueError
             If it does not determine the covariance of the rows.
         """
-        check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
-        counts = class_counts(estimator, class_count)
-        check_not_shrunk(estimator)
+        exchange.check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
+        counts = exchange.class_counts(estimator, class_count)
+        exchange.check_not_shrunk(estimator)
         if not hasattr(estimator, "covariance_"):
             raise ValueError("the estimator holds no covariance; fit it with store_covariance=True")
         if not np.allclose(estimator.priors_, counts / counts.sum()):
@@ -526,7 +517,9 @@ class LinearDiscriminantAnalysis(
         names = ("solver", "priors", "n_components", "store_covariance", "tol")
         params = {name: getattr(estimator, name) for name in names}
         scatter = estimator.covariance_ * counts.sum()
-        return from_moments(cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+        return exchange.from_moments(
+            cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params
+        )
 
 
 def _between_two(terms: Array) -> Array:

@@ -13,9 +13,9 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
+from streamgda.estimators import exchange
 from streamgda.estimators.categorical import CATEGORICAL, Treatment
 from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
-from streamgda.estimators.exchange import check_has_peer, check_kind, class_counts, describe, from_moments
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts
@@ -236,9 +236,9 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         array([0])
         """
         check_is_fitted(self)
-        check_has_peer(self)
+        exchange.check_has_peer(self)
         peer = naive_bayes.GaussianNB(priors=self._priors_of_peer, var_smoothing=self.var_smoothing)
-        return describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
+        return exchange.describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 
     @classmethod
     def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ClassCounts = None) -> Self:
@@ -261,13 +261,15 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
             If `class_count` does not have one entry for each class, or differs from the shares of the
             classes.
         """
-        check_kind(estimator, naive_bayes.GaussianNB)
-        counts = class_counts(estimator, estimator.class_count_ if class_count is None else class_count)
+        exchange.check_kind(estimator, naive_bayes.GaussianNB)
+        counts = exchange.class_counts(
+            estimator, estimator.class_count_ if class_count is None else class_count
+        )
         seen = counts > 0
         classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
         scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]
         params = {"priors": _priors_of(estimator, seen), "var_smoothing": estimator.var_smoothing}
-        model = from_moments(cls, estimator, classes, counts, means, scatter, **params)
+        model = exchange.from_moments(cls, estimator, classes, counts, means, scatter, **params)
         if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # fitted with weights
             model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
         return model

@@ -13,18 +13,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
+from streamgda.estimators import exchange
 from streamgda.estimators.categorical import CONDITIONAL, Treatment
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
-from streamgda.estimators.exchange import (
-    check_has_peer,
-    check_kind,
-    check_not_shrunk,
-    class_counts,
-    describe,
-    from_moments,
-    shrinkage_for_peer,
-)
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import MissingAtPrediction, one_of
@@ -370,18 +362,18 @@ class QuadraticDiscriminantAnalysis(
         features have very different units.
         """
         check_is_fitted(self)
-        check_has_peer(self)
+        exchange.check_has_peer(self)
         for _, reason in finalised(self).singular:
             raise reason()
         if (finalised(self).gaussians.ranks < self.n_features_in_).any():
             raise ValueError("the pooled covariance is singular, of which scikit-learn's QDA has no density")
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             solver="eigen" if self.shrinkage is not None else self.solver,
-            **shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
+            **exchange.shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
             priors=self._priors_of_peer,
             **{name: getattr(self, name) for name in ("reg_param", "store_covariance", "tol")},
         )
-        return describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
+        return exchange.describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
 
     @classmethod
     def from_sklearn(
@@ -404,16 +396,18 @@ class QuadraticDiscriminantAnalysis(
         ValueError
             If it does not determine the covariances of the rows.
         """
-        check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
-        counts = class_counts(estimator, class_count)
-        check_not_shrunk(estimator)
+        exchange.check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
+        counts = exchange.class_counts(estimator, class_count)
+        exchange.check_not_shrunk(estimator)
         share = estimator.reg_param if estimator.solver == "svd" else 0.0
         spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
         covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
         scatter = np.array(covariances) * counts[:, None, None]
         names = ("solver", "priors", "store_covariance", "tol")
         params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
-        return from_moments(cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params)
+        return exchange.from_moments(
+            cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params
+        )
 
 
 def _separate(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:
