@@ -16,17 +16,9 @@ from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.compute import Progress, compute_plan, opening_on, scheduler_for, single_blas_thread
 from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation
-from streamgda.scoring.inference import (
-    Decision,
-    Model,
-    apart,
-    check_model,
-    matched,
-    pieces_of,
-    scanned,
-    score_piece,
-)
+from streamgda.scoring.inference import Model
 from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.sources.conversion import is_dask
 
@@ -96,11 +88,11 @@ def evaluate(
     array([[2, 0],
            [1, 2]])
     """
-    maps, model = apart(model)
-    check_model(model)
-    decision = Decision.checked(model, threshold, costs)
+    maps, model = inference.apart(model)
+    inference.check_model(model)
+    decision = inference.Decision.checked(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
-        source = matched(model, scanned(maps or model, source, y, sample_weight), maps)
+        source = inference.matched(model, inference.scanned(maps or model, source, y, sample_weight), maps)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
         if not groups:
@@ -208,7 +200,7 @@ def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator
             and hasattr(model, "statistics_")
             and len(model.statistics_.class_labels) > 1
         ):
-            yield _evaluate_blocks(model, _blocks_of(model, X, y, weight), Decision())
+            yield _evaluate_blocks(model, _blocks_of(model, X, y, weight), inference.Decision())
         model.partial_fit(X, y, sample_weight=weight)
 
 
@@ -234,7 +226,7 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 # ---------------------------------------------------------------------- tasks
 
 
-def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, Decision, bool]) -> Evaluation:
+def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, bool]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
     with single_blas_thread:
         model, decision, temperatures = shared
@@ -243,12 +235,12 @@ def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, Decision, bool
 
 
 def _evaluate_blocks(
-    model: Model, blocks: Iterable[Block], decision: Decision, temperatures: bool = True
+    model: Model, blocks: Iterable[Block], decision: inference.Decision, temperatures: bool = True
 ) -> Evaluation:
     evaluation, temperature = Evaluation(), model.temperature if temperatures else None
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for piece in pieces_of(model, block):
+        for piece in inference.pieces_of(model, block):
             scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
             known, predicted = model.statistics_.class_labels, decision.ranked(scores)[:, 0]
@@ -260,7 +252,7 @@ def _evaluate_blocks(
 def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
     """The posterior scores of the rows of a piece: (n, K)."""
     result = np.empty((piece.stop - piece.start, len(model.statistics_.class_labels)), order="F")
-    for scores in score_piece(model, block, piece):
+    for scores in inference.score_piece(model, block, piece):
         result[scores.positions] = scores.posterior_scores
     return result
 
