@@ -223,8 +223,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Raises
         ------
         ValueError
-            If i and j are not two of the classes, or both have a prior of zero; or if the densities are
-            Student t.
+            If i and j are not two of the classes, or both have a prior of zero; or if the classes are not
+            normal, but mixtures, Student t or with tables of categories.
 
         Examples
         --------
@@ -237,14 +237,10 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([-5.39, 14.61])
         """
         state = finalised(self)
-        if self._splits(self.statistics_):
-            raise ValueError(
-                "the surface between two classes is no quadric where there are tables of categories"
-            )
         if not isinstance(state.densities, Gaussians):
             raise ValueError(
-                "the surface between two Student t densities is no quadric; predict_log_proba gives the "
-                "log-odds of rows, and predictive='plugin' a quadric"
+                "the surface between classes that are mixtures, Student t or with tables of categories is "
+                "no quadric; predict_log_proba gives the log-odds of rows"
             )
         first, second = position_of(i, state.classes), position_of(j, state.classes)
         if first == second:

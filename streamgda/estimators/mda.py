@@ -477,18 +477,6 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     # ------------------------------------------------------------------ what mixtures have not
 
-    def boundary(self, i: Any, j: Any) -> NoReturn:
-        """Not there: an error that names what there is.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
-        raise ValueError(
-            "the surface between two mixtures is no quadric; predict_log_proba gives the log-odds of rows"
-        )
-
     @property
     def log_likelihood_(self) -> NoReturn:
         """Not there: the statistics of subclasses do not give the likelihood of mixtures."""
