@@ -269,12 +269,6 @@ class RowScores:
         return codes
 
     @property
-    def labels(self) -> Labels:
-        """The labels of the predicted classes: (n,)."""
-        labels: Labels = self.finalised.classes[self.codes]
-        return labels
-
-    @property
     def tail_probabilities(self) -> Array:
         """The probability that a row of each class is at least as far from its mean: (n, K)."""
         return self.gaussians.tail_probabilities(self.rows, self.squared_distances)
