@@ -71,22 +71,15 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> D
 def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
     """Raise ValueError for an estimator whose rows cannot be left out in closed form."""
     kinds = (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianNB)
-    estimated = [
-        f"⟨{name}={getattr(estimator, name)!r}⟩"
-        for name in ("shrinkage", "pooling")
-        if isinstance(getattr(estimator, name, None), str)
-    ]
-    if getattr(estimator, "covariance_estimator", None) is not None:
-        estimated.append("a covariance_estimator")
-    if getattr(estimator, "predictive", "plugin") != "plugin":
-        estimated.append(f"⟨predictive={getattr(estimator, 'predictive', None)!r}⟩")
-    if type(estimator) not in kinds or estimated:
-        why = f"with {', '.join(estimated)}" if estimated else "of this kind"
+    names = ("shrinkage", "pooling")
+    is_estimated = any(isinstance(getattr(estimator, name, None), str) for name in names)
+    is_plugin = estimator.covariance_estimator is None and estimator.predictive == "plugin"
+    if type(estimator) not in kinds or is_estimated or not is_plugin:
         raise ValueError(
             Message(
-                f"⟨cv='loo'⟩ has no closed form for {type(estimator).__name__} {why}: each row would need "
-                "another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters; else set "
-                "⟨cv⟩ to a number"
+                f"⟨cv='loo'⟩ has no closed form for this {type(estimator).__name__}: each row "
+                "would need another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters "
+                "and normal densities; else set ⟨cv⟩ to a number"
             )
         )
 
