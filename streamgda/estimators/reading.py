@@ -1,5 +1,8 @@
 """The rows that a model learns or scores: how they are checked, and how they are read.
 
+Rows to score come first, then rows to learn, and how these are added to the statistics of a model. What all
+of them need stands last.
+
 Arrays are read in blocks, sources in passes, more than once if EM needs it. A model holds ordinary statistics
 as long as no row lacks a feature. So complete data gives the same statistics, files and speed whether or not
 a model would learn from incomplete rows.
@@ -79,110 +82,7 @@ def one_of(*names: str) -> StrOptions:
     return StrOptions(dict.fromkeys(names).keys())  # a set would list them in another order in each process
 
 
-def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
-    """Raise TypeError for rows that are not in memory: a Dask collection, a source, a path or a lazy frame.
-
-    `otherwise` is the second remedy for a lazy frame, in the terms of the caller.
-    """
-    if isinstance(X, np.ndarray):
-        return
-    if is_dask(X):
-        raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
-    if isinstance(X, Source):
-        raise TypeError(
-            "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
-            "to evaluate in place of score, and to predict_dataset in place of predict"
-        )
-    if isinstance(X, str | PathLike):
-        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
-    check_in_memory(X, otherwise)
-
-
-def check_no_name(y: Any) -> None:
-    """Raise ValueError for the name of a column where labels are needed."""
-    if isinstance(y, str):
-        raise ValueError(
-            f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
-            f"name, scan_arrow(frame, {y!r}) makes a source"
-        )
-
-
-def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
-    """X as an array, if scikit-learn's `validate_data` is sure to accept it when its values are finite.
-
-    None otherwise. For a single row, `validate_data` takes longer than all other steps of learning it.
-    """
-    names = getattr(model, "feature_names_in_", None)
-    if type(X) is np.ndarray:
-        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
-    else:
-        rows = None if names is None or column_names(X) != tuple(names) else matrix_of(X)
-    is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
-    return rows if is_valid else None
-
-
-def _named_as_fitted(model: Any, X: Any) -> Any:
-    """A frame that scikit-learn can read, with its columns in the order of the features of a model.
-
-    A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
-    """
-    names = None if library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
-    return in_order_of(as_table(X), names)
-
-
-def _check_announced(y: ArrayLike, classes: ArrayLike) -> None:
-    """Raise ValueError if a label is not among the classes that the caller announced."""
-    seen, announced = labels.encode(y)[0], labels.as_labels(classes)
-    labels.union(seen, announced)  # raises if the two are labels of different kinds
-    other = np.setdiff1d(seen, announced)
-    if len(other):
-        raise ValueError(f"The target label(s) {other} in y do not exist in the initial classes {announced}")
-
-
-def check_has_learnt(model: Any) -> None:
-    """Raise NotFittedError for an estimator without statistics."""
-    if "statistics_" not in model.__dict__:  # check_is_fitted takes as long as a small product of matrices
-        check_is_fitted(model)
-
-
-def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
-    """Raise ValueError for statistics from which no model can be computed.
-
-    They have fewer than two classes, lack the covariances, or are exact with covariances beyond float64.
-    """
-    classes = statistics.class_labels
-    if len(classes) < 2:
-        seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
-        raise ValueError(
-            f"The number of classes has to be greater than one. Got {len(classes)} class. "
-            f"A classifier needs rows of at least two classes; the data has {seen}"
-        )
-    check_holds_products(statistics, covariance_type)
-    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
-        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
-
-
-def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
-    """Raise ValueError if a model that needs covariances holds each feature by itself.
-
-    This happens if the second read of EM in `fit` failed. The result of the first read is then kept.
-    """
-    if statistics.covariance_type == "diag" != covariance_type:
-        raise ValueError(
-            "statistics_ holds each feature by itself, without the covariances that the model needs: fit it "
-            "again, or make a model of them with GaussianNB.from_statistics"
-        )
-
-
-def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:
-    """The least log-odds of the classes in a set: one number, or one for each class."""
-    least = np.asarray(quantile, dtype=np.float64)
-    if least.shape not in {(), (n_classes,)} or np.isnan(least).any():
-        raise ValueError(
-            f"quantile is a number, or one for each of the {n_classes} classes, as "
-            f"Evaluation.conformal_quantile returns it; got {quantile!r}"
-        )
-    return least
+# ---------------------------------------------------------------------- rows to score
 
 
 def check_rows(
@@ -223,6 +123,20 @@ def check_rows(
     return _validated(model, X, missing, other_remedy)
 
 
+def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
+    """X as an array, if scikit-learn's `validate_data` is sure to accept it when its values are finite.
+
+    None otherwise. For a single row, `validate_data` takes longer than all other steps of learning it.
+    """
+    names = getattr(model, "feature_names_in_", None)
+    if type(X) is np.ndarray:
+        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
+    else:
+        rows = None if names is None or column_names(X) != tuple(names) else matrix_of(X)
+    is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
+    return rows if is_valid else None
+
+
 def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
     X = _named_as_fitted(model, X)
@@ -230,6 +144,15 @@ def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: s
         validate_data(model, X, reset=False, skip_check_array=True)
     check_readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
+
+
+def _named_as_fitted(model: Any, X: Any) -> Any:
+    """A frame that scikit-learn can read, with its columns in the order of the features of a model.
+
+    A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
+    """
+    names = None if library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
+    return in_order_of(as_table(X), names)
 
 
 def _checked_values(
@@ -253,6 +176,19 @@ def _checked_values(
     return rows
 
 
+def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
+    """Raise a ValueError that names the first NaN, if there is one."""
+    for row, index in np.argwhere(np.isnan(rows))[:1]:
+        names = model.statistics_.feature_names
+        name = index if names is None else repr(names[index])
+        raise ValueError(
+            Message(
+                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",
+                other_remedy,
+            )
+        )
+
+
 def _columns_of(model: Any, X: Any) -> MixedColumns:
     """The columns of a frame that a model with categories has learnt; ValueError for rows without names."""
     categories = model.statistics_.categories
@@ -262,13 +198,6 @@ def _columns_of(model: Any, X: Any) -> MixedColumns:
             f"{wording.listed(categories.names)}; give a frame"
         )
     return known_columns(X, categories)
-
-
-def check_numbers_alone(model: Any, what: str) -> None:
-    """Raise ValueError for a model with categories, which `what` cannot hold."""
-    if model.statistics_.categories is not None:
-        columns = wording.listed(model.statistics_.categories.columns)
-        raise ValueError(f"{what} takes numbers alone, and the model has learnt the categories of {columns}")
 
 
 def encoded(rows: MixedColumns, categories: Categories) -> NDArray[np.float64]:
@@ -289,17 +218,7 @@ def encoded(rows: MixedColumns, categories: Categories) -> NDArray[np.float64]:
     return matrix
 
 
-def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
-    """Raise a ValueError that names the first NaN, if there is one."""
-    for row, index in np.argwhere(np.isnan(rows))[:1]:
-        names = model.statistics_.feature_names
-        name = index if names is None else repr(names[index])
-        raise ValueError(
-            Message(
-                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",
-                other_remedy,
-            )
-        )
+# ---------------------------------------------------------------------- rows to learn
 
 
 def blocks_to_learn(
@@ -352,22 +271,13 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
 
-def source_to_learn(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    missing: Missing,
-    scheduler: Scheduler,
-    progress: Progress,
-    names: Sequence[str] = (),
-) -> Read:
-    """A function that reads a source or a Dask collection: the features with these names, in this order."""
-    source = as_source(X, y, sample_weight, categorical_features=model.categorical_features, missing=missing)
-    source = source.in_order_of(names).pinned()
-    read = partial(read_into, source, scheduler=scheduler, progress=progress)
-    refuses = source.keeps_missing and not model.learns_incomplete
-    return remedying(_LEARN_KEPT)(read) if refuses else read
+def _check_announced(y: ArrayLike, classes: ArrayLike) -> None:
+    """Raise ValueError if a label is not among the classes that the caller announced."""
+    seen, announced = labels.encode(y)[0], labels.as_labels(classes)
+    labels.union(seen, announced)  # raises if the two are labels of different kinds
+    other = np.setdiff1d(seen, announced)
+    if len(other):
+        raise ValueError(f"The target label(s) {other} in y do not exist in the initial classes {announced}")
 
 
 def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
@@ -390,30 +300,25 @@ def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:
     return read
 
 
-@contextmanager
-def kept_on_error(model: Any, names: Sequence[str]) -> Iterator[None]:
-    """On an error, restore the attributes of a model that reading rows has set."""
-    before = {name: model.__dict__[name] for name in names if name in model.__dict__}
-    try:
-        yield
-    except BaseException:
-        for name in names:
-            model.__dict__.pop(name, None)
-        model.__dict__.update(before)
-        raise
+def source_to_learn(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    missing: Missing,
+    scheduler: Scheduler,
+    progress: Progress,
+    names: Sequence[str] = (),
+) -> Read:
+    """A function that reads a source or a Dask collection: the features with these names, in this order."""
+    source = as_source(X, y, sample_weight, categorical_features=model.categorical_features, missing=missing)
+    source = source.in_order_of(names).pinned()
+    read = partial(read_into, source, scheduler=scheduler, progress=progress)
+    refuses = source.keeps_missing and not model.learns_incomplete
+    return remedying(_LEARN_KEPT)(read) if refuses else read
 
 
-@contextmanager
-def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
-    """Yield a function that takes the result of each read of EM; `hold` gets the last if a read fails."""
-    kept: deque[Reading] = deque(maxlen=1)
-    try:
-        yield kept.append
-    except BaseException as error:
-        for reading in kept:
-            hold(reading)
-            error.add_note(f"The result of {counted(reading.n_reads, 'read')} is kept in statistics_")
-        raise
+# ---------------------------------------------------------------------- rows that lack features
 
 
 def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:
@@ -429,6 +334,11 @@ def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Stat
     if added.keeps_patterns and not statistics.keeps_patterns:
         statistics = _incomplete(statistics, max_patterns)
     return statistics.merge(added)
+
+
+def _incomplete(statistics: Statistics, max_patterns: int) -> IncompleteStatistics:
+    assert isinstance(statistics, ClassStatistics | ExactClassStatistics)
+    return IncompleteStatistics.from_statistics(statistics, max_patterns=max_patterns)
 
 
 def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -463,6 +373,114 @@ def warn_unless_converged(statistics: Statistics) -> None:
         )
 
 
-def _incomplete(statistics: Statistics, max_patterns: int) -> IncompleteStatistics:
-    assert isinstance(statistics, ClassStatistics | ExactClassStatistics)
-    return IncompleteStatistics.from_statistics(statistics, max_patterns=max_patterns)
+# ---------------------------------------------------------------------- a model while it reads
+
+
+@contextmanager
+def kept_on_error(model: Any, names: Sequence[str]) -> Iterator[None]:
+    """On an error, restore the attributes of a model that reading rows has set."""
+    before = {name: model.__dict__[name] for name in names if name in model.__dict__}
+    try:
+        yield
+    except BaseException:
+        for name in names:
+            model.__dict__.pop(name, None)
+        model.__dict__.update(before)
+        raise
+
+
+@contextmanager
+def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
+    """Yield a function that takes the result of each read of EM; `hold` gets the last if a read fails."""
+    kept: deque[Reading] = deque(maxlen=1)
+    try:
+        yield kept.append
+    except BaseException as error:
+        for reading in kept:
+            hold(reading)
+            error.add_note(f"The result of {counted(reading.n_reads, 'read')} is kept in statistics_")
+        raise
+
+
+# ---------------------------------------------------------------------- what is needed first
+
+
+def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
+    """Raise TypeError for rows that are not in memory: a Dask collection, a source, a path or a lazy frame.
+
+    `otherwise` is the second remedy for a lazy frame, in the terms of the caller.
+    """
+    if isinstance(X, np.ndarray):
+        return
+    if is_dask(X):
+        raise TypeError("rows are needed here, in memory; a Dask collection goes to fit")
+    if isinstance(X, Source):
+        raise TypeError(
+            "rows are needed here, in an array or a frame; a source goes to fit, partial_fit and accumulate, "
+            "to evaluate in place of score, and to predict_dataset in place of predict"
+        )
+    if isinstance(X, str | PathLike):
+        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+    check_in_memory(X, otherwise)
+
+
+def check_no_name(y: Any) -> None:
+    """Raise ValueError for the name of a column where labels are needed."""
+    if isinstance(y, str):
+        raise ValueError(
+            f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
+            f"name, scan_arrow(frame, {y!r}) makes a source"
+        )
+
+
+def check_has_learnt(model: Any) -> None:
+    """Raise NotFittedError for an estimator without statistics."""
+    if "statistics_" not in model.__dict__:  # check_is_fitted takes as long as a small product of matrices
+        check_is_fitted(model)
+
+
+def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError for statistics from which no model can be computed.
+
+    They have fewer than two classes, lack the covariances, or are exact with covariances beyond float64.
+    """
+    classes = statistics.class_labels
+    if len(classes) < 2:
+        seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
+        raise ValueError(
+            f"The number of classes has to be greater than one. Got {len(classes)} class. "
+            f"A classifier needs rows of at least two classes; the data has {seen}"
+        )
+    check_holds_products(statistics, covariance_type)
+    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+
+
+def check_holds_products(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError if a model that needs covariances holds each feature by itself.
+
+    This happens if the second read of EM in `fit` failed. The result of the first read is then kept.
+    """
+    if statistics.covariance_type == "diag" != covariance_type:
+        raise ValueError(
+            "statistics_ holds each feature by itself, without the covariances that the model needs: fit it "
+            "again, or make a model of them with GaussianNB.from_statistics"
+        )
+
+
+def check_numbers_alone(model: Any, what: str) -> None:
+    """Raise ValueError for a model with categories, which `what` cannot hold."""
+    if model.statistics_.categories is not None:
+        columns = wording.listed(model.statistics_.categories.columns)
+        raise ValueError(f"{what} takes numbers alone, and the model has learnt the categories of {columns}")
+
+
+def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:
+    """The least log-odds of the classes in a set: one number, or one for each class."""
+    least = np.asarray(quantile, dtype=np.float64)
+    if least.shape not in {(), (n_classes,)} or np.isnan(least).any():
+        raise ValueError(
+            f"quantile is a number, or one for each of the {n_classes} classes, as "
+            f"Evaluation.conformal_quantile returns it; got {quantile!r}"
+        )
+    return least
