@@ -6,6 +6,7 @@ The table of a search has the keys of scikit-learn's `GridSearchCV`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
 from typing import Any, Literal, Self
 
@@ -40,6 +41,7 @@ _RESULTS = frozenset(
 )
 
 
+@dataclass(eq=False, repr=False)
 class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     """Search for the best parameters by cross-validation, in one read of the rows or two.
 
@@ -138,28 +140,16 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     ({'reg_param': 0.01}, 1)
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        param_grid: ParamGrid,
-        *,
-        cv: Any = 5,
-        scoring: str | Iterable[str] = LOG_LIKELIHOOD,
-        groups: Any = None,
-        fold: Any = None,
-        refit: Refit = True,
-        calibrate: Literal["temperature"] | None = None,
-        error_score: Any = np.nan,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.cv = cv
-        self.scoring = scoring
-        self.groups = groups
-        self.fold = fold
-        self.refit = refit
-        self.calibrate = calibrate
-        self.error_score = error_score
+    estimator: Any
+    param_grid: ParamGrid
+    _: KW_ONLY
+    cv: Any = 5
+    scoring: str | Iterable[str] = LOG_LIKELIHOOD
+    groups: Any = None
+    fold: Any = None
+    refit: Refit = True
+    calibrate: Literal["temperature"] | None = None
+    error_score: Any = np.nan
 
     # ------------------------------------------------------------------ learning
 
