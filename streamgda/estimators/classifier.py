@@ -17,20 +17,12 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels, by_class
 from streamgda.blocks.wording import Message, counted, listed, named
+from streamgda.estimators import reading
 from streamgda.estimators.categorical import GivenCategories, Treatment
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import priors_of, sum_to_one
-from streamgda.estimators.reading import (
-    MissingAtPrediction,
-    check_has_learnt,
-    check_rows,
-    check_suffices,
-    checked_quantile,
-    completion_of,
-    one_of,
-    warn_unless_converged,
-)
+from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
 from streamgda.estimators.singular import too_few_rows
 from streamgda.gaussians.base import Densities, Gaussians
@@ -88,13 +80,13 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             gaussians = None if later is None else self._refinalise(before, statistics, later)
         given = None
         if gaussians is None:
-            check_suffices(statistics, self._covariance_type)
+            reading.check_suffices(statistics, self._covariance_type)
             if statistics.categories is not None:
                 self._check_categories(statistics.categories, statistics.n_rows)
                 given = self._given_categories(statistics)
             if statistics.keeps_patterns:
                 self._check_determined(statistics)
-                warn_unless_converged(statistics)
+                reading.warn_unless_converged(statistics)
             gaussians = self._finalise(given.numbers if given else statistics)
         densities: Densities = gaussians
         if self.predictive != "plugin":
@@ -239,22 +231,22 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     @property
     def n_iter_(self) -> int:
         """The number of steps of EM in learning from incomplete rows."""
-        check_has_learnt(self)
-        steps = completion_of(self.statistics_)
+        reading.check_has_learnt(self)
+        steps = reading.completion_of(self.statistics_)
         return self.n_reads_ - 1 if steps is None else steps.n_iter
 
     @property
     def converged_(self) -> bool:
         """Whether these steps converged."""
-        check_has_learnt(self)
-        steps = completion_of(self.statistics_)
+        reading.check_has_learnt(self)
+        steps = reading.completion_of(self.statistics_)
         converged: bool = self.__dict__.get("_converged", True) if steps is None else steps.converged
         return converged
 
     @property
     def n_reads_(self) -> int:
         """How often `fit` read the rows."""
-        check_has_learnt(self)
+        reading.check_has_learnt(self)
         n_reads: int = self.__dict__.get("_n_reads", 1)
         return n_reads
 
@@ -267,7 +259,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _apply(self, X: Any, view: Callable[[RowScores], NDArray[Any]]) -> NDArray[Any]:
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
-        rows = check_rows(self, X)
+        rows = reading.check_rows(self, X)
         result: NDArray[Any] | None = None
         for scores in score_rows(self, rows):
             part = view(scores)
@@ -319,7 +311,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         Rows and errors are as for `predict`.
         """
-        rows = check_rows(self, X)
+        rows = reading.check_rows(self, X)
         state = finalised(self)
         result = np.empty((len(rows), len(state.classes)))
         for scores in score_finalised(state, rows, self.missing):
@@ -360,8 +352,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                [ True,  True],
                [ True,  True]])
         """
-        check_has_learnt(self)
-        least = checked_quantile(quantile, len(self.classes_))
+        reading.check_has_learnt(self)
+        least = reading.checked_quantile(quantile, len(self.classes_))
 
         def sets(model: Self, X: Any) -> NDArray[np.bool_]:
             return model._apply(X, lambda scores: scores.log_odds >= least)
@@ -408,7 +400,7 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     ValueError
         If the statistics do not determine the model.
     """
-    check_has_learnt(model)
+    reading.check_has_learnt(model)
     statistics = model.statistics_
     cached: Finalised[G] | None = model.__dict__.get("_cache")
     if cached is not None and any(getattr(model, name) is not value for name, value in cached.params.items()):
