@@ -25,21 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from streamgda.blocks import labels, wording
-from streamgda.blocks.arrays import (
-    OR_SCAN,
-    array_blocks,
-    check_in_memory,
-    check_no_rounding,
-    check_readable,
-    column_labels,
-    column_names,
-    columns_of_other_types,
-    in_order_of,
-    library_of,
-    matrix_of,
-    real,
-)
+from streamgda.blocks import arrays, labels, wording
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.wording import Message, counted
@@ -132,7 +118,7 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     if type(X) is np.ndarray:
         rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
     else:
-        rows = None if names is None or column_names(X) != tuple(names) else matrix_of(X)
+        rows = None if names is None or arrays.column_names(X) != tuple(names) else arrays.matrix_of(X)
     is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
     return rows if is_valid else None
 
@@ -140,9 +126,11 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
     X = _named_as_fitted(model, X)
-    if column_labels(X) is not None:  # names first, since a column that is not a feature may have any type
+    if (
+        arrays.column_labels(X) is not None
+    ):  # names first, since a column that is not a feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
-    check_readable(X)
+    arrays.check_readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
 
 
@@ -151,8 +139,8 @@ def _named_as_fitted(model: Any, X: Any) -> Any:
 
     A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
     """
-    names = None if library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
-    return in_order_of(as_table(X), names)
+    names = None if arrays.library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
+    return arrays.in_order_of(as_table(X), names)
 
 
 def _checked_values(
@@ -167,10 +155,10 @@ def _checked_values(
         except ValueError:
             if missing == "raise":
                 rows = validate(ensure_all_finite=False)
-                _raise_for_missing(model, real(rows, "X"), other_remedy)
+                _raise_for_missing(model, arrays.real(rows, "X"), other_remedy)
             raise
     if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
-        rows = real(rows, "X")
+        rows = arrays.real(rows, "X")
         if missing == "raise":
             _raise_for_missing(model, rows, other_remedy)
     return rows
@@ -192,7 +180,7 @@ def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> Non
 def _columns_of(model: Any, X: Any) -> MixedColumns:
     """The columns of a frame that a model with categories has learnt; ValueError for rows without names."""
     categories = model.statistics_.categories
-    if column_labels(X) is None:
+    if arrays.column_labels(X) is None:
         raise ValueError(
             f"{type(model).__name__} has learnt categories, so rows need the names of their columns, "
             f"{wording.listed(categories.names)}; give a frame"
@@ -242,7 +230,7 @@ def blocks_to_learn(
     if rows is None:
         rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
     elif model.exact:
-        check_no_rounding(X)
+        arrays.check_no_rounding(X)
     if getattr(y, "ndim", 1) != 1:
         y = column_or_1d(y, warn=True)
     if classes is not None:
@@ -251,7 +239,9 @@ def blocks_to_learn(
         model._types = FittedTypes.of(rows, y)
     names = getattr(model, "feature_names_in_", None)
     names = rows.categories.feature_names if isinstance(rows, MixedColumns) else names
-    return array_blocks(rows, y, sample_weight, None if names is None else tuple(names), missing=missing)
+    return arrays.array_blocks(
+        rows, y, sample_weight, None if names is None else tuple(names), missing=missing
+    )
 
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
@@ -260,13 +250,17 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     if categories is not None:
         return _columns_of(model, X)
     wanted = model.categorical_features if reset else None
-    if columns_of_other_types(X) if wanted == "from_dtype" else wanted is not None and column_labels(X):
+    if (
+        arrays.columns_of_other_types(X)
+        if wanted == "from_dtype"
+        else wanted is not None and arrays.column_labels(X)
+    ):
         mixed = learnt_columns(X, wanted)
         if mixed is not None:
             return mixed
-    check_readable(X)
+    arrays.check_readable(X)
     if model.exact:
-        check_no_rounding(X)
+        arrays.check_no_rounding(X)
     X = as_table(X) if reset else _named_as_fitted(model, X)
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
@@ -405,7 +399,7 @@ def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
 # ---------------------------------------------------------------------- what is needed first
 
 
-def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
+def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
     """Raise TypeError for rows that are not in memory: a Dask collection, a source, a path or a lazy frame.
 
     `otherwise` is the second remedy for a lazy frame, in the terms of the caller.
@@ -421,7 +415,7 @@ def check_batch(X: Any, otherwise: str = OR_SCAN) -> None:
         )
     if isinstance(X, str | PathLike):
         raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
-    check_in_memory(X, otherwise)
+    arrays.check_in_memory(X, otherwise)
 
 
 def check_no_name(y: Any) -> None:
