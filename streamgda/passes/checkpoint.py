@@ -41,7 +41,7 @@ class Checkpoint:
         ValueError
             If files written to the folder would be read as data of the source.
         """
-        if not isinstance(source, ScorableSource):
+        if not isinstance(source, ScorableSource) or not source.has_versions:
             raise TypeError(
                 "checkpoint= needs files that have versions, of Parquet or Zarr, to tell whether the rows "
                 f"are still the same; got {source!r}"

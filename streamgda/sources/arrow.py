@@ -206,6 +206,7 @@ class ArrowSplit(ScorableSplit):
 class ArrowSource(TabularSource, ScorableSource):
     """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
 
+    has_versions = False
     _kept: tuple[str, ...] = ()
 
     def __init__(self, data: Any, roles: Roles) -> None:

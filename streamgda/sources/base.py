@@ -367,6 +367,9 @@ class FileSource(Source):
 class ScorableSource(Source):
     """A source that `predict_dataset` can read."""
 
+    has_versions = True
+    """Whether the identity of a split tells that its rows are still the same, as a checkpoint needs."""
+
     @abstractmethod
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ScorableSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep beside the features.

@@ -268,6 +268,8 @@ class MappedScorableSource(MappedSource, ScorableSource):
 
     source: ScorableSource
 
+    has_versions = property(attrgetter("source.has_versions"))
+
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[MappedSplit], pa.Schema]:
         """The parts to read without labels, and the types of the columns to keep."""
         parts, types = self.source.to_score(keep, each)
