@@ -8,7 +8,7 @@ collections (`scan_dask`).
 - `parquet`: a Parquet dataset. `discovery` finds its files, `planning` reads the keys in the names of their
   folders and their footers, and each task reads `row_groups`, decoded in bounded memory.
 - `arrow`: tables, datasets and streams of Arrow data.
-- `zarr`: Zarr groups. `zarr_chunks`: slabs of their rows, and whether stored chunks change in a pass.
+- `zarr`: Zarr groups, in slabs of rows; whether stored chunks change in a pass.
 - `dask`: Dask collections.
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `expressions`: over columns, for filters and for features that are computed. `batches`: batches of Arrow

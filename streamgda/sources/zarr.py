@@ -1,44 +1,43 @@
-"""Zarr groups with a matrix of rows and an array of labels, in any store, of format 2 or 3."""
+"""Zarr groups with a matrix of rows and an array of labels, in any store, of format 2 or 3.
+
+Rows are read ahead, in slabs of consecutive ones. It is known which chunks are stored, in which version, and
+whether they change in a pass.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import math
 import uuid
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Any, Literal
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 import zarr
 from numpy.typing import NDArray
-from zarr.abc.store import Store
+from zarr.abc.buffer import Buffer, BufferPrototype
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.api.asynchronous import open_array
 from zarr.core.common import ZarrFormat
-from zarr.storage import StoreLike
+
+# Private, but nothing else runs code in the event loop of a store.
+from zarr.core.sync import collect_aiterator, sync
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike, WrapperStore
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing, without_missing
-from streamgda.blocks.wording import check_known
+from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place
-from streamgda.sources.zarr_chunks import (
-    ChangedChunkError,
-    Version,
-    WatchedStore,
-    ends_in_blosc,
-    is_near,
-    keys_of_metadata,
-    keys_of_rows,
-    opened,
-    place_of,
-    rows_at_once,
-    slabs,
-    stored_versions,
-    with_absolute_path,
-)
-from streamgda.storage.filesystems import Place
+from streamgda.storage.filesystems import Place, version_of_info
 from streamgda.storage.retries import is_of_storage
 
 _NUMBERS = "biuf"
@@ -48,6 +47,14 @@ _STRINGS = "UTO"
 _LABELS = _NUMBERS + _STRINGS
 
 _TIMES = "mM"
+
+Version = tuple[int | None, int | str]
+"""Of a stored chunk: its size, and its ETag or modification time."""
+S = TypeVar("S")
+T = TypeVar("T")
+READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
+_MOST_AHEAD = 1 << 23  # elements that are read ahead, in float64 64 MB
+_MOST_OF_SHARD = 1 << 22  # elements of a shard that is read whole, as one chunk: in float64 32 MB
 
 
 def scan_zarr(
@@ -119,7 +126,7 @@ def scan_zarr(
     if not isinstance(store, zarr.Group):
         store = zarr.open_group(store, mode="r", use_consolidated=False)
     source = ZarrSource(
-        with_absolute_path(store.store),
+        _with_absolute_path(store.store),
         store.path,
         features,
         target,
@@ -196,7 +203,7 @@ class ZarrSource(ScorableSource):
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{self.origin}: features, target and weight must be arrays of their own")
         try:
-            arrays = opened(self.store, self._paths, self.zarr_format)
+            arrays = _opened(self.store, self._paths, self.zarr_format)
         except ValueError:
             known = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
             for name in self.names:
@@ -229,7 +236,7 @@ class ZarrSource(ScorableSource):
         return [f"{self.path}/{name}".lstrip("/") for name in self.names]
 
     def _check_written(self, labels: zarr.Array[Any], stored: Container[str]) -> None:
-        for key in keys_of_rows([labels], 0, labels.shape[0]):
+        for key in _keys_of_rows([labels], 0, labels.shape[0]):
             if key not in stored:
                 raise ValueError(
                     f"{self.origin}: chunk {key} of the labels was never written, so its labels would all be "
@@ -252,7 +259,7 @@ class ZarrSource(ScorableSource):
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether the group and a folder are the same, or one of them lies in the other."""
-        place = place_of(self.store, self.path)
+        place = _place_of(self.store, self.path)
         return place is not None and place.overlaps(Place.of(filesystem, folder))
 
     def has_changed(self, parts: Sequence[ZarrRows]) -> bool:
@@ -263,13 +270,13 @@ class ZarrSource(ScorableSource):
         """Ranges of rows that begin where the chunks of all the arrays do."""
         arrays = self.arrays()
         n_rows = arrays[0].shape[0]
-        step = math.lcm(*map(rows_at_once, arrays))
+        step = math.lcm(*map(_rows_at_once, arrays))
         size = max(step, ROWS_PER_TASK // step * step)
-        stored = stored_versions(self.store, self.path)
+        stored = _stored_versions(self.store, self.path)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
         shapes = tuple(array.shape for array in arrays)
-        blosc = tuple(f"{array.path}/" for array in arrays if ends_in_blosc(array))
-        keys = [keys_of_metadata(array) for array in arrays]
+        blosc = tuple(f"{array.path}/" for array in arrays if _ends_in_blosc(array))
+        keys = [_keys_of_metadata(array) for array in arrays]
         is_listed = all(first in stored for first, *_ in keys)
         documents = {key: stored[key] for key in chain(*keys) if key in stored} if is_listed else {}
         if is_listed and self.target is not None and self.unwritten_labels == "raise":
@@ -280,7 +287,7 @@ class ZarrSource(ScorableSource):
                 shapes,
                 start,
                 stop,
-                {key: stored[key] for key in keys_of_rows(arrays, start, stop) & stored.keys()},
+                {key: stored[key] for key in _keys_of_rows(arrays, start, stop) & stored.keys()},
                 blosc,
                 documents,
             )
@@ -360,13 +367,13 @@ class ZarrRows(ScorableSplit):
     def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
         """Slabs of consecutive rows of all the arrays, and where each starts."""
         source = self.source
-        store = WatchedStore(source.store, self.stored, self.documents, self.blosc)
-        arrays = opened(store, source._paths, source.zarr_format)
+        store = _WatchedStore(source.store, self.stored, self.documents, self.blosc)
+        arrays = _opened(store, source._paths, source.zarr_format)
         if tuple(array.shape for array in arrays) != self.shapes:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         try:
-            yield from slabs(arrays, self.start, self.stop, near=is_near(source.store))
-        except (FileNotFoundError, ChangedChunkError):
+            yield from _aligned_slabs(arrays, self.start, self.stop, near=_is_near(source.store))
+        except (FileNotFoundError, _ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
@@ -393,3 +400,250 @@ def _known_to_arrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind in _TIMES and dtype.name.partition("[")[2] not in {"s]", "ms]", "us]", "ns]"}:
         return np.dtype("M8[D]") if dtype == "M8[D]" else np.dtype(f"{dtype.kind}8[s]")
     return dtype.newbyteorder("=")
+
+
+# ---------------------------------------------------------------------- stored chunks
+
+
+def _keys_of_rows(arrays: Iterable[zarr.Array[Any]], start: int, stop: int) -> KeysView[str]:
+    """The keys of the stored objects (chunks, or shards of them) that hold these rows, in order."""
+    keys: dict[str, None] = {}
+    for array in arrays:
+        objects = array.shards or array.chunks
+        first, *others = (
+            range(-(-length // size)) for length, size in zip(array.shape, objects, strict=True)
+        )
+        rows = first[start // objects[0] : -(-stop // objects[0])]
+        for coordinates in itertools.product(rows, *others):
+            keys[f"{array.path}/{array.metadata.encode_chunk_key(coordinates)}"] = None
+    return keys.keys()
+
+
+def _keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
+    """The keys of the documents that describe an array; the first is always there."""
+    names = ("zarr.json",) if array.metadata.zarr_format == 3 else (".zarray", ".zattrs")
+    return tuple(f"{array.path}/{name}" for name in names)
+
+
+def _opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list[zarr.Array[Any]]:
+    """The arrays at some paths. The metadata of all of them is requested at the same time."""
+
+    async def open_all() -> list[zarr.AsyncArray[Any]]:
+        return await asyncio.gather(
+            *(open_array(store=store, path=path, mode="r", zarr_format=zarr_format) for path in paths)
+        )
+
+    return [zarr.Array(array) for array in sync(open_all())]
+
+
+def _stored_versions(store: Store, path: str) -> dict[str, Version | None]:
+    """The keys below a path of a store, each with its version; None where the store lists no versions."""
+    beneath = _unwrapped(store)
+    if not isinstance(beneath, FsspecStore):
+        folder = _local_folder(store)
+        return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
+    getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
+    stored: dict[str, Version | None] = {}
+    for name, info in sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True)).items():
+        size, tag = version_of_info(info).identity
+        stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
+    return stored
+
+
+class _ChangedChunkError(ValueError):
+    """A chunk is not in the version that the pass was planned for."""
+
+
+class _WatchedStore(WrapperStore[Store]):
+    """A store that raises an error if an object that was listed for the plan has vanished or changed.
+
+    Reading an object takes one request: its size is known, so a filesystem need not ask for it first. The end
+    of a shard, which is its index, is requested once. If the documents that describe the arrays were listed,
+    so were all objects, and no request is made for any other.
+
+    Blosc reads past the end of a truncated chunk. So in the arrays whose paths are in `blosc`, the length of
+    a chunk is compared with the length in its header.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        chunks: Mapping[str, Version | None],
+        documents: Mapping[str, Version | None],
+        blosc: tuple[str, ...],
+    ) -> None:
+        super().__init__(store)
+        self._chunks = chunks
+        self._documents = documents
+        self._blosc = blosc
+        self._seen = {**chunks, **documents}
+        self._ends: dict[str, asyncio.Future[Buffer | None]] = {}
+        self._folder = _local_folder(store)
+
+    def _with_store(self, store: Store) -> _WatchedStore:
+        return _WatchedStore(store, self._chunks, self._documents, self._blosc)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Read an object, and check that it is there in the version that was planned for."""
+        if self._documents and key not in self._seen:
+            return None
+        if isinstance(byte_range, SuffixByteRequest):
+            if key not in self._ends:
+                self._ends[key] = asyncio.ensure_future(self._read(key, prototype, byte_range))
+            return await self._ends[key]
+        return await self._read(key, prototype, byte_range)
+
+    async def _read(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
+    ) -> Buffer | None:
+        size = (self._seen.get(key) or (None,))[0] if self._folder is None else None
+        found = await self._store.get(key, prototype, _with_known_size(byte_range, size))
+        if found is None:
+            if key in self._seen:
+                raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
+            return None
+        if size and byte_range is None and len(found) != size:
+            raise self._changed(key)
+        if not len(found):  # an empty shard would be read as fill values
+            raise ValueError(f"{self._store}/{key} is empty")
+        if key in self._chunks and key.startswith(self._blosc):
+            size = int.from_bytes(found[12:16].to_bytes(), "little")
+            if byte_range is None and len(found) < size:
+                raise ValueError(f"{self._store}/{key} has {counted(len(found), 'byte')} of {size:,}")
+        planned = None if self._folder is None else self._seen.get(key)
+        if planned is not None and planned != _version_of(self._folder, key):
+            raise self._changed(key)
+        return found
+
+    def _changed(self, key: str) -> _ChangedChunkError:
+        return _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
+
+
+def _with_known_size(asked: ByteRequest | None, size: int | None) -> ByteRequest | None:
+    """The same bytes as a range, which is one request in every store; one byte more if all are asked for."""
+    if size and asked is None:
+        return RangeByteRequest(0, size + 1)
+    if size and isinstance(asked, SuffixByteRequest):
+        return RangeByteRequest(max(size - asked.suffix, 0), size)
+    return asked
+
+
+def _is_near(store: Store) -> bool:
+    """Whether a store is on this machine, where requests take no time."""
+    return isinstance(_unwrapped(store), LocalStore | MemoryStore)
+
+
+def _with_absolute_path(store: Store) -> Store:
+    """The store with an absolute path, which does not depend on the working directory."""
+    if type(store) is LocalStore and not store.root.is_absolute():
+        return LocalStore(store.root.absolute(), read_only=store.read_only)
+    return store
+
+
+def _ends_in_blosc(array: zarr.Array[Any]) -> bool:
+    """Whether Blosc is the last codec of the stored chunks."""
+    codecs = [type(codec).__name__ for codec in array.compressors]  # numcodecs' in format 2, else Zarr's
+    return array.shards is None and codecs[-1:] in (["Blosc"], ["BloscCodec"])
+
+
+def _unwrapped(store: Store) -> Store:
+    while isinstance(store, WrapperStore):
+        store = store._store
+    return store
+
+
+def _local_folder(store: Store) -> Path | None:
+    """Where the files of a store are, if they are on a local disk."""
+    store = _unwrapped(store)
+    return store.root if isinstance(store, LocalStore) else None
+
+
+def _place_of(store: Store, path: str) -> Place | None:
+    """Where the group at a path of a store is; None if that is no folder of a filesystem."""
+    store = _unwrapped(store)
+    if isinstance(store, LocalStore):
+        return Place.of(pafs.LocalFileSystem(), f"{store.root}/{path}")
+    if isinstance(store, FsspecStore):
+        return Place.of(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs)), f"{store.path}/{path}")
+    return None
+
+
+def _version_of(folder: Path | None, key: str) -> Version | None:
+    if folder is None:
+        return None
+    status = (folder / key).stat()
+    return status.st_size, status.st_mtime_ns
+
+
+# ---------------------------------------------------------------------- slabs of rows
+
+
+def _aligned_slabs(
+    arrays: Sequence[zarr.Array[Any]], start: int, stop: int, *, near: bool
+) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
+    """Slabs of the rows of all the arrays, and where each starts: whole chunks of the first array.
+
+    Parameters
+    ----------
+    arrays : sequence of zarr.Array
+        Arrays of as many rows, the one of features first.
+    start, stop : int
+        The rows to read.
+    near : bool
+        Whether the store is on this machine. Then at most one slab is read ahead. For other stores, as many
+        slabs are read ahead as fit into `_MOST_AHEAD` elements. No slab is read ahead if it has more
+        elements.
+    """
+    n_rows, n_features = _rows_at_once(arrays[0]), arrays[0].shape[1]
+    size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
+    n_ahead = _MOST_AHEAD // (size * n_features)
+    each = [_slabs_of(array, start, stop, size, min(n_ahead, 1) if near else n_ahead) for array in arrays]
+    return zip(range(start, stop, size), zip(*each, strict=True), strict=True)
+
+
+def _rows_at_once(array: zarr.Array[Any]) -> int:
+    """The rows of a chunk, or of a shard that is small enough to be read whole."""
+    shard = array.shards
+    return shard[0] if shard is not None and math.prod(shard) <= _MOST_OF_SHARD else array.chunks[0]
+
+
+def _slabs_of(
+    array: zarr.Array[Any], start: int, stop: int, size: int, n_ahead: int
+) -> Iterator[NDArray[Any]]:
+    """Yield slabs of `size` rows. A chunk is read once; its rows beyond a slab are kept for the next slab."""
+
+    def read(rows: tuple[int, int]) -> NDArray[Any]:
+        return np.asarray(array[slice(*rows)])
+
+    unit, firsts = _rows_at_once(array), range(start, stop, size)
+    ends = [min(-(-min(first + size, stop) // unit) * unit, stop) for first in firsts]
+    held = read((start, start))
+    for first, more in zip(firsts, read_ahead(read, pairwise([start, *ends]), n_ahead), strict=True):
+        held = np.concatenate([held, more]) if len(held) else more
+        del more
+        yield held[: min(size, stop - first)]
+        held = held[size:].copy()  # a view would keep the slab
+
+
+def read_ahead(read: Callable[[S], T], places: Iterable[S], n_ahead: int) -> Iterator[T]:
+    """Yield what is read at some places, in order; threads read at the next `n_ahead` places meanwhile.
+
+    An error of reading a place is raised when the turn of that place comes.
+    """
+    if not n_ahead:
+        yield from map(read, places)
+        return
+    with ThreadPoolExecutor(n_ahead) as readers:
+        waiting = deque[Future[T]]()
+        try:
+            for place in places:
+                waiting.append(readers.submit(read, place))
+                if len(waiting) > n_ahead:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for reading in waiting:
+                reading.cancel()

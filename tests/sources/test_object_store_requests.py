@@ -15,7 +15,7 @@ from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, 
 from streamgda.scoring import predict
 from streamgda.scoring.outputs import zarr as zarr_output
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.sources import zarr_chunks
+from streamgda.sources import zarr as zarr_source
 from streamgda.storage import retries
 
 RNG = np.random.default_rng(0)
@@ -56,8 +56,8 @@ def test_a_task_asks_once_for_each_document_and_chunk_and_index_of_a_shard(
     store, tmp_path, monkeypatch, layout, documents, chunks
 ):
     if layout.endswith("by chunks"):
-        monkeypatch.setattr(zarr_chunks, "_MOST_OF_SHARD", 0)
-        monkeypatch.setattr(zarr_chunks, "READ_ELEMENTS", X[:400].size)
+        monkeypatch.setattr(zarr_source, "_MOST_OF_SHARD", 0)
+        monkeypatch.setattr(zarr_source, "READ_ELEMENTS", X[:400].size)
     write_group(tmp_path / "rows" / "group", layout)
     (split,) = scan_zarr("s3://rows/group").splits()
     split.source.store.fs.invalidate_cache()  # as in a process of its own, which has listed nothing

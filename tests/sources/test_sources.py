@@ -40,7 +40,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.sources.base import Source, Split
-from streamgda.sources.zarr_chunks import read_ahead
+from streamgda.sources.zarr import read_ahead
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
@@ -669,7 +669,7 @@ def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
 
 @pytest.mark.parametrize(("chunk", "label_chunk"), [(100, 77), (30, 1009), (7, 1), (100, 100)])
 def test_a_long_task_holds_few_chunks_and_reads_each_once(tmp_path, monkeypatch, chunk, label_chunk):
-    monkeypatch.setattr("streamgda.sources.zarr_chunks.READ_ELEMENTS", 2 * 150)
+    monkeypatch.setattr("streamgda.sources.zarr.READ_ELEMENTS", 2 * 150)
     write_zarr(rows(), tmp_path / "group", chunk, label_rows=label_chunk)
     store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "log")
     source = scan_zarr(store, weight="w")
