@@ -20,14 +20,8 @@ from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.posteriors import Array, posteriors
-from streamgda.passes.compute import (
-    Progress,
-    Scheduler,
-    compute_plan,
-    opening_on,
-    scheduler_for,
-    single_blas_thread,
-)
+from streamgda.passes import compute
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.scoring.inference import Model, check_model, matched, pieces_of, score_piece
 from streamgda.scoring.predict import as_scorable
@@ -134,11 +128,11 @@ def estimate_priors(
     check_scalar(max_rows, "max_rows", Integral, min_val=1)
     if isinstance(X, Source | PathLike | str):
         source = matched(model, as_scorable(model, X))
-        scheduler = scheduler_for(source, scheduler)
-        splits, _ = source.to_score((), opening_on(scheduler))
+        scheduler = compute.scheduler_for(source, scheduler)
+        splits, _ = source.to_score((), compute.opening_on(scheduler))
         groups = list(group_into_tasks(splits, n_rows_of))
         plan = Plan(groups, sample_splits, (model, max_rows))
-        sample = compute_plan(plan, scheduler, progress) if groups else None
+        sample = compute.compute_plan(plan, scheduler, progress) if groups else None
         if sample is None or not len(sample.keys):
             raise ValueError(f"there is nothing to estimate from: {source!r} has no rows")
     else:
@@ -214,7 +208,7 @@ def sample_splits(splits: Iterable[ScorableSplit], shared: tuple[Model, int]) ->
     """One task: the sample of the rows of consecutive splits."""
     model, most = shared
     found = _Sample(np.empty(0, np.uint64), np.empty((0, len(model.classes_))), most)
-    with single_blas_thread:
+    with compute.single_blas_thread:
         for split in begun(splits):
             for block, _ in split.features():
                 is_full = len(found.keys) == most

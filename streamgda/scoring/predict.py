@@ -22,14 +22,8 @@ from streamgda.blocks.wording import check_known, counted
 from streamgda.estimators.lazy import check_lazy, snapshot
 from streamgda.estimators.priors import in_pairs
 from streamgda.estimators.reading import check_rows
-from streamgda.passes.compute import (
-    Progress,
-    Scheduler,
-    compute_plan,
-    opening_on,
-    scheduler_for,
-    single_blas_thread,
-)
+from streamgda.passes import compute
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.passes.graph import Plan
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
@@ -182,8 +176,8 @@ def predict_dataset(
         return _lazy_predictions(predicted, source, kept, others)
     out = _checked_place(out)
     source = matched(model, as_scorable(maps or model, source), maps)
-    scheduler = scheduler_for(source, scheduler)
-    splits, types = source.to_score(kept, opening_on(scheduler))
+    scheduler = compute.scheduler_for(source, scheduler)
+    splits, types = source.to_score(kept, compute.opening_on(scheduler))
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])
@@ -226,7 +220,7 @@ def _write_missing(
     groups = list(group_into_tasks(missing, attrgetter("n_rows"), rows_per_task=most))
     if groups:
         plan = Plan(groups, write_parts, (columns, output))
-        written.append(compute_plan(plan, scheduler, progress))
+        written.append(compute.compute_plan(plan, scheduler, progress))
     output.finish(parts)
     return sum(written, PredictionSummary())
 
@@ -283,7 +277,7 @@ def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[A
     """The task that predicts parts, and writes them."""
     columns, output = shared
     splits = begun(split for part in parts for split in part.splits)
-    with single_blas_thread, Writes() as writes:
+    with compute.single_blas_thread, Writes() as writes:
         summaries = (
             output.write(part, _predicted_rows(islice(splits, len(part.splits)), columns, output), writes)
             for part in parts

@@ -23,14 +23,8 @@ from streamgda.blocks.wording import Message, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import MissingAtPrediction, check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
-from streamgda.passes.compute import (
-    Progress,
-    Scheduler,
-    compute_plan,
-    opening_on,
-    scheduler_for,
-    single_blas_thread,
-)
+from streamgda.passes import compute
+from streamgda.passes.compute import Progress, Scheduler
 from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.scoring.inference import apart
 from streamgda.selection.candidates import Candidate
@@ -167,10 +161,10 @@ class Trials:
                 f"{what} needs the rows, and there are only statistics: give the source to fit, or score "
                 "normal densities by 'log_likelihood', and do not calibrate"
             )
-        scheduler = scheduler_for(source, scheduler)
-        groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
+        scheduler = compute.scheduler_for(source, scheduler)
+        groups = list(group_into_tasks(source.planned(compute.opening_on(scheduler)), n_rows_of))
         plan = Plan(groups, _score_splits, self._models_by_fold(waiting))
-        found: HeldOutScores = compute_plan(plan, scheduler, progress)
+        found: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer = None
             trial.error = found.failures.get(i, Message())
@@ -401,7 +395,7 @@ class HeldOutScores:
 def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
     """One task: score the rows of consecutive splits, in order."""
     found = HeldOutScores()
-    with single_blas_thread:
+    with compute.single_blas_thread:
         for split in begun(splits):
             for block in split.blocks():
                 found.n_dropped += block.n_dropped
