@@ -13,11 +13,11 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -129,14 +129,14 @@ class FileRecord:
         Raises
         ------
         ValueError
-            If a value is missing or of another type, or the entry has no name that a ledger gives.
+            If a value is missing, or the entry has no name that a ledger gives.
         """
         values: dict[str, Any] = {
             field.name: row.get(field.name, None if field.default is MISSING else field.default)
             for field in fields(cls)
         }
-        for name, is_sound in _SOUND.items():
-            if not is_sound(values[name]):
+        for name in ("path", "rows", "dropped", "schema", "partition", "entry"):
+            if values[name] is None or (name == "entry" and not is_entry_name(values[name])):
                 raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
         return cls(**values)
 
@@ -166,34 +166,6 @@ _NUMBERS = {
 }
 
 _SCHEMA = pa.schema([(field.name, _NUMBERS.get(field.name, pa.string())) for field in fields(FileRecord)])
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value >= 0
-
-
-def _is_partition(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (TypeError, ValueError, RecursionError):
-        return False
-
-
-_SOUND: dict[str, Callable[[Any], bool]] = {
-    "path": _is_text,
-    "rows": _is_count,
-    "dropped": _is_count,
-    "schema": _is_text,
-    "partition": _is_partition,
-    "entry": is_entry_name,
-    "status": get_args(Status).__contains__,
-    "alarm": _is_text,
-}
-"""Whether the values of a record are of their types, and do no harm as a name or a number."""
 
 
 @dataclass(frozen=True)

@@ -801,12 +801,9 @@ def rewrite_manifest(ledger, **columns):
         ("path", None, "path is None"),
         ("path", "1.parquet", "1.parquet is listed more than once"),
         ("rows", None, "rows is None"),
-        ("rows", -1, "rows is -1"),
         ("dropped", None, "dropped is None"),
         ("schema", None, "schema is None"),
         ("partition", None, "partition is None"),
-        ("partition", "[1]", "partition is '\\[1\\]'"),
-        ("partition", "[" * 100_000, "partition is '\\[\\[\\["),
     ],
 )
 def test_a_manifest_that_is_not_consistent_is_refused_before_anything_is_done(
