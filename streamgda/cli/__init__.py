@@ -3,7 +3,7 @@
 These modules import only one library at their top: click. A command imports the others when it runs.
 
 - `main`: the command and its subcommands. `fit`, `update`, `merge` and `drop_class` are in `learn`;
-  `predict`, `evaluate` and `priors` in `predict`; the others in the file of their name.
+  `predict`, `evaluate` and `priors` in `predict`; `inspect` in `saved`; the others in the file of their name.
 - `data`, `models`: the options that say which data is read, and which model is made.
 - `running`: the options that say where a pass runs and how a command reports, and how options are declared.
   If an option sets a parameter of the library, its help text comes from the docstring of the library.

@@ -85,23 +85,22 @@ def fit(
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
-        raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, model, out)}".rstrip()) from error
+        raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, out)}".rstrip()) from error
     save(saved, out, run)
 
 
-def _rescue(learnt: Statistics, model: ModelOptions, out: str) -> str:
-    """Save the statistics when no model can be made from them with these options. Say how to go on."""
+def _rescue(learnt: Statistics, out: str) -> str:
+    """Save the statistics when no model can be made from them. Say how to go on."""
     beside = f"{out.removesuffix(PurePath(out).suffix)}.statistics.parquet"
     try:
         check_replaceable(beside)
     except (ValueError, OSError):
         return ""
     learnt.save(beside)
-    saved = f"The statistics are saved in {beside}; go on with"
-    if len(learnt.classes) < 2:
-        return f"{saved} rows of other classes: streamgda update {beside} DATA --target ..."
-    command = f"streamgda merge {beside} --model {model.model} {model.remedy} --out {out}"
-    return f"{saved} other options, such as: {command}"
+    return (
+        f"The statistics are saved in {beside}; go on with other options, by streamgda merge {beside} "
+        f"--model ... --out {out}, or with more rows, by streamgda update {beside} DATA --target ..."
+    )
 
 
 @click.command()

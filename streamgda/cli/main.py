@@ -6,11 +6,11 @@ import click
 
 import streamgda
 from streamgda.cli.errors import OneLineErrors
-from streamgda.cli.inspect import inspect
 from streamgda.cli.learn import drop_class, fit, merge, update
 from streamgda.cli.plot import plot
 from streamgda.cli.predict import evaluate, predict, priors
 from streamgda.cli.refresh import refresh
+from streamgda.cli.saved import inspect
 from streamgda.cli.search import search
 
 

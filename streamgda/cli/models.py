@@ -62,14 +62,6 @@ class ModelOptions:
         kind: type[GaussianClassifier[Any]] = getattr(streamgda, MODELS[self.model or _DEFAULT])
         return kind
 
-    @property
-    def remedy(self) -> str:
-        """Options to suggest when a model of this kind cannot be made from the statistics."""
-        if "priors" in self.params:
-            return "--priors ..."
-        remedies = {"qda": "--reg-param 0.01", "nb": "--var-smoothing 1e-9", "edda": "--covariance-model EII"}
-        return remedies.get(self.model or "", "--priors ...")
-
     def build(self, statistics: Statistics, missing: str | None = None) -> GaussianClassifier[Any]:
         """Make the model from statistics; if `missing` is "marginal", it predicts incomplete rows too."""
         params = {"missing": missing, **self.params} if missing == "marginal" else self.params

@@ -53,14 +53,8 @@ _KEPT = bundled(
     "kept",
     dict,
     {
-        "covariance_type": of_library(
-            _LEDGER,
-            "covariance_type",
-            help="The scatter that the ledger keeps: full serves all models, tied lda, diag nb.  "
-            "[default: as before, full]",
-        ),
-        "fourth_moments": of_library(_LEDGER, "fourth_moments"),
-        "exact": of_library(_LEDGER, "exact"),
+        name: of_library(_LEDGER, name, default="as before, full")
+        for name in ("covariance_type", "fourth_moments", "exact")
     },
 )
 
@@ -70,26 +64,6 @@ _LIMITS = bundled(
     {
         name: of_library(_ALARMS, name, applies_to="Quarantine of new files", default="any")
         for name in documented(_ALARMS)
-    },
-)
-
-_ANSWERS = bundled(
-    "answers",
-    dict,
-    {
-        "accept": click.option(
-            "--accept",
-            metavar="FILE",
-            multiple=True,
-            help="Let a quarantined or rejected file count; its path as reported, or a pattern.  "
-            "[default: none]",
-        ),
-        "reject": click.option(
-            "--reject",
-            metavar="FILE",
-            multiple=True,
-            help="Leave a file out until it changes.  [default: none]",
-        ),
     },
 )
 
@@ -131,7 +105,15 @@ _CHOICE = bundled(
     "--compact-before", "Fold the entries of files modified before this time into one, at the end.", "none"
 )
 @_LIMITS
-@_ANSWERS
+@click.option(
+    "--accept",
+    metavar="FILE",
+    multiple=True,
+    help="Let a quarantined or rejected file count; its path as reported, or a pattern.  [default: none]",
+)
+@click.option(
+    "--reject", metavar="FILE", multiple=True, help="Leave a file out until it changes.  [default: none]"
+)
 @out_option("Save a model of the files of the ledger.  [default: none]")
 @_CHOICE
 @model_options(otherwise="qda, with --out")
@@ -145,7 +127,8 @@ def refresh(
     verify: bool,
     compact_before: datetime | None,
     limits: dict[str, Any],
-    answers: dict[str, Any],
+    accept: tuple[str, ...],
+    reject: tuple[str, ...],
     out: str | None,
     choice: dict[str, Any],
     model: ModelOptions,
@@ -172,7 +155,7 @@ def refresh(
         model = model.or_default()
         check_replaceable(out, source)
     held = _opened(ledger, kept, model if out is not None else None)
-    _answer(held, **answers, dry_run=dry_run)
+    _answer(held, accept, reject, dry_run=dry_run)
     with (
         interruptible("the ledger is as it was, and the next refresh goes on"),
         run.scheduler_options() as options,
@@ -223,13 +206,10 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
 
 
 def _answer(
-    ledger: StatisticsLedger, *, accept: tuple[str, ...], reject: tuple[str, ...], dry_run: bool
+    ledger: StatisticsLedger, accept: tuple[str, ...], reject: tuple[str, ...], *, dry_run: bool
 ) -> None:
-    """Accept and reject the files that are named."""
     if dry_run and (accept or reject):
         raise bad_usage("--dry-run does nothing, so --accept and --reject are for another time.")
-    if twice := set(accept) & set(reject):
-        raise bad_usage(f"{min(twice)} is to be accepted and rejected: name it once.")
     if accept:
         ledger.accept(*accept)
     if reject:

@@ -3,8 +3,7 @@
 Each diagnostic is a function of a state. It returns a small frozen object. As a string, the object is a
 readable table; its `to_pandas` gives the table as a data frame.
 
-- `manova`: whether the means of the classes differ.
-- `box_m`, in `box`: whether the covariances of the classes differ.
+- `manova` and `box_m`, in `equality`: whether the means, and the covariances, of the classes differ.
 - `little_mcar_test`, in `little`: whether features are missing completely at random.
 - `select_features`, in `forward`: which features tell the classes apart.
 
@@ -14,10 +13,9 @@ To add one, write a module with a function of statistics and its result, a subcl
 `streamgda.diagnostics.base.Table`, and import both here.
 """
 
-from streamgda.diagnostics.box import BoxM, box_m
+from streamgda.diagnostics.equality import BoxM, Manova, ManovaStatistic, box_m, manova
 from streamgda.diagnostics.forward import FeatureSelection, SelectionStep, select_features
 from streamgda.diagnostics.little import LittleMCAR, little_mcar_test
-from streamgda.diagnostics.manova import Manova, ManovaStatistic, manova
 
 __all__ = [
     "BoxM",

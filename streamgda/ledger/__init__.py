@@ -19,8 +19,6 @@ entries that the manifest no longer names, and files that a crash has left.
 
 From the bottom up:
 
-`states`
-    Entries as tables: statistics, or those of each fold.
 `manifest`
     The manifest, the record of each file in it, the names of files, and which of them are chosen.
 `folder`

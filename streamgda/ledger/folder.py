@@ -2,11 +2,13 @@
 
 An entry is a Parquet file with the statistics of one input file, or of several folded into one, and the
 records of these files. It never changes. Entries are small: they are fetched before they are used, in order,
-with at most a few megabytes in memory.
+with at most a few megabytes in memory. Statistics of folds are a table with a row for each fold: its number,
+the metadata of its statistics as JSON, and their table as an Arrow stream.
 """
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +21,7 @@ from typing import Any, TypeVar, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import counted
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.manifest import (
@@ -31,8 +34,12 @@ from streamgda.ledger.manifest import (
     is_entry,
     is_unfinished,
 )
-from streamgda.ledger.states import COLUMNS, State, state_of, table_of
 from streamgda.sources.base import InputFile
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
+from streamgda.statistics.factory import state_of as statistics_of
+from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.validation import as_count
 from streamgda.storage import tables
 from streamgda.storage.documents import Metadata, digest
 from streamgda.storage.filesystems import (
@@ -44,62 +51,22 @@ from streamgda.storage.filesystems import (
     locked,
     reaching,
 )
-from streamgda.storage.tables import DamagedFileError
+from streamgda.storage.paths import one_line
+from streamgda.storage.tables import DamagedFileError, to_arrow
 
-_READERS = 16  # an object store answers many requests in the time of one
-
-_MOST_BYTES = 1 << 24  # fetched and not yet used; a larger file is fetched when its turn comes
-
-
-def contents(filesystem: pafs.FileSystem, paths: Sequence[str], sizes: Sequence[int]) -> Iterator[pa.Buffer]:
-    """Yield the contents of some files, in order. While one is used, the next few are fetched.
-
-    A content counts as used when the next one is requested.
-
-    Parameters
-    ----------
-    filesystem, paths
-        Where the files are.
-    sizes : sequence of int
-        The bytes in each file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is missing.
-    OSError
-        If the filesystem cannot be reached.
-    """
-    waiting: deque[Future[pa.Buffer]] = deque()
-    n_asked = n_bytes = 0
-    pool = ThreadPoolExecutor(_READERS)
-    try:
-        for turn, size in enumerate(sizes):
-            ahead = slice(n_asked, turn + _READERS)
-            for path, following in zip(paths[ahead], sizes[ahead], strict=True):
-                if waiting and n_bytes + following > _MOST_BYTES:
-                    break
-                waiting.append(pool.submit(_fetch, filesystem, path))
-                n_asked, n_bytes = n_asked + 1, n_bytes + following
-            yield waiting.popleft().result()
-            n_bytes -= size
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _fetch(filesystem: pafs.FileSystem, path: str) -> pa.Buffer:
-    try:
-        with reaching(path), filesystem.open_input_file(path) as file:
-            return file.read_buffer()
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error
-
+State = Statistics | FoldStatistics
 
 S = TypeVar("S", bound=State)
+
+_COLUMNS = STATISTICS_COLUMNS | {"fold", "document", "table"}
 
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older was left by a crash
 
 _LEAST = 1e-300  # of weights that underflow: with a weight of 0, the class would be lost
+
+_READERS = 16  # an object store answers many requests in the time of one
+
+_MOST_BYTES = 1 << 24  # fetched and not yet used; a larger file is fetched when its turn comes
 
 
 @dataclass(frozen=True)
@@ -177,7 +144,7 @@ class LedgerFolder:
 
     def write_entry(self, name: str, state: State, records: Sequence[FileRecord]) -> None:
         """Write an entry, with the list of the files that it holds."""
-        table, metadata = table_of(state)
+        table, metadata = _table_of(state)
         held = [asdict(record) for record in records]
         tables.write(self._at(ENTRIES, name), table, {**metadata, "holdings": held}, self.filesystem)
 
@@ -259,14 +226,14 @@ class LedgerFolder:
     def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
         sizes = {name: version.size or 0 for name, version in self.entries().items()}
         paths = [self._at(ENTRIES, name) for name in names]
-        return contents(self.filesystem, paths, [sizes.get(name, 0) for name in names])
+        return read_ahead(self.filesystem, paths, [sizes.get(name, 0) for name in names])
 
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         table, metadata, held = self._parsed(content, name)
         del content  # which has been decoded
         # The pages have checksums, and the state was checked when it was written.
         path = self._at(ENTRIES, name)
-        state = state_of(table, {**metadata, "definite": False}, path, empty)
+        state = _state_of(table, {**metadata, "definite": False}, path, empty)
         if state.n_rows != (rows := sum(record.rows for record in held)):
             raise ValueError(
                 f"{path} is damaged: it holds {counted(state.n_rows, 'row')}, and lists files of {rows:,}; "
@@ -278,7 +245,7 @@ class LedgerFolder:
         """The table and the metadata of an entry, and the records of the files that it holds."""
         path = self._at(ENTRIES, name)
         try:
-            table, metadata = tables.parse(pa.BufferReader(content), COLUMNS, path)
+            table, metadata = tables.parse(pa.BufferReader(content), _COLUMNS, path)
             return table, metadata, _records_of(metadata)
         except DamagedFileError as error:
             raise DamagedFileError(f"{error}; delete the file, and refresh the ledger") from error
@@ -291,17 +258,17 @@ class LedgerFolder:
         """The cached state of exactly these entries; None if the cache is missing, damaged or of others."""
         path = self._at(TOTAL)
         try:
-            table, metadata = tables.read(path, COLUMNS, self.filesystem)
+            table, metadata = tables.read(path, _COLUMNS, self.filesystem)
             if metadata.get("of") != _identity(manifest):
                 return None
-            state = cast("S", state_of(table, metadata, path, empty))
+            state = cast("S", _state_of(table, metadata, path, empty))
         except (FileNotFoundError, ValueError):
             return None
         return state if state.n_rows == manifest.n_rows else None
 
     def write_total(self, state: State, manifest: Manifest) -> None:
         """Replace the cached state by that of these entries."""
-        table, metadata = table_of(state)
+        table, metadata = _table_of(state)
         tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.filesystem)
 
     # ------------------------------------------------------------------ what is deleted
@@ -339,3 +306,123 @@ def _records_of(metadata: Metadata) -> list[FileRecord]:
 
 def _identity(manifest: Manifest) -> str:
     return digest(sorted(manifest.entries), 16)
+
+
+def total_of(state: State) -> Statistics:
+    """The statistics of all the rows."""
+    return state.total() if isinstance(state, FoldStatistics) else state
+
+
+def _table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
+    """The table and the metadata of a state."""
+    if not isinstance(state, FoldStatistics):
+        columns, metadata = state.to_columns()
+        return to_arrow(columns), metadata
+    parts = [state[fold].to_columns() for fold in state.folds]
+    table = pa.table(
+        {
+            "fold": pa.array(state.folds, pa.int64()),
+            "document": pa.array([json.dumps(metadata) for _, metadata in parts], pa.large_string()),
+            "table": pa.array([_stream(to_arrow(columns)) for columns, _ in parts], pa.large_binary()),
+        }
+    )
+    _, metadata = state.empty.to_columns()
+    rule = {"n_folds": state.rule.n_folds, "column": state.rule.column}
+    return table, {**metadata, "kind": "FoldStatistics", "rule": rule, "n_dropped": state.n_dropped}
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> State:
+    """The state that a table holds.
+
+    Parameters
+    ----------
+    table, metadata
+        As `_table_of` makes them.
+    path : str
+        The name of the file in errors.
+    empty : Statistics or FoldStatistics
+        The state of no rows, of the kind that is expected.
+
+    Raises
+    ------
+    ValueError
+        If the table holds another kind of state, or is damaged.
+    """
+    if not isinstance(empty, FoldStatistics):
+        return statistics_of(table, metadata, path)
+    try:
+        rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
+        parts = {
+            row["fold"]: (_read(row["table"]), {**json.loads(row["document"]), "definite": False})
+            for row in table.select(["fold", "document", "table"]).to_pylist()
+        }
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise ValueError(f"{path} holds no statistics of folds: {one_line(error)}") from error
+    if rule != empty.rule:
+        raise ValueError(f"{path} holds folds by {rule}, and not by {empty.rule}")
+    if unknown := parts.keys() - range(rule.n_folds or 0):
+        raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
+    states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
+    return FoldStatistics(empty.empty, rule, states, n_dropped)
+
+
+def _read(content: bytes) -> pa.Table:
+    with pa.ipc.open_stream(content) as stream:
+        return stream.read_all()
+
+
+# ---------------------------------------------------------------------- the contents of entries
+
+
+def read_ahead(
+    filesystem: pafs.FileSystem, paths: Sequence[str], sizes: Sequence[int]
+) -> Iterator[pa.Buffer]:
+    """Yield the contents of some files, in order. While one is used, the next few are fetched.
+
+    A content counts as used when the next one is requested.
+
+    Parameters
+    ----------
+    filesystem, paths
+        Where the files are.
+    sizes : sequence of int
+        The bytes in each file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing.
+    OSError
+        If the filesystem cannot be reached.
+    """
+    waiting: deque[Future[pa.Buffer]] = deque()
+    n_asked = n_bytes = 0
+    pool = ThreadPoolExecutor(_READERS)
+    try:
+        for turn, size in enumerate(sizes):
+            ahead = slice(n_asked, turn + _READERS)
+            for path, following in zip(paths[ahead], sizes[ahead], strict=True):
+                if waiting and n_bytes + following > _MOST_BYTES:
+                    break
+                waiting.append(pool.submit(_fetch, filesystem, path))
+                n_asked, n_bytes = n_asked + 1, n_bytes + following
+            yield waiting.popleft().result()
+            n_bytes -= size
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _fetch(filesystem: pafs.FileSystem, path: str) -> pa.Buffer:
+    try:
+        with reaching(path), filesystem.open_input_file(path) as file:
+            return file.read_buffer()
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error

@@ -15,7 +15,7 @@ import pyarrow as pa
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
-from streamgda.ledger.folder import LedgerFolder
+from streamgda.ledger.folder import LedgerFolder, State, total_of
 from streamgda.ledger.manifest import (
     OPTIONS,
     Age,
@@ -29,7 +29,6 @@ from streamgda.ledger.manifest import (
     weights_by_age,
 )
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
-from streamgda.ledger.states import State, total_of
 from streamgda.passes.compute import Progress, Scheduler, opening_on, scheduler_for
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
@@ -62,7 +61,8 @@ class StatisticsLedger:
     path : str or path
         The folder of the ledger, or a URL such as "s3://bucket/ledger". Made when it is first refreshed.
     covariance_type : {"full", "tied", "diag"}, default="full"
-        What to keep of the scatter within the classes; see `ClassStatistics`.
+        What to keep of the scatter within the classes: "full" serves all models, "tied" linear discriminant
+        analysis and "diag" naive Bayes; see `ClassStatistics`.
     fourth_moments : bool, default=False
         Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
     exact : bool, default=False
@@ -316,14 +316,7 @@ class StatisticsLedger:
         """
         return total_of(self._merged(where, half_life, since, age))
 
-    def fold_statistics(
-        self,
-        *,
-        where: FileFilter = None,
-        half_life: timedelta | None = None,
-        since: datetime | None = None,
-        age: Age = None,
-    ) -> FoldStatistics:
+    def fold_statistics(self, **chosen: Any) -> FoldStatistics:
         """The merged statistics of each fold. `StatisticsSearchCV.fit` takes them, and then reads no rows.
 
         Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
@@ -341,13 +334,17 @@ class StatisticsLedger:
         >>> search.fit(ledger.fold_statistics()).best_params_
         {'var_smoothing': 1e-09}
         """
-        state = self._merged(where, half_life, since, age)
+        state = self._merged(**chosen)
         if not isinstance(state, FoldStatistics):
             raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
         return state
 
     def _merged(
-        self, where: FileFilter, half_life: timedelta | None, since: datetime | None, age: Age
+        self,
+        where: FileFilter = None,
+        half_life: timedelta | None = None,
+        since: datetime | None = None,
+        age: Age = None,
     ) -> State:
         """The merged entries of the chosen files."""
 

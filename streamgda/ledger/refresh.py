@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any, Literal
 
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.ledger.folder import LedgerFolder, S
+from streamgda.ledger.folder import LedgerFolder, S, State, total_of
 from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
-from streamgda.ledger.states import State, total_of
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import Progress, Scheduler, compute_plans, opening_on
 from streamgda.passes.graph import Plan, n_rows_of

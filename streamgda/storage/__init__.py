@@ -63,7 +63,7 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     2 if features may be missing; 3 in manifests with files that do not count; 1 otherwise.
 ``kind``
     The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
-    ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.states` describes.
+    ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.folder` describes.
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
 ``categories``

@@ -572,12 +572,12 @@ def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
         Path(path).write_bytes(bytes([size % 251]) * size * 1000)
     n_bytes = [1000 * size for size in sizes]
     before = pa.total_allocated_bytes()
-    for size, content in zip(sizes, entries.contents(pafs.LocalFileSystem(), paths, n_bytes), strict=True):
+    for size, content in zip(sizes, entries.read_ahead(pafs.LocalFileSystem(), paths, n_bytes), strict=True):
         assert content.size == size * 1000
         assert pa.total_allocated_bytes() - before <= 100_000 + 1000 * max(sizes) + 1000
         del content
     with pytest.raises(FileNotFoundError, match="gone is missing"):
-        list(entries.contents(pafs.LocalFileSystem(), [*paths, str(tmp_path / "gone")], [*n_bytes, 0]))
+        list(entries.read_ahead(pafs.LocalFileSystem(), [*paths, str(tmp_path / "gone")], [*n_bytes, 0]))
 
 
 # ---------------------------------------------------------------------- what goes wrong
