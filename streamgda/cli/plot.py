@@ -78,13 +78,12 @@ def plot(
       streamgda plot regions model.parquet --show length,width --out regions.png
       streamgda plot roc model.parquet labelled.parquet --target kind --out roc.svg
     """
-    from sklearn.utils._optional_dependencies import check_matplotlib_support
-
     from streamgda import evaluate, plotting
+    from streamgda.plotting.drawing import pyplot
     from streamgda.storage.filesystems import replacing, resolve
 
     _check_usage(kind, data, show, normalize)
-    check_matplotlib_support("streamgda plot")
+    pyplot().switch_backend("Agg")  # which opens no windows
     check_folder_of(out)
     model = load_model(saved_in, data)
     options: dict[str, Any] = {"normalize": normalize} if kind == "confusion" else {}

@@ -17,7 +17,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -129,14 +129,15 @@ class FileRecord:
         Raises
         ------
         ValueError
-            If a value is missing, or the entry has no name that a ledger gives.
+            If a value is missing, the entry has no name that a ledger gives, or the status is unknown.
         """
         values: dict[str, Any] = {
             field.name: row.get(field.name, None if field.default is MISSING else field.default)
             for field in fields(cls)
         }
-        for name in ("path", "rows", "dropped", "schema", "partition", "entry"):
-            if values[name] is None or (name == "entry" and not is_entry_name(values[name])):
+        sound = {"entry": is_entry_name(values["entry"]), "status": values["status"] in get_args(Status)}
+        for name in ("path", "rows", "dropped", "schema", "partition", *sound):
+            if values[name] is None or not sound.get(name, True):
                 raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
         return cls(**values)
 

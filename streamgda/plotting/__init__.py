@@ -6,24 +6,25 @@ drawn. matplotlib comes with the extra "plot".
 
 - `regions`: decision regions of two features, with ellipses of the classes.
 - `projections`: the classes along the directions that linear discriminant analysis finds.
-- `evaluations`: ROC, precision-recall and calibration curves, and the confusion matrix.
-- `selection`: searches against a parameter, and learning curves.
+- `scores`: ROC, precision-recall and calibration curves, the confusion matrix, searches against a parameter,
+  and learning curves.
 - `patterns`: which features are missing together.
 - `categories`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
 from streamgda.plotting.categories import CategoryEffectDisplay
-from streamgda.plotting.evaluations import (
-    CalibrationDisplay,
-    ConfusionMatrixDisplay,
-    PrecisionRecallDisplay,
-    RocCurveDisplay,
-)
 from streamgda.plotting.patterns import MissingPatternsDisplay
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
-from streamgda.plotting.selection import LearningCurveDisplay, ValidationCurveDisplay
+from streamgda.plotting.scores import (
+    CalibrationDisplay,
+    ConfusionMatrixDisplay,
+    LearningCurveDisplay,
+    PrecisionRecallDisplay,
+    RocCurveDisplay,
+    ValidationCurveDisplay,
+)
 
 __all__ = [
     "CalibrationDisplay",

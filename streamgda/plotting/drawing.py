@@ -33,16 +33,27 @@ def check_probabilities(probabilities: Sequence[float]) -> None:
         raise ValueError(f"probabilities must lie between 0 and 1; got {list(probabilities)}")
 
 
-def axes(ax: "Axes | None", n_entries: int = 0, size: float = 4.8) -> "Axes":
-    """The axes given, or those of a new figure, with room for a legend beside axes of `size` inches."""
-    if ax is not None:
-        return ax
+def pyplot() -> Any:
+    """The module matplotlib.pyplot.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed; the message says how to install it.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install matplotlib") from error
+    return plt
+
+
+def axes(ax: "Axes | None", n_entries: int = 0, size: float = 4.8) -> "Axes":
+    """The axes given, or those of a new figure, with room for a legend beside axes of `size` inches."""
+    if ax is not None:
+        return ax
     beside = 2 * _legend_columns(n_entries) if n_entries > _MOST_INSIDE else 0
-    new: Axes = plt.subplots(layout="compressed", figsize=(4 / 3 * size + beside, size))[1]
+    new: Axes = pyplot().subplots(layout="compressed", figsize=(4 / 3 * size + beside, size))[1]
     return new
 
 

@@ -751,7 +751,7 @@ def test_without_matplotlib_plot_says_how_to_get_it(made, tmp_path):
     (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('there is none')")
     env = environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     said = fails(made, "plot", "regions", "model.parquet", "--out", tmp_path / "1.png", env=env)
-    assert said.startswith("Error: streamgda plot requires matplotlib. You can install matplotlib with `pip ")
+    assert said == "Error: pictures need matplotlib: pip install matplotlib\n"
 
 
 def test_shuttle_from_the_shell(real_data, tmp_path):

@@ -95,14 +95,14 @@ def test_one_scoring_may_be_named():
         (
             {"scoring": ["accuracy", "f1_macro"], "refit": False},
             None,
-            "several .*: 'accuracy', 'f1_macro'; give",
+            "the scorings of the search are 'accuracy', 'f1_macro'; give",
         ),
         (
             {"scoring": ["accuracy", "f1_macro"], "refit": False},
             "roc_auc",
-            "'roc_auc' is none of .* 'f1_macro'",
+            "the scorings of the search are 'accuracy', 'f1_macro'; give",
         ),
-        ({}, "accuracy", "'accuracy' is none of the scorings of the search: 'log_likelihood'"),
+        ({}, "accuracy", "the scorings of the search are 'log_likelihood'; give one"),
         ({"cv": "loo"}, None, "no scores of folds: .* cv='loo' .* give the search a number of folds"),
     ],
 )

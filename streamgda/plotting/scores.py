@@ -1,19 +1,25 @@
-"""scikit-learn's displays of how well a classifier does, from an `Evaluation`."""
+"""scikit-learn's displays of scores: from an `Evaluation`, a search or `streamgda.learning_curve`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import calibration, metrics
+from sklearn import calibration, metrics, model_selection
+from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.wording import listed
+from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles, shown_classes
 from streamgda.scoring.measures import digits_held
+from streamgda.selection.splitters import is_leave_one_out
 
 if TYPE_CHECKING:
     from streamgda.scoring.evaluation import Evaluation
+    from streamgda.selection.search import StatisticsSearchCV
+
 
 _MOST_WITH_VALUES = 40
 
@@ -46,15 +52,8 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
         -------
         display : RocCurveDisplay
         """
-        positions = shown_classes(evaluation.classes, labels)
-        curves = [evaluation.roc_curve(evaluation.classes[k]) for k in positions]
-        areas = evaluation.roc_auc[positions]
-        display = cls(
-            fpr=[fpr for fpr, _, _ in curves],
-            tpr=[tpr for _, tpr, _ in curves],
-            roc_auc=list(areas),
-            name=[str(evaluation.classes[k]) for k in positions],
-        )
+        positions, names, (fpr, tpr, _) = _curves(evaluation, labels, evaluation.roc_curve)
+        display = cls(fpr=fpr, tpr=tpr, roc_auc=list(evaluation.roc_auc[positions]), name=names)
         ax = axes(ax, len(positions) + 1)
         options.setdefault("curve_kwargs", _styles(evaluation, positions, "AUC", "roc_auc"))
         options.setdefault("plot_chance_level", _CHANCE not in ax.get_legend_handles_labels()[1])
@@ -87,14 +86,14 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
         -------
         display : PrecisionRecallDisplay
         """
-        positions = shown_classes(evaluation.classes, labels)
-        curves = [evaluation.precision_recall_curve(evaluation.classes[k]) for k in positions]
-        areas = evaluation.average_precision[positions]
+        positions, names, (precision, recall, _) = _curves(
+            evaluation, labels, evaluation.precision_recall_curve
+        )
         display = cls(
-            precision=[precision for precision, _, _ in curves],
-            recall=[recall for _, recall, _ in curves],
-            average_precision=list(areas),
-            name=[str(evaluation.classes[k]) for k in positions],
+            precision=precision,
+            recall=recall,
+            average_precision=list(evaluation.average_precision[positions]),
+            name=names,
             prevalence_pos_label=list(evaluation.support[positions] / evaluation.support.sum()),
         )
         ax = axes(ax, len(positions) + 1)
@@ -134,10 +133,9 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         -------
         display : CalibrationDisplay
         """
-        positions = shown_classes(evaluation.classes, labels)
-        curves = [evaluation.calibration_curve(evaluation.classes[k]) for k in positions]
-        prob_true, prob_pred = ([curve[i] for curve in curves] for i in (0, 1))
-        names = [str(evaluation.classes[k]) for k in positions]
+        positions, names, (prob_true, prob_pred, *_) = _curves(
+            evaluation, labels, evaluation.calibration_curve
+        )
         ax = axes(ax, len(positions) + 1)
         drawn = [
             cls(true, pred, pred, estimator_name=name).plot(ax=ax, **{**style, **options})
@@ -227,6 +225,16 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
 # ---------------------------------------------------------------------- classes and their styles
 
 
+def _curves(
+    evaluation: Evaluation, labels: Any, curve: Callable[[Any], Iterable[Array]]
+) -> tuple[list[int], list[str], list[list[Array]]]:
+    """The positions and names of the classes to draw, and each coordinate of their curves."""
+    positions = shown_classes(evaluation.classes, labels)
+    chosen = [evaluation.classes[k] for k in positions]
+    coordinates = zip(*map(curve, chosen), strict=True)
+    return positions, list(map(str, chosen)), list(map(list, coordinates))
+
+
 def _styles(
     evaluation: Evaluation, positions: Sequence[int], area: str = "", measure: str = ""
 ) -> list[dict[str, Any]]:
@@ -287,3 +295,161 @@ def _normalised(evaluation: Evaluation, by: str | None) -> NDArray[Any]:
         true, predicted, sample_weight=matrix.ravel(), normalize=by
     )
     return shares
+
+
+class LearningCurveDisplay(model_selection.LearningCurveDisplay):
+    """scikit-learn's learning curves, from `streamgda.learning_curve`."""
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, ax: Any = None, plot: Any = None, **options: Any
+    ) -> Self:
+        """Compute a learning curve in one read of the rows, or two, and draw it.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Of this project.
+        X, y
+            Rows, as for `streamgda.learning_curve`.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        plot : dict, optional
+            Parameters of `sklearn.model_selection.LearningCurveDisplay.plot`, such as
+            ``{"score_type": "test"}``.
+        **options
+            Other parameters of `streamgda.learning_curve`, such as ``scoring="accuracy"``.
+
+        Returns
+        -------
+        display : LearningCurveDisplay
+            Its bands are one standard deviation of the folds wide, to each side.
+
+        Raises
+        ------
+        ValueError
+            If there is a single size.
+        """
+        from streamgda.selection.validation import learning_curve
+
+        sizes, train, test = learning_curve(estimator, X, y, **options)
+        _check_several(sizes)
+        name = str(options.get("scoring", "log_likelihood")).replace("_", " ")
+        display = cls(train_sizes=sizes, train_scores=train, test_scores=test, score_name=name)
+        display.plot(axes(ax), **{"score_type": "both", **(plot or {})})
+        return display
+
+
+class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
+    """scikit-learn's validation curve, from a `StatisticsSearchCV`."""
+
+    @classmethod
+    def from_search(
+        cls,
+        search: StatisticsSearchCV,
+        param_name: str,
+        *,
+        scoring: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Draw the scores of held-out folds against a parameter.
+
+        Parameters
+        ----------
+        search : StatisticsSearchCV
+            Fitted.
+        param_name : str
+            The parameter, of which the candidates have numbers.
+        scoring : str, optional
+            Which of several scorings to draw; by default that of `refit`.
+        where : dict, optional
+            The values of the other parameters of the candidates to draw. If None, those of the best one; with
+            several scorings and ``refit=False``, of the best by `scoring`.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        **options
+            Parameters of `sklearn.model_selection.ValidationCurveDisplay.plot`.
+
+        Returns
+        -------
+        display : ValidationCurveDisplay
+            Its band is one standard deviation of the folds wide, to each side.
+
+        Raises
+        ------
+        ValueError
+            If fewer than two candidates have such numbers and these values, the search has no such scoring,
+            or rows were left out one by one.
+        NotFittedError
+            If the search is not fitted.
+        """
+        check_is_fitted(search)
+        name = _scoring(search, scoring)
+        chosen = _chosen(search, param_name, _others(search, param_name, name) if where is None else where)
+        values = np.array([search.cv_results_["params"][i][param_name] for i in chosen], dtype=np.float64)
+        _check_several(values)
+        scores = _scores_of_folds(search, name)[chosen][np.argsort(values, kind="stable")]
+        display = cls(
+            param_name=param_name,
+            param_range=np.sort(values),
+            train_scores=scores,
+            test_scores=scores,
+            score_name=name.replace("_", " "),
+        )
+        display.plot(axes(ax), **{"score_type": "test", **options})
+        return display
+
+
+def _check_several(values: NDArray[Any]) -> None:
+    """Raise ValueError for a single value, at which scikit-learn cannot choose a scale."""
+    if len(values) < 2:
+        raise ValueError(f"a curve needs two values or more; there is {values[0]:g} alone")
+
+
+def _scoring(search: StatisticsSearchCV, scoring: str | None) -> str:
+    """The scoring to draw: the one given, the only one, or that of refit."""
+    known = [search.scoring] if isinstance(search.scoring, str) else list(search.scoring)
+    chosen = search.refit if scoring is None and len(known) > 1 else scoring or known[0]
+    if isinstance(chosen, str) and chosen in known:
+        return chosen
+    raise ValueError(f"the scorings of the search are {listed(known)}; give one of them as scoring=")
+
+
+def _column(search: StatisticsSearchCV, what: str, scoring: str) -> Any:
+    """A column of the results, such as the ranks by a scoring."""
+    return search.cv_results_[f"{what}_test_{scoring if search.multimetric_ else 'score'}"]
+
+
+def _scores_of_folds(search: StatisticsSearchCV, scoring: str) -> Array:
+    """The scores (n_candidates, n_splits)."""
+    if is_leave_one_out(search.cv):
+        raise ValueError(
+            "there are no scores of folds: the search was made with cv='loo' and has means alone; give the "
+            "search a number of folds"
+        )
+    return np.column_stack([_column(search, f"split{i}", scoring) for i in range(search.n_splits_)])
+
+
+def _others(search: StatisticsSearchCV, param_name: str, scoring: str) -> dict[str, Any]:
+    """The other parameters of the best candidate, or of the best by a scoring if none is chosen."""
+    best = getattr(search, "best_index_", _column(search, "rank", scoring).argmin())
+    params = search.cv_results_["params"][best]
+    return {name: value for name, value in params.items() if name != param_name}
+
+
+def _chosen(search: StatisticsSearchCV, param_name: str, others: Mapping[str, Any]) -> list[int]:
+    """The positions of the candidates with a number for a parameter, and given values for others."""
+    candidates = search.cv_results_["params"]
+    found = [
+        i
+        for i, params in enumerate(candidates)
+        if isinstance(value := params.get(param_name), int | float | np.number)
+        and not isinstance(value, bool)
+        and all(params.get(name) is other or params.get(name) == other for name, other in others.items())
+    ]
+    if not found:
+        rest = f" and {dict(others)}; where= gives other values" if others else ""
+        raise ValueError(f"no candidate has a number for {param_name!r}{rest}")
+    return found
