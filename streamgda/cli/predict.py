@@ -17,12 +17,11 @@ from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_
 @click.command()
 @click.argument("saved_in", metavar="MODEL")
 @to_predict
-@click.option(
-    "--out",
+@out_option(
+    "A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.  Predictions of "
+    "another input or model that are there are replaced.",
     required=True,
     metavar="PLACE",
-    help="A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr.  Predictions of "
-    "another input or model that are there are replaced.",
 )
 @click.option(
     "--columns",

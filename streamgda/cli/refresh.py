@@ -152,7 +152,6 @@ def refresh(
     _check_usage(model, choice, out)
     source = data.labelled()
     if out is not None:
-        model = model.or_default()
         check_replaceable(out, source)
     held = _opened(ledger, kept, model if out is not None else None)
     _answer(held, accept, reject, dry_run=dry_run)
@@ -186,23 +185,37 @@ def refresh(
 
 
 def _check_usage(model: ModelOptions, choice: dict[str, Any], out: str | None) -> None:
-    if out is None and model.model is not None:
-        raise bad_usage("--model needs --out, the file to save the model in.")
-    if out is None and any(value is not None for value in choice.values()):
-        raise bad_usage("--where, --since, --half-life and --age are for the model that --out saves.")
+    asked = (model.model, *choice.values())
+    if out is None and any(value is not None for value in asked):
+        raise bad_usage(
+            "--model, --where, --since, --half-life and --age are for the model that --out saves."
+        )
     if choice["age"] and choice["half_life"] is None:
         raise bad_usage("--age says how old a file is, which counts with --half-life alone.")
     (model if out is None else model.or_default()).check()
 
 
 def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> StatisticsLedger:
-    """Open the ledger with its stored options and the given ones. A new ledger keeps what the model needs."""
+    """Open the ledger with its stored options and the given ones. A new ledger keeps what the model needs.
+
+    Raises
+    ------
+    ValueError
+        If the model needs more than the ledger keeps.
+    """
     from streamgda import StatisticsLedger
 
     needed = model.kind(**model.params).required_statistics() if model else {}
     held = options_held(path) or {"fourth_moments": needed.get("fourth_moments", False)}
     given = {name: value for name, value in kept.items() if value}
-    return StatisticsLedger(path, **{**held, **given})
+    ledger = StatisticsLedger(path, **{**held, **given})
+    has_scatter = not needed or ledger.covariance_type in ("full", needed["covariance_type"])
+    if not has_scatter or ledger.fourth_moments < needed.get("fourth_moments", False):
+        raise ValueError(
+            f"{ledger!r} keeps less than the model needs: refresh another, with --covariance-type full "
+            "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"
+        )
+    return ledger
 
 
 def _answer(

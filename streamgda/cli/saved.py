@@ -28,14 +28,22 @@ if TYPE_CHECKING:
 
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
 
+_TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
+
 _MOST_ROWS = 20  # the most rows of a table that the text shows
 
 _MOST_FEATURES = 10
 
 
-def out_option(text: str, *, required: bool = False) -> Option:
-    """The option ``--out`` for the file of a model or statistics."""
-    return click.option("--out", required=required, metavar="FILE", help=text)
+def out_option(text: str, *, required: bool = False, metavar: str = "FILE") -> Option:
+    """The option ``--out`` for the file of a model or statistics, or the place of predictions."""
+    return click.option("--out", required=required, callback=_no_text, metavar=metavar, help=text)
+
+
+def _no_text(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    if path is not None and (path == "-" or path.lower().endswith(_TEXT_ENDINGS)):
+        raise click.BadParameter(f"{path!r}: the output is Parquet, or Zarr for predictions; it is no text.")
+    return path
 
 
 def check_folder_of(path: str) -> None:

@@ -117,7 +117,9 @@ class Roles:
             if isinstance(names, str):
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
         if features is not None and exclude:
-            raise ValueError("give features or exclude, not both: exclude takes all columns but some")
+            raise ValueError(
+                Message("give ⟨features⟩ or ⟨exclude⟩, not both: ⟨exclude⟩ takes all columns but some")
+            )
         known, stored = schema.names, schema if stored is None else stored
         candidates = [name for name in _besides_index(stored) if name not in {target, weight}]
         if features is None:

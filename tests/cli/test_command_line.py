@@ -147,7 +147,11 @@ def test_excluded_columns_are_no_features(made, tmp_path, monkeypatch):
     monkeypatch.chdir(made)
     for arguments, code, message in (
         (["days", "--target", "kind", "--exclude", "nosuch"], 1, "there is no column 'nosuch'"),
-        (["days", "--target", "kind", "--exclude", "id", "--features", NAMES], 1, "not both"),
+        (
+            ["days", "--target", "kind", "--exclude", "id", "--features", NAMES],
+            1,
+            "give --features or --exclude, not both",
+        ),
         (["digits.zarr", "--exclude", "id"], 2, "--exclude is for Parquet files"),
     ):
         result = CliRunner().invoke(main, ["fit", *arguments, "--out", str(out)])
@@ -396,16 +400,6 @@ def days(made, tmp_path):
 REFRESH = ["refresh", "ledger", "days", "--target", "kind", "--features", NAMES]
 
 
-def refused(folder, *arguments):
-    """Why a refresh saved no model. The ledger is refreshed, and its report is there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 1
-    assert result.stdout.startswith("read 0 files")
-    return result.stderr
-
-
 def test_a_ledger_keeps_what_its_model_needs(days):
     invoke(days, *REFRESH, "--out", "model.parquet", "--shrinkage", "auto")
     model = streamgda.load(days / "model.parquet")
@@ -414,12 +408,12 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     assert "use --shrinkage oas, a number, or no --exact" in invoke(days, *REFRESH, "--exact", code=1)
     poor = [*REFRESH[:1], "poor", *REFRESH[2:]]
     invoke(days, *poor, "--covariance-type", "diag", "--out", "model.parquet", "--model", "nb")
-    said = refused(days, *poor, "--out", "model.parquet")
-    assert "a state of covariance type 'diag' does not hold what 'full' needs" in said
+    said = invoke(days, *poor, "--out", "model.parquet", code=1)
+    assert "'diag') keeps less than the model needs: refresh another, with --covariance-type full" in said
     plain = [*REFRESH[:1], "plain", *REFRESH[2:]]
     invoke(days, *plain)
-    said = refused(days, *plain, "--out", "model.parquet", "--shrinkage", "auto")
-    assert "holds no fourth moments, which --shrinkage auto is worked out from" in said
+    said = invoke(days, *plain, "--out", "model.parquet", "--shrinkage", "auto", code=1)
+    assert "for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas" in said
     assert type(streamgda.load(days / "model.parquet")) is GaussianNB
 
 
@@ -888,10 +882,16 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         ([*FIT, "--scheduler", "foo:bar"], "'foo:bar' is none of threads"),
         ([*FIT, "--scheduler", "http://host:80"], "no address such as tcp://host:8786"),
         ([*FIT, "--filter", "id"], "'id' is no comparison such as 'day>=3'"),
+        ([*FIT[:-1], "-"], "'-': the output is Parquet"),
+        ([*FIT[:-1], "m.csv"], "'m.csv': the output is Parquet"),
         (["fit", "digits.zarr", "--filter", "y>3", "--out", "m"], "--filter is for Parquet files"),
         (["merge", "model.parquet", "./model.parquet", "--out", "m"],
          "./model.parquet is model.parquet again: its rows would count twice"),
-        (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"], "--model needs --out"),
+        (["predict", "model.parquet", "days", "--out", "scored.csv"],
+         "'scored.csv': the output is Parquet, or Zarr for predictions"),
+        (["predict", "model.parquet", "days", "--out", "-"], "the output is Parquet, or Zarr"),
+        (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"],
+         "--model, --where, --since, --half-life and --age are for the model that --out saves"),
         (["refresh", "ledger", "days", "--target", "kind", "--since", "2026-01-01"],
          "--where, --since, --half-life and --age are for the model that --out saves"),
         ([*REFRESH, "--out", "m.parquet", "--age", "day"], "which counts with --half-life alone"),
