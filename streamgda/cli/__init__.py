@@ -4,7 +4,7 @@ These modules import only one library at their top: click. A command imports the
 
 - `main`: the command and its subcommands. `fit`, `update`, `merge` and `drop_class` are in `learn`;
   `predict`, `evaluate` and `priors` in `predict`; `inspect` in `saved`; the others in the file of their name.
-- `data`, `models`: the options that say which data is read, and which model is made.
+- `data`: the options that say which data is read, and which model is made of it.
 - `running`: the options that say where a pass runs and how a command reports, and how options are declared.
   If an option sets a parameter of the library, its help text comes from the docstring of the library.
 - `saved`: check before the work that the output can be written; load and describe saved models, statistics

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.blocks.wording import counted
-from streamgda.cli.data import Data, to_learn
+from streamgda.cli.data import Data, ModelOptions, model_options, to_learn
 from streamgda.cli.errors import Quarantined, interruptible
-from streamgda.cli.models import ModelOptions, model_options
 from streamgda.cli.running import (
     Number,
     Option,

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 import click
 
 from streamgda.blocks.wording import abridged, counted
-from streamgda.cli.data import Data
+from streamgda.cli.data import MODELS, Data
 from streamgda.cli.errors import describe, warn
-from streamgda.cli.models import MODELS
 from streamgda.cli.running import Option, Reporting, reporting_options
 
 if TYPE_CHECKING:

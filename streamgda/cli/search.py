@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.cli.data import Data, to_learn
+from streamgda.cli.data import MODELS, Data, to_learn
 from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
-from streamgda.cli.models import MODELS
 from streamgda.cli.running import Running, literal, of_library, running_options
 from streamgda.cli.saved import check_replaceable, out_option, save_if_named, summary_of
 
