@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -50,16 +50,9 @@ def bundled(bundle: str, make: Callable[..., Any], options: Mapping[str, Option]
 # ---------------------------------------------------------------------- parameters of the library
 
 
-class Documented(NamedTuple):
-    """A parameter in a docstring: its type and default, and what it is, sentence by sentence."""
-
-    kind: str
-    sentences: list[str]
-
-
 @functools.cache
-def documented(place: str) -> dict[str, Documented]:
-    """The parameters of a class, function or method, by its docstring.
+def documented(place: str) -> dict[str, tuple[str, list[str]]]:
+    """The parameters of a class, function or method, by its docstring: type and default, and sentences.
 
     The docstring is read from the source file: importing the module would import NumPy, and slow down help.
 
@@ -70,7 +63,7 @@ def documented(place: str) -> dict[str, Documented]:
 
     Examples
     --------
-    >>> documented("streamgda.passes.accumulate:accumulate")["exact"].kind
+    >>> documented("streamgda.passes.accumulate:accumulate")["exact"][0]
     'bool, default=False'
     """
     module, _, name = place.partition(":")
@@ -82,7 +75,7 @@ def documented(place: str) -> dict[str, Documented]:
         return {}
     entry = re.compile(rf"^{section[1]}(\w.*?) : (.*)\n((?:{section[1]}    .*\n?|\n)*)", re.MULTILINE)
     return {
-        name: Documented(kind, re.split(r"(?<=\.) ", _plain(text)))
+        name: (kind, re.split(r"(?<=\.) ", _plain(text)))
         for names, kind, text in entry.findall(section[2])
         for name in names.split(", ")
     }
