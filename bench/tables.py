@@ -35,6 +35,7 @@ def main() -> None:
     ]
     contenders += [
         Contender("DuckDB: GROUP BY class and category, from Parquet", group_by, (mixed,)),
+        Contender("dask-ml: DummyEncoder and GaussianNB, from Parquet", dask_ml_nb, (mixed,)),
         Contender("scikit-learn: OneHotEncoder and LDA lsqr, in memory", one_hot_lda, (mixed,)),
         Contender("scikit-learn: OrdinalEncoder and CategoricalNB, in memory", categorical_nb, (mixed,)),
     ]
@@ -86,7 +87,7 @@ def statistics(path: Path, kind: Any) -> Callable[[], Any]:
     """The pass of this project, out of core."""
     from streamgda import accumulate, scan_parquet
 
-    return lambda: accumulate(scan_parquet(path, "y", categorical_features="from_dtype"), kind)
+    return lambda: accumulate(scan_parquet(path, "y"), kind)
 
 
 def group_by(path: Path) -> Callable[[], Any]:
@@ -111,6 +112,23 @@ def one_hot_lda(path: Path) -> Callable[[], Any]:
     )
     model = make_pipeline(encoder, LinearDiscriminantAnalysis(solver="lsqr"))
     return lambda: model.fit(frame.drop(columns="y"), frame["y"])
+
+
+def dask_ml_nb(path: Path) -> Callable[[], Any]:
+    """The naive Bayes of dask-ml, which takes dummies for numbers, out of core; its fit is lazy."""
+    import dask
+    import dask.dataframe as dd
+    from dask_ml.naive_bayes import GaussianNB
+    from dask_ml.preprocessing import Categorizer, DummyEncoder
+
+    def run() -> Any:
+        frame = dd.read_parquet(path)
+        dummies = DummyEncoder().fit_transform(Categorizer().fit_transform(frame.drop(columns="y")))
+        X = dummies.astype("float64").to_dask_array(lengths=True)
+        model = GaussianNB(classes=range(CLASSES)).fit(X, frame["y"].to_dask_array(lengths=True))
+        return dask.compute(model.theta_, model.sigma_)
+
+    return run
 
 
 def categorical_nb(path: Path) -> Callable[[], Any]:
