@@ -96,6 +96,8 @@ def check_rows(
         If the rows are not in memory.
     """
     missing = missing or model.missing
+    if isinstance(X, dict | list):
+        X = as_table(X)
     check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if model.statistics_.categories is not None:

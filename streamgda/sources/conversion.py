@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known
 from streamgda.sources.base import Source
@@ -23,7 +25,16 @@ def is_dask(data: Any) -> bool:
 
 
 def as_table(data: Any) -> Any:
-    """An Arrow record batch as a table, which other libraries accept; anything else as it is."""
+    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
+    if isinstance(data, list) and data and type(data[0]) is dict:
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(data)
+    if type(data) is dict:
+        import pyarrow as pa
+
+        is_row = all(np.ndim(value) == 0 for value in data.values())
+        return pa.Table.from_pylist([data]) if is_row else pa.table(data)
     if type(data).__module__.startswith("pyarrow") and hasattr(data, "to_struct_array"):
         import pyarrow as pa
 

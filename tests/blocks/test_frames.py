@@ -209,14 +209,27 @@ def test_a_row_takes_fewer_calls_than_scikit_learn(made, n_features, use):
 # ---------------------------------------------------------------------- what is no frame
 
 
-def test_dicts_are_answered_with_how_to_make_a_frame():
+def test_dicts_are_predicted_by_name_and_learnt_as_a_frame():
     records = FRAME.to_dict("records")
     model = GaussianNB().fit(pd.DataFrame(records), Y)
-    for rows in (records, records[:1], records[0]):
+    expected = model.predict_proba(FRAME)
+    shuffled = [dict(reversed(record.items())) for record in records]
+    np.testing.assert_array_equal(model.predict_proba(shuffled), expected)
+    np.testing.assert_array_equal(model.predict_proba(records[0]), expected[:1])
+    np.testing.assert_array_equal(model.predict_proba(FRAME.to_dict("list")), expected)
+    with pytest.raises(ValueError, match="seen at fit time"):
+        model.predict({"other": 1.0})
+    for learn in (GaussianNB().fit, ClassStatistics().update):
         with pytest.raises(TypeError, match=r"these are dicts; give pandas.DataFrame\(records\)"):
-            model.predict(rows)
-    with pytest.raises(TypeError, match="these are dicts"):
-        ClassStatistics().update(records, Y)
+            learn(records, Y)
+
+
+def test_dicts_with_categories():
+    rows = pd.DataFrame({"size": [1.0, 2.0, 4.0, 5.0], "colour": ["red", "red", None, "blue"]})
+    model = GaussianNB().fit(rows, [0, 0, 1, 1])
+    expected = model.predict_proba(rows)
+    np.testing.assert_array_equal(model.predict_proba({"colour": "red", "size": 1}), expected[:1])
+    np.testing.assert_array_equal(model.predict_proba([{"colour": None, "size": 4.0}]), expected[2:3])
 
 
 def test_an_array_of_xarrays_in_memory_is_an_array():
