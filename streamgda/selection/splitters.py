@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 
-from streamgda.blocks.arrays import array_blocks, check_readable, column_labels, group_codes, with_columns
+from streamgda.blocks.arrays import (
+    array_blocks,
+    check_readable,
+    column_labels,
+    columns_of_other_types,
+    group_codes,
+    with_columns,
+)
 from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
+from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators.mda import MixtureDiscriminantAnalysis
 from streamgda.estimators.reading import check_batch, check_no_name
@@ -26,6 +34,7 @@ from streamgda.selection.candidates import Candidate, statistics_for_all
 from streamgda.selection.downdates import check_closed_form
 from streamgda.selection.scorings import LOG_LIKELIHOOD
 from streamgda.sources.base import Source, Split
+from streamgda.sources.batches import learnt_columns
 from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics, SideBySide
@@ -313,7 +322,8 @@ class ArraySource(Source):
             raise ValueError("models are compared on labelled rows, but the target y is None")
         check_batch(X)
         check_no_name(y)
-        check_readable(X)
+        if not columns_of_other_types(X):
+            check_readable(X)
         self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
 
     def __repr__(self) -> str:
@@ -333,8 +343,11 @@ class ArraySource(Source):
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
         """Cut the rows, which are numbered from `start`, into blocks."""
-        places = Places(start=start)
-        return array_blocks(self.rows, self.labels, self.weights, groups=self.groups, places=places)
+        rows, places = self.rows, Places(start=start)
+        if columns_of_other_types(rows):
+            rows = learnt_columns(rows, "from_dtype")
+        names = rows.categories.feature_names if isinstance(rows, MixedColumns) else None
+        return array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
 
     def splits(self) -> list[Split]:
         """All the rows."""

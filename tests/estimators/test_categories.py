@@ -14,9 +14,11 @@ from sklearn.preprocessing import OneHotEncoder
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
+    GaussianNB,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     StatisticsSearchCV,
+    cross_validate,
     drift,
     evaluate,
     load,
@@ -185,6 +187,16 @@ def test_rows_without_names_and_missing_columns_are_refused(model, customers):
 def test_models_that_take_no_categories_say_so(other, source):
     with pytest.raises(ValueError, match=r"takes no categories|holds no categories|only numbers|of numbers"):
         other.fit(source)
+
+
+def test_searches_and_cross_validation_of_frames(customers, kinds):
+    text, y = customers.drop(columns="grade"), kinds
+    rows = scan_arrow(text.assign(kind=y), "kind")
+    scores = cross_validate(LinearDiscriminantAnalysis(), text, y, scoring="accuracy")["test_score"]
+    expected = cross_validate(LinearDiscriminantAnalysis(), rows, scoring="accuracy")["test_score"]
+    np.testing.assert_array_equal(scores, expected)
+    search = StatisticsSearchCV(GaussianNB(), {"alpha": [0.5, 5.0]}, scoring="neg_log_loss").fit(text, y)
+    assert search.best_estimator_.categories_ == {"city": ["Oslo", "Paris", "Rome", None]}
 
 
 def test_an_identifier_is_refused_by_name(customers, kinds):
