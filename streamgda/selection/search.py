@@ -5,6 +5,7 @@ The table of a search has the keys of scikit-learn's `GridSearchCV`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
@@ -15,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection._search import _yield_masked_array_for_each_param
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -397,7 +397,7 @@ def results_table(
     table: Results = {}
     for name, seconds in times.items():
         table |= {f"mean_{name}": seconds.mean(axis=1), f"std_{name}": seconds.std(axis=1)}
-    table |= _yield_masked_array_for_each_param(params)
+    table |= _columns_of_params(params)
     table["params"] = [dict(chosen) for chosen in params]
     table["fit_error"] = np.array(errors, dtype=object)
     return table
@@ -421,3 +421,21 @@ def _ranks(means: Array) -> NDArray[np.int32]:
     lowest = np.nanmin(means) - 1 if known.any() else 0.0
     ranks: NDArray[np.int32] = rankdata(-np.where(known, means, lowest), method="min").astype(np.int32)
     return ranks
+
+
+def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:
+    """A masked array for each parameter. Candidates without the parameter are masked."""
+    held: dict[str, dict[int, Any]] = defaultdict(dict)
+    for i, chosen in enumerate(params):
+        for name, value in chosen.items():
+            held[f"param_{name}"][i] = value
+    return {name: _masked(values, len(params)) for name, values in held.items()}
+
+
+def _masked(values: Mapping[int, Any], n: int) -> Any:
+    kinds = {type(value) for value in values.values()}
+    dtype = kinds.pop() if len(kinds) == 1 and kinds <= {bool, int, float} else object
+    column: Any = np.ma.MaskedArray(np.empty(n, dtype=dtype), mask=True)
+    for i, value in values.items():
+        column[i] = value
+    return column
