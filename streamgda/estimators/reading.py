@@ -228,7 +228,8 @@ def blocks_to_learn(
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
-    rows = None if reset else _valid_rows(model, X)
+    is_known = not reset and model.statistics_.categories is None
+    rows = _valid_rows(model, X) if is_known else None
     if rows is None:
         rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
     elif model.exact:

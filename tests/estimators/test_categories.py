@@ -101,6 +101,16 @@ def test_a_source_and_batches_give_the_model_of_the_rows_in_memory(model, source
     assert more.statistics_.n_rows == 800
 
 
+def test_batches_of_numbers_some_of_which_are_categories(customers, kinds):
+    rows = customers[["age", "grade"]]
+    whole = GaussianNB(categorical_features=["grade"]).fit(rows, kinds)
+    batches = GaussianNB(categorical_features=["grade"])
+    for some in np.array_split(np.arange(400), 3):
+        batches.partial_fit(rows.iloc[some], kinds[some])
+    assert batches.categories_ == {"grade": [1, 2, 3]}
+    np.testing.assert_allclose(batches.predict_proba(rows), whole.predict_proba(rows), rtol=1e-12)
+
+
 def test_strings_are_categories_by_their_type(customers, kinds):
     model = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(customers, kinds)
     assert list(model.categories_) == ["city"]
