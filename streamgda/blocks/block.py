@@ -199,6 +199,15 @@ class Block:
             matrix[:, j] = column
         return matrix
 
+    def of_numbers(self) -> Block:
+        """The rows without their columns that have categories; ValueError if nothing is left."""
+        if not isinstance(self.features, MixedColumns):
+            return self
+        names = self.features.categories.numbers
+        if not names:
+            raise ValueError("all columns have categories, and subclasses need a column of numbers")
+        return replace(self, features=self.features.numbers, feature_names=names)
+
     def between(self, start: int, stop: int) -> Block:
         """The rows start:stop, with `n_dropped` set to 0."""
         return replace(self._at(slice(start, stop)), n_dropped=0, row_name=self.row_name.after(start))

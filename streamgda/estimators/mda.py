@@ -22,6 +22,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import by_class
 from streamgda.blocks.wording import Message, counted, listed
+from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import PREDICTIVE, Predictive
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
@@ -34,6 +35,7 @@ from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.gaussians.mixtures import Mixtures, shares_of
 from streamgda.passes.compute import Progress, Scheduler
 from streamgda.sources.base import Source
+from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -53,7 +55,7 @@ def within_covariance(statistics: Statistics, covariance_type: CovarianceType) -
     If there are too few rows to determine it, or the type is "diag", the variances within the classes.
     It is rounded, so that it does not depend on the order in which rows were added up.
     """
-    statistics = statistics.completed()
+    statistics = _of_numbers(statistics.completed())
     weights = statistics.weights
     if statistics.covariance_type == "diag":
         return rounded(statistics.scatter.sum(axis=0) / weights.sum())
@@ -117,7 +119,7 @@ class Drawing:
         elif new:
             covariance = within_covariance(sampled.statistics, self.covariance_type)
         else:
-            covariance = np.zeros(sampled.statistics.n_features)
+            covariance = np.zeros(_of_numbers(sampled.statistics).n_features)
         drawn = self._centers(sampled, covariance, new)
         for label in drawn.keys() & set([] if held is None else held.class_labels.tolist()):
             drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
@@ -129,7 +131,7 @@ class Drawing:
         """The centres of some classes."""
         statistics, centers, wanted = sampled.statistics, {}, self.n_subclasses
         counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
-        axes = axes_of(covariance, statistics.means)
+        axes = axes_of(covariance, statistics.means[:, : len(covariance)])
         for label in labels:
             if label not in sampled.samples:  # which has complete rows alone
                 continue
@@ -139,6 +141,12 @@ class Drawing:
             n_centers = max(1, min(n_centers, counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
             centers[label] = _centers_of(sample, axes, n_centers, self.seed)
         return centers
+
+
+def _of_numbers(statistics: Statistics) -> Statistics:
+    """The statistics of the features that are numbers."""
+    categories = statistics.categories
+    return statistics if categories is None else statistics.select(np.arange(categories.n_numbers))
 
 
 def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array:
@@ -215,6 +223,10 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
+        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`. With
+        ``covariance_type="tied"``, each category is a feature of 0 and 1, and the numbers alone decide to
+        which subclass a row belongs. The other types take no categories.
 
     Attributes
     ----------
@@ -265,6 +277,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         "subclass_centers": [Mapping, None],
         "rows_per_class": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
+        "categorical_features": [one_of("from_dtype"), "array-like", None],
     }
     _renormalises_priors = True
     _draws_centers = True
@@ -285,6 +298,11 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     predictive: Predictive = "plugin"
     exact: bool = False
     temperature: float = 1.0
+    categorical_features: CategoricalFeatures = "from_dtype"
+
+    @property
+    def _treatment(self) -> Treatment | None:
+        return "dummies" if self.covariance_type == "tied" else None
 
     @property
     def _covariance_type(self) -> CovarianceType:  # type: ignore[override]

@@ -465,7 +465,7 @@ class Statistics(Savable):
         names = categories.feature_names
         places = self.categories.positions_in(categories)
         wider = self._derived(self._labelled.placed(places, len(names)), names)
-        wider.categories = categories
+        wider.categories, wider._centers = categories, self._centers
         return wider
 
     def _check_compatible(self, other: Statistics) -> None:

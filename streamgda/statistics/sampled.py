@@ -84,7 +84,7 @@ class SampledStatistics:
     def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
         for block in blocks:
             if len(block.codes):
-                self._draw(block)
+                self._draw(block.of_numbers())
             yield block
             del block  # or it would be held while the next one is fetched
 

@@ -25,7 +25,8 @@ class SubclassCenters(Mapping[Any, Array]):
 
     A row of a class is of the subclass whose centre c has the smallest (x − c)ᵀ Σ⁻¹ (x − c), and of the first
     of these where two are as near. Where features are missing, x, c and Σ are those of the others. A class
-    without centres has one subclass, of number 0. It is a mapping: `centers["a"]` are those of class "a".
+    without centres has one subclass, of number 0. Of rows with categories, the numbers alone count. It is a
+    mapping: `centers["a"]` are those of class "a".
 
     Parameters
     ----------
@@ -126,23 +127,19 @@ class SubclassCenters(Mapping[Any, Array]):
         Raises
         ------
         ValueError
-            If the rows have other features than the centres, or categories.
+            If the rows have other features than the centres.
         """
-        if block.categories is not None:
-            raise ValueError(
-                f"column {block.categories.columns[0]!r} has categories, and subclasses are those of rows of "
-                "numbers; leave out such columns"
-            )
+        rows = block.of_numbers()
         cut = [(k, label) for k, label in enumerate(block.classes.tolist()) if len(self.get(label, ())) > 1]
         numbers = np.zeros(len(block.codes), np.int64)
         most = max((len(self[label]) for _, label in cut), default=1)
         if cut and len(numbers):
-            if block.n_features != self.n_features:
+            if rows.n_features != self.n_features:
                 raise ValueError(
-                    f"{block.row_name(0)}: rows of {block.n_features} features have no distance from centres "
+                    f"{rows.row_name(0)}: rows of {rows.n_features} features have no distance from centres "
                     f"of {self.n_features}"
                 )
-            self._number(block, cut, numbers)
+            self._number(rows, cut, numbers)
         numbers += block.codes.astype(np.int64) * most
         each, number = np.repeat(block.classes, most), np.tile(np.arange(most), len(block.classes))
         classes = subclass_labels(each, number)

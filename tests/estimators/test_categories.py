@@ -209,6 +209,38 @@ def test_searches_and_cross_validation_of_frames(customers, kinds):
     assert search.best_estimator_.categories_ == {"city": ["Oslo", "Paris", "Rome", None]}
 
 
+@pytest.fixture(scope="module")
+def bimodal():
+    rng = np.random.default_rng(0)
+    y, mode = rng.integers(0, 2, 1_200), rng.integers(0, 2, 1_200)
+    table = pd.DataFrame({"a": rng.normal(size=1_200) + 4 * mode * (2 * y - 1)})
+    table["b"] = rng.normal(size=1_200) + 3 * mode
+    return table.assign(city=np.where(rng.random(1_200) < 0.2 + 0.5 * y, "Oslo", "Rome")), y
+
+
+def test_subclasses_of_a_table_are_those_of_its_numbers(bimodal, tmp_path):
+    X, y = bimodal
+    model = MixtureDiscriminantAnalysis(2, covariance_type="tied").fit(X, y)
+    centers = model.subclass_centers_
+    precision, numbers = np.linalg.inv(centers.covariance), X[["a", "b"]].to_numpy()
+    gaps = [numbers - own for k in (0, 1) for own in centers[k]]
+    distances = np.transpose([((gap @ precision) * gap).sum(axis=1) for gap in gaps])
+    distances[np.arange(4) // 2 != y[:, None]] = np.inf
+    label = distances.argmin(axis=1)
+    dummies = np.column_stack([numbers, X["city"] == "Oslo", X["city"] == "Rome"]).astype(float)
+    peer = Peer(priors=np.bincount(label) / len(y)).fit(dummies, label)
+    expected = peer.predict_proba(dummies).reshape(-1, 2, 2).sum(axis=2)
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-9)
+    for i, some in enumerate(np.array_split(np.argsort(X["city"].to_numpy(), kind="stable"), 3)):
+        X.assign(kind=y).iloc[some].to_parquet(tmp_path / f"{i}.parquet")
+    out_of_core = MixtureDiscriminantAnalysis(2, covariance_type="tied").fit(scan_parquet(tmp_path, "kind"))
+    np.testing.assert_allclose(out_of_core.predict_proba(X), expected, rtol=1e-9)
+    out_of_core.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(X), out_of_core.predict(X))
+    with pytest.raises(ValueError, match="all columns have categories, and subclasses need a column of num"):
+        MixtureDiscriminantAnalysis(2, covariance_type="tied").fit(X[["city"]], y)
+
+
 def test_an_identifier_is_refused_by_name(customers, kinds):
     rows = customers.assign(name=[f"customer {i}" for i in range(400)])
     with pytest.raises(
