@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
+from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.priors import priors_of
@@ -22,11 +23,13 @@ from streamgda.estimators.reading import EM_CONSTRAINTS, MissingAtPrediction, on
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
 from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
+from streamgda.sources.roles import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
+_OF_ONE_COVARIANCE = ("EII", "EEI", "EEE")
 _SAME = 1e-9  # relative difference of criteria that rounding explains
 _MOST_WORK = 2_000_000  # multiplications of a sweep over common axes, which is made some hundred times
 
@@ -84,6 +87,10 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
+    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
+        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`. Each category is a
+        feature of 0 and 1. Only the models in which all classes have one covariance take them, EII, EEI and
+        EEE, and EEE only where the features of 0 and 1 are not collinear.
 
     Attributes
     ----------
@@ -144,6 +151,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],
         "tol": [Interval(Real, 0, None, closed="left")],
+        "categorical_features": [one_of("from_dtype"), "array-like", None],
         **EM_CONSTRAINTS,
     }
 
@@ -156,9 +164,15 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
     temperature: float = 1.0
+    categorical_features: CategoricalFeatures = "from_dtype"
+
+    @property
+    def _treatment(self) -> Treatment | None:
+        return "dummies" if self.covariance_model in {"bic", *_OF_ONE_COVARIANCE} else None
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
-        names = MODELS if self.covariance_model == "bic" else (self.covariance_model,)
+        tried = MODELS if statistics.categories is None else _OF_ONE_COVARIANCE
+        names = tried if self.covariance_model == "bic" else (self.covariance_model,)
         fitted, failures = self._fits(names, statistics)
         if not fitted:
             raise np.linalg.LinAlgError(_message(names, failures))

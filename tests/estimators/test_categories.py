@@ -6,6 +6,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.special import log_softmax
+from scipy.stats import norm
 from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Peer
 from sklearn.model_selection import cross_val_score
@@ -193,7 +195,9 @@ def test_rows_without_names_and_missing_columns_are_refused(model, customers):
         model.predict(customers[:0])
 
 
-@pytest.mark.parametrize("other", [GaussianDiscriminantAnalysis(), MixtureDiscriminantAnalysis(2)])
+@pytest.mark.parametrize(
+    "other", [GaussianDiscriminantAnalysis(covariance_model="VVV"), MixtureDiscriminantAnalysis(2)]
+)
 def test_models_that_take_no_categories_say_so(other, source):
     with pytest.raises(ValueError, match=r"takes no categories|holds no categories|only numbers|of numbers"):
         other.fit(source)
@@ -239,6 +243,24 @@ def test_subclasses_of_a_table_are_those_of_its_numbers(bimodal, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "model").predict(X), out_of_core.predict(X))
     with pytest.raises(ValueError, match="all columns have categories, and subclasses need a column of num"):
         MixtureDiscriminantAnalysis(2, covariance_type="tied").fit(X[["city"]], y)
+
+
+def test_models_of_one_covariance_take_dummies(bimodal):
+    X, y = bimodal
+    dummies = X[["a", "b"]].assign(Oslo=X["city"] == "Oslo", Rome=X["city"] == "Rome").astype(float)
+    for name in "EII", "EEI":
+        model = GaussianDiscriminantAnalysis(covariance_model=name).fit(X, y)
+        variances = dummies.groupby(y).transform(lambda own: (own - own.mean()) ** 2).mean().to_numpy()
+        variances = np.full(4, variances.mean()) if name == "EII" else variances
+        joint = [
+            norm.logpdf(dummies, own.mean(), np.sqrt(variances)).sum(axis=1) + np.log(len(own) / len(y))
+            for _, own in dummies.groupby(y)
+        ]
+        expected = np.exp(log_softmax(np.transpose(joint), axis=1))
+        np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-9)
+    best = GaussianDiscriminantAnalysis().fit(X, y)
+    assert set(best.bic_) == {"EII", "EEI"}
+    assert "collinear" in best.failures_["EEE"]
 
 
 def test_an_identifier_is_refused_by_name(customers, kinds):
