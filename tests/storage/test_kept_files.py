@@ -1,27 +1,58 @@
-"""Exact sums and evaluations of format 1 load, and hold the numbers of the rows that they were made from.
+"""Files of each format load, and hold the numbers of the rows that they were made from.
 
 ``python -m tests.storage.test_kept_files`` wrote the files. It writes none that is there.
 """
 
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import log_softmax
+from scipy.stats import multivariate_normal, norm
 
-from streamgda import Evaluation, ExactClassStatistics, load
+from streamgda import (
+    Evaluation,
+    ExactClassStatistics,
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    MixtureDiscriminantAnalysis,
+    StatisticsLedger,
+    load,
+    scan_parquet,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 EXACT, EVALUATION = DATA / "format-1-exact.parquet", DATA / "format-1-evaluation.parquet"
 X = np.array([[i * 7 % 11, i * 5 % 13, i * i % 17] for i in range(24)]) / 4
 Y = np.array(["ant", "bee"] * 12)
+TABLE = pd.DataFrame({"size": X[:, 0], "colour": ["red", "blue", None] * 8})
+MODELS = {
+    "nb-categories": (GaussianNB(), TABLE),
+    "mda": (MixtureDiscriminantAnalysis(subclass_centers={"ant": X[:2], "bee": X[2:3]}, pooling=1.0), X),
+    "edda": (GaussianDiscriminantAnalysis(covariance_model="VVI"), X),
+}
+LEDGER = DATA / "format-3-ledger"
 GIVEN = np.tile([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]], (8, 1))
 
 
 def write():
-    state = ExactClassStatistics()
-    state.update(X, Y)
-    state.save(EXACT)
-    Evaluation().update(Y, np.log(GIVEN), ["ant", "bee"]).save(EVALUATION)
+    if not EXACT.exists():
+        state = ExactClassStatistics()
+        state.update(X, Y)
+        state.save(EXACT)
+    if not EVALUATION.exists():
+        Evaluation().update(Y, np.log(GIVEN), ["ant", "bee"]).save(EVALUATION)
+    for name, (model, rows) in MODELS.items():
+        if not (path := DATA / f"format-1-{name}.parquet").exists():
+            model.fit(rows, Y).save(path)
+    if not LEDGER.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            for day, shift in enumerate((0.0, 0.0, 100.0)):
+                TABLE[["size"]].add(shift).assign(kind=Y).to_parquet(f"{folder}/{day}.parquet")
+                StatisticsLedger(LEDGER).refresh(scan_parquet(folder, "kind"), max_shift=3)
 
 
 def test_exact_sums_hold_the_moments_of_their_rows():
@@ -43,6 +74,52 @@ def test_an_evaluation_holds_the_scores_of_its_rows():
     # Rows with 0.5 for both classes, 8 of 24, count for the first of them.
     right = (GIVEN.argmax(axis=1) == column).mean()
     assert evaluation.accuracy == pytest.approx(right, rel=1e-15)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_predict_as_the_rows_say(name):
+    model, rows = MODELS[name]
+    loaded = load(DATA / f"format-1-{name}.parquet")
+    assert type(loaded) is type(model)
+    np.testing.assert_allclose(loaded.predict_proba(rows), proba_of(name), rtol=1e-9)
+
+
+def proba_of(name):
+    """Probabilities by NumPy and SciPy."""
+    joint = np.zeros((24, 2))
+    for k, label in enumerate(["ant", "bee"]):
+        own = label == Y
+        joint[:, k] = np.log(0.5)
+        if name == "mda":
+            centers = {"ant": X[:2], "bee": X[2:3]}
+            nearest = {j: ((X[:, None] - c) ** 2).sum(axis=2).argmin(axis=1) for j, c in centers.items()}
+            within = sum(
+                np.cov(X[some].T, bias=True) * some.sum() / 24
+                for j in centers
+                for m in range(len(centers[j]))
+                for some in [(j == Y) & (nearest[j] == m)]
+            )
+            parts = [own & (nearest[label] == m) for m in range(len(centers[label]))]
+            shares = [some.sum() / own.sum() for some in parts]
+            densities = [multivariate_normal(X[some].mean(axis=0), within).pdf(X) for some in parts]
+            joint[:, k] += np.log(np.transpose(densities) @ shares)
+            continue
+        joint[:, k] += norm.logpdf(X, X[own].mean(axis=0), X[own].std(axis=0))[
+            :, : 1 if "nb" in name else 3
+        ].sum(axis=1)
+        if "nb" in name:
+            colours = TABLE["colour"].fillna("")
+            counts = colours[own].value_counts().reindex(["red", "blue", ""], fill_value=0) + 1
+            joint[:, k] += np.log(colours.map(counts / counts.sum()).to_numpy(float))
+    return np.exp(log_softmax(joint, axis=1))
+
+
+def test_a_ledger_of_format_3_knows_what_it_has_quarantined(tmp_path):
+    ledger = StatisticsLedger(shutil.copytree(LEDGER, tmp_path / "ledger"))
+    assert set(ledger.quarantined) == {"2.parquet"}
+    np.testing.assert_allclose(ledger.statistics().means[0, 0], X[Y == "ant", 0].mean(), rtol=1e-13)
+    ledger.accept("2.parquet")
+    assert ledger.statistics().n_rows == 72
 
 
 if __name__ == "__main__":
