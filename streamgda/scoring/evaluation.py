@@ -272,7 +272,10 @@ class Evaluation(Measures, Loadable):
         for k, scored in enumerate(evaluation._scores):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
-            scored.exact, scored.weights = columns["odds"][k], columns["odds_weights"][k].reshape(2, -1)
+            scored.exact, scored.weights = (
+                columns["odds"][k],
+                columns["odds_weights"][k].reshape(2, -1).copy(),
+            )
             if scored.weights.shape[1] != len(scored.thresholds):
                 raise ValueError("its columns are of different lengths")
         for name in _PLAIN:

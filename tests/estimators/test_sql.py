@@ -1,6 +1,7 @@
 """Databases compute the same labels and probabilities from the SELECT of a model."""
 
 import sqlite3
+from contextlib import closing
 
 import duckdb
 import numpy as np
@@ -34,9 +35,9 @@ def in_duckdb(query, table):
 
 
 def in_sqlite(query, table):
-    connection = sqlite3.connect(":memory:")
-    table.to_sql("rows", connection, index=False)
-    return connection.execute(query).fetchall()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        table.to_sql("rows", connection, index=False)
+        return connection.execute(query).fetchall()
 
 
 DATABASES = {"duckdb": in_duckdb, "sqlite": in_sqlite}
