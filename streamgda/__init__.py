@@ -85,7 +85,7 @@ __all__ = [
 
 __docformat__ = "numpy"
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",

@@ -353,7 +353,7 @@ OLDER = "import streamgda; streamgda.__version__ = '0.0.1'"
     ("before", "said"),
     [
         (LACKING, "worker tcp.* cannot import streamgda .*: install streamgda"),
-        (OLDER, "worker tcp.* has streamgda 0.0.1: install streamgda 0.1.0, the version of this process"),
+        (OLDER, "worker tcp.* has streamgda 0.0.1: install streamgda 0.2.0, the version of this process"),
     ],
 )
 def test_a_worker_without_this_library_or_with_another_version_is_one_clear_error(folder, before, said):
