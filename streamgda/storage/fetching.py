@@ -47,13 +47,14 @@ Plan: TypeAlias = Callable[[pq.FileMetaData], Sequence[Sequence[Range]]]
 group is so long that shares of its columns are fetched one after the other."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Request:
-    """A range to ask for, and how many of its bytes are needed."""
+    """A range to ask for, how many of its needed bytes are unread, and what the storage returns."""
 
     start: int
     stop: int
-    n_needed: int
+    n_unread: int
+    answer: Future[Any] | None = None
 
 
 def chunks_of(
@@ -98,7 +99,7 @@ def requests_for(ranges: Iterable[Range]) -> list[Request]:
     for start, stop in _pieces(ranges):
         last = requests[-1] if requests else None
         if last is not None and _is_one_request(last, start, stop):
-            last.stop, last.n_needed = stop, last.n_needed + stop - start
+            last.stop, last.n_unread = stop, last.n_unread + stop - start
         else:
             requests.append(Request(start, stop, stop - start))
     return requests
@@ -113,7 +114,7 @@ def _pieces(ranges: Iterable[Range]) -> Iterator[Range]:
 
 def _is_one_request(last: Request, start: int, stop: int) -> bool:
     hole = start - last.stop
-    most = min(max(last.n_needed // 20, _HOLE), _LONGEST_HOLE)
+    most = min(max(last.n_unread // 20, _HOLE), _LONGEST_HOLE)
     return 0 <= hole <= most and stop - last.start <= _REQUEST
 
 
@@ -160,16 +161,6 @@ class Ahead:
             self.ask()
 
 
-@dataclass(eq=False)
-class _Part:
-    """The range of one request, how many of its needed bytes are unread, and what the request returns."""
-
-    start: int
-    stop: int
-    n_unread: int
-    answer: Future[Any] | None = None
-
-
 class RemoteParquet:
     """A remote Parquet file that is being fetched; `Ahead.begin` makes it, and the end of `with` closes it.
 
@@ -181,8 +172,8 @@ class RemoteParquet:
     ) -> None:
         self._filesystem, self._path, self._version = filesystem, path, version
         self._plan, self._ahead = plan, ahead
-        self._parts: list[_Part] = []
-        self._turns: deque[_Part] = deque()
+        self._parts: list[Request] = []
+        self._turns: deque[Request] = deque()
         self._n_unanswered = 0
         self._most_held = STEP
         self._is_planned = self.is_closed = False
@@ -262,7 +253,7 @@ class RemoteParquet:
         """Make the first requests: for what is needed and is not in the tail of the file."""
         end = self._size - len(tail)
         parts = [
-            _Part(request.start, request.stop, request.n_needed)
+            request
             for step in steps
             for request in requests_for((start, min(stop, end)) for start, stop in step if start < end)
         ]
@@ -273,7 +264,7 @@ class RemoteParquet:
                 return
             self._turns.extend(parts)
             self._parts = sorted(
-                [*parts, _Part(end, self._size, len(tail), at_hand)], key=lambda part: part.start
+                [*parts, Request(end, self._size, len(tail), at_hand)], key=lambda part: part.start
             )
             self._starts = [part.start for part in self._parts]
             self._n_unanswered = len(parts)
@@ -322,7 +313,7 @@ class RemoteParquet:
             pieces.append(self._fetched(start, stop))
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
-    def _used(self, part: _Part, start: int, stop: int) -> pa.Buffer:
+    def _used(self, part: Request, start: int, stop: int) -> pa.Buffer:
         with self._ahead.lock:
             if part.answer is None and part in self._turns:  # it is needed earlier
                 self._turns.remove(part)
@@ -337,12 +328,12 @@ class RemoteParquet:
 
     # ---------------------------------------------------------------------- in either, with the lock
 
-    def _request(self, part: _Part) -> Future[Any]:
+    def _request(self, part: Request) -> Future[Any]:
         part.answer = request_threads().submit(self._answer, part.start, part.stop)
         self._ahead.n_held += part.stop - part.start
         return part.answer
 
-    def _forget(self, part: _Part) -> None:
+    def _forget(self, part: Request) -> None:
         if part.answer is not None:
             part.answer.cancel()
             part.answer = None
