@@ -323,20 +323,14 @@ def _table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
         {
             "fold": pa.array(state.folds, pa.int64()),
             "document": pa.array([json.dumps(metadata) for _, metadata in parts], pa.large_string()),
-            "table": pa.array([_stream(to_arrow(columns)) for columns, _ in parts], pa.large_binary()),
+            "table": pa.array(
+                [tables.stream_of(to_arrow(columns)).to_pybytes() for columns, _ in parts], pa.large_binary()
+            ),
         }
     )
     _, metadata = state.empty.to_columns()
     rule = {"n_folds": state.rule.n_folds, "column": state.rule.column}
     return table, {**metadata, "kind": "FoldStatistics", "rule": rule, "n_dropped": state.n_dropped}
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
 
 
 def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> State:
@@ -361,7 +355,10 @@ def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> S
     try:
         rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
         parts = {
-            row["fold"]: (_read(row["table"]), {**json.loads(row["document"]), "definite": False})
+            row["fold"]: (
+                pa.ipc.open_stream(row["table"]).read_all(),
+                {**json.loads(row["document"]), "definite": False},
+            )
             for row in table.select(["fold", "document", "table"]).to_pylist()
         }
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
@@ -372,11 +369,6 @@ def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> S
         raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
     states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
     return FoldStatistics(empty.empty, rule, states, n_dropped)
-
-
-def _read(content: bytes) -> pa.Table:
-    with pa.ipc.open_stream(content) as stream:
-        return stream.read_all()
 
 
 # ---------------------------------------------------------------------- the contents of entries

@@ -27,6 +27,7 @@ from streamgda.sources.planning import DatasetFiles
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 from streamgda.sources.row_groups import without_views
 from streamgda.storage.filesystems import Version, check_unchanged, current_version
+from streamgda.storage.tables import stream_of
 
 _UNREADABLE = (
     "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "
@@ -274,15 +275,11 @@ class TableSlice(ArrowSplit):
 
     def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[Any, ...]]:
         """Send its own rows to another process: Arrow's pickle of a slice holds the whole table."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.table.schema) as stream:
-            stream.write_table(self.table)
-        return _received_slice, (sink.getvalue(), self.roles, self.start, self.kept)
+        return _received_slice, (stream_of(self.table), self.roles, self.start, self.kept)
 
 
 def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
-    with pa.ipc.open_stream(content) as stream:
-        return TableSlice(stream.read_all(), *others)
+    return TableSlice(pa.ipc.open_stream(content).read_all(), *others)
 
 
 class DatasetSource(ArrowSource):

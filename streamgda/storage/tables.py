@@ -243,6 +243,14 @@ def _decoding(path: str) -> Iterator[None]:
         ) from error
 
 
+def stream_of(table: pa.Table) -> pa.Buffer:
+    """A table as a stream of Arrow's IPC format, which holds just its rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
 # ---------------------------------------------------------------------- arrays as columns
 
 
@@ -297,46 +305,35 @@ def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDAr
 
 
 def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None, most: int) -> NDArray[Any]:
-    if pa.types.is_dictionary(column.type):
-        column = _without_dictionary(column, name, most)
     if not _is_list(column.type):
         if column.null_count:
             raise ValueError(f"column {name!r} holds a null")
+        if pa.types.is_dictionary(column.type):
+            if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
+                raise ValueError(f"a {name} stands twice")
+            column = column.cast(column.type.value_type)
         return np.asarray(column.to_numpy())
     lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if n_patterns is not None:
-        return _vectors(lists, name)
-    lists = lists.drop_null() if lists.null_count else lists  # `drop_null` copies
     values = lists.flatten()
     if values.null_count:
         raise ValueError(f"column {name!r} holds a null within a list")
+    if n_patterns is not None:
+        return _vectors(lists, values.to_numpy())
+    lists = lists.drop_null() if lists.null_count else lists  # `drop_null` copies
     lengths = np.unique(lists.value_lengths().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
         raise ValueError(f"column {name!r} holds lists of different lengths, {lengths[0]} and {lengths[-1]}")
     return np.asarray(values.to_numpy()).reshape(len(lists), int(lengths[0]) if len(lengths) else 0)
 
 
-def _vectors(lists: pa.Array, name: str) -> NDArray[Any]:
-    """One vector for each row, or None."""
+def _vectors(lists: pa.Array, numbers: NDArray[Any]) -> NDArray[Any]:
+    """One vector of the numbers in the lists for each row, or None."""
     vectors = np.full(len(lists), None, dtype=object)
-    values = lists.flatten()
-    if values.null_count:
-        raise ValueError(f"column {name!r} holds a null within a list")
-    numbers = values.to_numpy()
     ends = np.cumsum(lists.value_lengths().fill_null(0).to_numpy())
     for row, (stop, is_null) in enumerate(zip(ends, lists.is_null().to_pylist(), strict=True)):
         if not is_null:
             vectors[row] = numbers[(ends[row - 1] if row else 0) : stop]
     return vectors
-
-
-def _without_dictionary(column: pa.ChunkedArray, name: str, most: int) -> pa.ChunkedArray:
-    """A dictionary-encoded column as plain values, each of which may occur `most` times."""
-    if column.null_count:
-        raise ValueError(f"column {name!r} holds a null")
-    if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
-        raise ValueError(f"a {name} stands twice")
-    return column.cast(column.type.value_type)
 
 
 def _is_list(kind: pa.DataType) -> bool:
