@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import methodcaller
@@ -37,7 +37,7 @@ from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.subclasses import SubclassCenters
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.filesystems import Version, resolve, unwrapped
+from streamgda.storage.filesystems import resolve, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 
 
@@ -214,7 +214,12 @@ class StatisticsLedger:
             there = folder.entries()
             fresh = [as_known(record, held) for record in (*found, *read)]
             now = plan.reused.updated([*held.former(skipped, there), *fresh])
-            self._check_present(now, there)
+            if lost := now.entries.keys() - there.keys():
+                raise OSError(
+                    f"{counted(len(lost), 'entry')} cannot be found in {folder.path}: "
+                    "the workers wrote elsewhere, or another refresh has deleted the entries; use a folder "
+                    "or URL that all share, and refresh again"
+                )
             now, drift = compare(folder, held, now, there, self._empty, alarms_of)
             if now != held:
                 folder.write_manifest(now)
@@ -246,14 +251,6 @@ class StatisticsLedger:
         check_reads_alike(held, read_options, shown(self.path))
         each = opening_on(scheduler)
         return plan_refresh(source, held, entries, read_options, verify=verify, each=each)
-
-    def _check_present(self, now: Manifest, there: Mapping[str, Version]) -> None:
-        if missing := now.entries.keys() - there.keys():
-            raise OSError(
-                f"{counted(len(missing), 'entry')} cannot be found in {self._folder.path}: "
-                "the workers wrote elsewhere, or another refresh has deleted the entries; use a folder "
-                "or URL that all share, and refresh again"
-            )
 
     # ------------------------------------------------------------------ files and statistics
 

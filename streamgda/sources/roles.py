@@ -51,17 +51,6 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
     return "str" if is_text else None
 
 
-def _has_categories(arrow_type: pa.DataType) -> bool:
-    """Whether a column has categories by default: one of strings or of a dictionary."""
-    return pa.types.is_dictionary(arrow_type) or label_kind(arrow_type) == "str"
-
-
-def _besides_index(schema: pa.Schema) -> list[str]:
-    """The names of the columns, except those in which pandas keeps the index of a frame."""
-    index = (schema.pandas_metadata or {}).get("index_columns", [])
-    return [name for name in schema.names if name not in index]
-
-
 @dataclass(frozen=True)
 class Roles:
     """The columns to read, and what becomes of rows in which a value is missing."""
@@ -121,7 +110,8 @@ class Roles:
                 Message("give ⟨features⟩ or ⟨exclude⟩, not both: ⟨exclude⟩ takes all columns but some")
             )
         known, stored = schema.names, schema if stored is None else stored
-        candidates = [name for name in _besides_index(stored) if name not in {target, weight}]
+        index = (stored.pandas_metadata or {}).get("index_columns", [])  # of the frame that was written
+        candidates = [name for name in stored.names if name not in (*index, target, weight)]
         if features is None:
             left_out = _matching(map(str, exclude), known, origin)
             chosen = [name for name in candidates if name not in left_out]
@@ -183,7 +173,11 @@ class Roles:
                 f"categorical_features must be 'from_dtype', a list of column names or None; got {wanted!r}"
             )
         if isinstance(wanted, str):
-            chosen = {field.name for field in stored if _has_categories(field.type)}
+            chosen = {
+                field.name
+                for field in stored
+                if label_kind(field.type) == "str" or pa.types.is_dictionary(field.type)
+            }
         else:
             chosen = _matching(map(str, wanted), self.features, origin)
         return replace(self, categorical=tuple(name for name in self.features if name in chosen))

@@ -371,8 +371,9 @@ class ZarrRows(ScorableSplit):
         arrays = _opened(store, source._paths, source.zarr_format)
         if tuple(array.shape for array in arrays) != self.shapes:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
+        near = isinstance(_unwrapped(source.store), LocalStore | MemoryStore)
         try:
-            yield from _aligned_slabs(arrays, self.start, self.stop, near=_is_near(source.store))
+            yield from _aligned_slabs(arrays, self.start, self.stop, near=near)
         except (FileNotFoundError, _ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
@@ -528,11 +529,6 @@ def _with_known_size(asked: ByteRequest | None, size: int | None) -> ByteRequest
     if size and isinstance(asked, SuffixByteRequest):
         return RangeByteRequest(max(size - asked.suffix, 0), size)
     return asked
-
-
-def _is_near(store: Store) -> bool:
-    """Whether a store is on this machine, where requests take no time."""
-    return isinstance(_unwrapped(store), LocalStore | MemoryStore)
 
 
 def _with_absolute_path(store: Store) -> Store:
