@@ -319,11 +319,11 @@ def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None, most: int
         raise ValueError(f"column {name!r} holds a null within a list")
     if n_patterns is not None:
         return _vectors(lists, values.to_numpy())
-    lists = lists.drop_null() if lists.null_count else lists  # `drop_null` copies
-    lengths = np.unique(lists.value_lengths().to_numpy(zero_copy_only=False))
+    lengths = np.unique(lists.value_lengths().drop_null().to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
         raise ValueError(f"column {name!r} holds lists of different lengths, {lengths[0]} and {lengths[-1]}")
-    return np.asarray(values.to_numpy()).reshape(len(lists), int(lengths[0]) if len(lengths) else 0)
+    n_lists = len(lists) - lists.null_count
+    return np.asarray(values.to_numpy()).reshape(n_lists, int(lengths[0]) if len(lengths) else 0)
 
 
 def _vectors(lists: pa.Array, numbers: NDArray[Any]) -> NDArray[Any]:
