@@ -123,7 +123,8 @@ class Categories:
                 raise ValueError(
                     Message(
                         f"column {name!r} has {counted(len(values), 'category')} in "
-                        f"{counted(n_rows, 'row')}: {why}. Leave it out, with ⟨exclude=[{name!r}]⟩"
+                        f"{counted(n_rows, 'row')}: {why}. Leave it out, ⟨of a source |⟩with "
+                        f"⟨exclude=[{name!r}]⟩"
                     )
                 )
 

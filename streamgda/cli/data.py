@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.errors import describe
-from streamgda.cli.running import Option, bad_usage, bundled, documented, literal, of_library, split_names
+from streamgda.cli.running import NAMES, Option, bad_usage, bundled, documented, literal, of_library
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _options(options: dict[str, Option], *, required: bool = True) -> Option:
 
 def _features(what: str, default: str) -> Option:
     text = f"{what}, with commas between them; or the array of rows of a Zarr store.  [default: {default}]"
-    return click.option("--features", metavar="A,B,...", callback=split_names, help=text)
+    return click.option("--features", **NAMES, help=text)
 
 
 def _missing(what_else: str, **default: Any) -> Option:
@@ -188,11 +188,10 @@ to_learn = _options(
             "The columns to learn from, by names or patterns such as 'x*'",
             "all but target and weight; Zarr: X",
         ),
-        "exclude": of_library(_SCAN, "exclude", sentences=2, metavar="A,B,...", callback=split_names),
+        "exclude": of_library(_SCAN, "exclude", sentences=2, **NAMES),
         "categorical": click.option(
             "--categorical",
-            metavar="A,B,...",
-            callback=split_names,
+            **NAMES,
             help="Columns with categories, by names or patterns; from_dtype, for all columns of strings and "
             "dictionaries; or none.  [default: from_dtype]",
         ),
@@ -299,6 +298,7 @@ _PARAMETERS: dict[str, Option] = {
     "predictive": _parameter("predictive", sentences=3),
     "temperature": _parameter("temperature"),
     "reg_param": _parameter("reg_param"),
+    "categorical_model": _parameter("categorical_model", sentences=3),
     "n_subclasses": _parameter("n_subclasses"),
     "singular": _parameter("singular", sentences=3, default="raise"),
     "var_smoothing": _parameter("var_smoothing"),

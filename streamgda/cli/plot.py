@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from streamgda.cli.data import Data, to_plot
-from streamgda.cli.running import Running, bad_usage, literal, running_options, split_names
+from streamgda.cli.running import NAMES, Running, bad_usage, literal, running_options
 from streamgda.cli.saved import check_folder_of, load_model
 
 _OF_MODELS = {"regions": "DecisionRegionsDisplay", "projection": "LinearProjectionDisplay"}
@@ -38,8 +38,7 @@ def _picture(context: click.Context, parameter: click.Parameter, path: str) -> s
 @to_plot
 @click.option(
     "--show",
-    metavar="A,B,...",
-    callback=split_names,
+    **NAMES,
     help="regions: the two features to show; roc, precision-recall, calibration: the classes.  "
     "[default: the first two features; all classes, or the second of two]",
 )

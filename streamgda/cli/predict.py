@@ -10,7 +10,7 @@ import click
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_evaluate, to_predict
 from streamgda.cli.errors import interruptible
-from streamgda.cli.running import Running, of_library, running_options, split_names
+from streamgda.cli.running import NAMES, Running, of_library, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_option, save_if_named
 
 
@@ -25,18 +25,12 @@ from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_
 )
 @click.option(
     "--columns",
-    metavar="A,B,...",
-    callback=split_names,
-    default="label,probabilities",
+    **NAMES,
+    default=["label,probabilities"],
     show_default=True,
     help="Some of label, probabilities, log_density, distance.",
 )
-@click.option(
-    "--keep",
-    metavar="A,B,...",
-    callback=split_names,
-    help="Columns of DATA to write beside these.  [default: none]",
-)
+@click.option("--keep", **NAMES, help="Columns of DATA to write beside these.  [default: none]")
 @running_options
 def predict(
     saved_in: str, data: Data, out: str, columns: list[Any], keep: list[str] | None, run: Running

@@ -12,6 +12,7 @@ from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, ModelOptions, model_options, to_learn
 from streamgda.cli.errors import Quarantined, interruptible
 from streamgda.cli.running import (
+    NAMES,
     Number,
     Option,
     Running,
@@ -20,7 +21,6 @@ from streamgda.cli.running import (
     documented,
     of_library,
     running_options,
-    split_names,
 )
 from streamgda.cli.saved import check_replaceable, options_held, out_option
 
@@ -82,8 +82,7 @@ _CHOICE = bundled(
         ),
         "age": click.option(
             "--age",
-            metavar="KEY,...",
-            callback=split_names,
+            **{**NAMES, "metavar": "KEY,..."},
             help="With --half-life: the partition key that dates a file, such as day; or year,month,day.  "
             "[default: when it was modified]",
         ),

@@ -159,15 +159,21 @@ def literal(text: str) -> Any:
     return text
 
 
-def split_names(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+def _split_names(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[str] | None:
     """Split names at commas; a name with a comma, or a space at its end, is put in double quotes."""
-    if value is None:
-        return None
-    (names,) = csv.reader([value], skipinitialspace=True)
-    names = names if '"' in value else [name.strip() for name in names]
-    if not all(names or [""]):  # an unset shell variable; an empty value would mean all columns
-        raise click.BadParameter(f"{value!r}: a name is empty.")
-    return names
+    names: list[str] = []
+    for value in values:
+        (row,) = csv.reader([value], skipinitialspace=True)
+        names += row if '"' in value else [name.strip() for name in row] or [""]
+    if not all(names):  # an unset shell variable; an empty value would mean all columns
+        raise click.BadParameter(f"{','.join(values)!r}: a name is empty.")
+    return names or None
+
+
+NAMES: dict[str, Any] = {"metavar": "A,B,...", "multiple": True, "callback": _split_names}
+"""The settings of an option that lists names. The names of an option that is repeated are all taken."""
 
 
 _LOCAL_SCHEDULERS = ("threads", "synchronous", "processes")

@@ -58,6 +58,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     }
 
     _renormalises_priors: ClassVar[bool] = False
+    _takes_categories: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
 
     priors: ArrayLike | None
     predictive: Predictive = "plugin"
@@ -101,10 +102,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Raise ValueError if the model takes no categories, or a column with categories identifies rows."""
         categories.check_no_identifier(n_rows)
         if self._treatment is None:
-            raise ValueError(
-                f"{type(self).__name__} takes no categories, and the statistics have those of "
-                f"{listed(categories.columns)}; LinearDiscriminantAnalysis takes them"
-            )
+            refused = f"{type(self).__name__} takes no categories, and the statistics have those of "
+            raise ValueError(Message(refused, f"{listed(categories.columns)}; ", self._takes_categories))
         if self._treatment in {"separate", "common"} and (
             self.covariance_estimator is not None or getattr(self, "shrinkage", None) == "auto"
         ):
@@ -268,6 +267,36 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             result[scores.positions] = part
         assert result is not None  # check_rows raises if there are no rows
         return result
+
+    def score(self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """The accuracy on rows in memory. `evaluate` has that of a source, and more measures.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows, as for `predict`.
+        y : array-like of shape (n_rows,)
+            Their labels.
+        sample_weight : array-like of shape (n_rows,), optional
+            Repetitions of each row.
+
+        Returns
+        -------
+        float
+            The share of rows whose class is predicted.
+
+        Raises
+        ------
+        TypeError
+            If X is a source.
+        ValueError
+            If there are no labels.
+        """
+        if y is None:
+            reading.check_batch(X)
+            raise ValueError(f"{type(self).__name__}.score requires y, a label for each row")
+        accuracy: float = super().score(X, y, sample_weight)
+        return accuracy
 
     @lazy_on_dask(columns=class_labels)
     def predict(self, X: ArrayLike) -> Labels:

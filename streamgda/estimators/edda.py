@@ -89,8 +89,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
         The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`. Each category is a
-        feature of 0 and 1. Only the models in which all classes have one covariance take them, EII, EEI and
-        EEE, and EEE only where the features of 0 and 1 are not collinear.
+        feature of 0 and 1. Only EII and EEI take them. EEE is LDA, and fails: the features of a column sum to
+        1, so they are collinear.
 
     Attributes
     ----------
@@ -147,6 +147,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
+    _takes_categories = "set ⟨covariance_model='EEI'⟩, or use ⟨LinearDiscriminantAnalysis⟩"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],

@@ -57,7 +57,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features)
-            Rows.
+            Rows. Of a model with categories, their columns are those of ``statistics_.feature_names``.
         y : ndarray of shape (n_samples,)
             Their classes.
 
@@ -105,7 +105,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         -------
         ndarray of shape (n_rows, n_features)
             The rows, with observed values unchanged. A row in which all features are NaN becomes the mean of
-            the class means, weighted by the priors.
+            the class means, weighted by the priors. Of a model with categories, the columns are the numbers
+            and then the features of 0 and 1, as ``statistics_.feature_names`` has them.
 
         Raises
         ------

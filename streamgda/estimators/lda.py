@@ -44,7 +44,7 @@ from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
-_COMPLETE_ROWS = "fill them in, since transform needs complete rows: model.transform(model.impute(X))"
+_COMPLETE_ROWS = "fill them in, since transform needs complete rows: "
 _FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
 
 
@@ -328,7 +328,10 @@ class LinearDiscriminantAnalysis(
         ValueError
             If a value is missing or infinite, or the features are not those of the model.
         """
-        rows = check_rows(self, X, missing="raise", other_remedy=_COMPLETE_ROWS)
+        is_table = hasattr(self, "statistics_") and self.statistics_.categories is not None
+        numbers_first = "the numbers stand first among the columns of model.impute(X)"
+        how = numbers_first if is_table else "model.transform(model.impute(X))"
+        rows = check_rows(self, X, missing="raise", other_remedy=_COMPLETE_ROWS + how)
         scalings = self._components
         centre = finalised(self).gaussians.centre
         projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))

@@ -281,6 +281,10 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     }
     _renormalises_priors = True
     _draws_centers = True
+    _takes_categories = (
+        "⟨set covariance_type='tied'|search with --try 'mda covariance_type=tied'⟩, "
+        "or use ⟨LinearDiscriminantAnalysis⟩"
+    )
 
     n_subclasses: int | Mapping[Any, int] = 3
     _: KW_ONLY

@@ -253,11 +253,10 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     if categories is not None:
         return _columns_of(model, X)
     wanted = model.categorical_features if reset else None
-    if (
-        arrays.columns_of_other_types(X)
-        if wanted == "from_dtype"
-        else wanted is not None and arrays.column_labels(X)
-    ):
+    has_names = arrays.column_labels(X) is not None
+    if not (wanted is None or isinstance(wanted, str) or has_names):
+        raise ValueError("categorical_features names columns, and the rows are an array; give a frame")
+    if arrays.columns_of_other_types(X) if wanted == "from_dtype" else wanted is not None and has_names:
         mixed = learnt_columns(X, wanted)
         if mixed is not None:
             return mixed

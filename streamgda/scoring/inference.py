@@ -186,16 +186,18 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                 )
             )
         return source
+    categories = model.statistics_.categories
+    alike = "" if categories is None else " and categorical_features=list(model.categories_)"
     for name in ours:
         if name not in theirs:
             raise ValueError(
                 Message(
                     f"{source!r} does not have feature {name!r} of the model; ⟨scan it with "
-                    "features=list(model.feature_names_in_)|name the features of the model, in its order⟩"
+                    f"features=list(model.feature_names_in_){alike}|name the features of the model, in its "
+                    "order⟩"
                 )
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
-    categories = model.statistics_.categories
     known = () if categories is None else categories.columns
     if matching.categorical != known:
         wrong = sorted(set(matching.categorical) ^ set(known))

@@ -114,7 +114,9 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
     """
     origin = row_name.origin
     if roles.target is None:
-        raise ValueError(f"{origin}: no target is named; name the column of labels where the data is scanned")
+        raise ValueError(
+            f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
+        )
     columns = _columns_of(batch, roles, origin)
     classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
     features, names = _features(columns, roles, origin)
@@ -278,7 +280,7 @@ def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | No
     """
     table = as_arrow(frame)
     schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
-    roles = Roles.choose(schema, _ORIGIN, None, None, (), wanted, None, "keep")
+    roles = Roles(tuple(schema.names), None, None, "keep").with_categories(wanted, schema, _ORIGIN)
     return _columns_of_frame(table, roles) if roles.categorical else None
 
 
@@ -314,10 +316,11 @@ def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
             return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
         return pa.table(frame)
     except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"{origin}: {error}") from error
+        reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
+        raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 
 
 def _columns_of_frame(table: pa.Table, roles: Roles) -> MixedColumns:
-    roles.check_types(table.schema, _ORIGIN)
+    roles.check_types(table.schema, _ORIGIN, is_frame=True)
     columns = {name: table.column(name).combine_chunks() for name in roles.features}
     return mixed_columns(columns, roles, _ORIGIN)

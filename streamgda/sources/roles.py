@@ -120,7 +120,7 @@ class Roles:
         roles = cls(tuple(chosen), target, weight, missing)
         roles.check_there(known, origin)
         roles._check_apart(origin)
-        roles = roles._with_categories(categorical_features, stored, origin)
+        roles = roles.with_categories(categorical_features, stored, origin)
         roles.check_types(stored, origin)
         if features is None and target is not None:
             _warn_of_identifiers(chosen, stored, origin)
@@ -165,7 +165,14 @@ class Roles:
         categorical = tuple(name for name in names if name in self.categorical)
         return replace(self, features=tuple(names), categorical=categorical)
 
-    def _with_categories(self, wanted: CategoricalFeatures, stored: pa.Schema, origin: str) -> Self:
+    def with_categories(self, wanted: CategoricalFeatures, stored: pa.Schema, origin: str) -> Self:
+        """The same roles, where the features that are wanted have categories.
+
+        Raises
+        ------
+        ValueError
+            If one of them is no feature.
+        """
         if wanted is None:
             return self
         if isinstance(wanted, str) and wanted != "from_dtype":
@@ -227,7 +234,7 @@ class Roles:
         if len(set(self.features)) != len(self.features):
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
-    def _check_features(self, types: dict[str, pa.DataType], origin: str) -> None:
+    def _check_features(self, types: dict[str, pa.DataType], origin: str, is_frame: bool) -> None:
         held = [name for name in self.features if name in types and name not in self.derived]
         wrong = [name for name in held if not self._can_be_feature(name, types[name])]
         if not wrong:
@@ -238,23 +245,29 @@ class Roles:
         raise ValueError(
             Message(
                 f"{origin}: columns {kinds} cannot be features; ",
-                f"if {text[0]!r} holds the labels, say ⟨target={text[0]!r}⟩; else "
-                if text and self.target is None
-                else "",
-                f"leave them out, with ⟨exclude={wrong!r}⟩",
-                f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
+                "leave them out" if is_frame else self._left_out(wrong, usable, text),
                 ", or learn text as categories, with ⟨categorical_features='from_dtype'⟩" if text else "",
                 ", or make numbers of dates, such as days since a date" if len(text) < len(wrong) else "",
             )
         )
 
+    def _left_out(self, wrong: list[str], usable: list[str], text: list[str]) -> Message:
+        """How to scan data without the columns that cannot be features."""
+        is_target = f"if {text[0]!r} holds the labels, say ⟨target={text[0]!r}⟩; else " if text else ""
+        return Message(
+            is_target if self.target is None else "",
+            f"leave them out, with ⟨exclude={wrong!r}⟩",
+            f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
+        )
+
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
         return label_kind(arrow_type) is not None if name in self.categorical else is_number(arrow_type)
 
-    def check_types(self, schema: pa.Schema, origin: str) -> None:
+    def check_types(self, schema: pa.Schema, origin: str, *, is_frame: bool = False) -> None:
         """Raise ValueError if a column of the schema has a type that its role cannot have.
 
-        Columns that the schema lacks, or whose type is null, are not checked.
+        Columns that the schema lacks, or whose type is null, are not checked. The remedies are those for
+        data that is scanned, or for a frame that a model is given.
         """
         times = Counter(schema.names)
         for name in self.columns:
@@ -264,7 +277,7 @@ class Roles:
         held = {
             name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
         }
-        self._check_features(held, origin)
+        self._check_features(held, origin, is_frame)
         if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
             raise ValueError(
                 f"{origin}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "

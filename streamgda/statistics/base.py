@@ -573,7 +573,8 @@ class Statistics(Savable):
             k = labels.position_of(label, self._labelled.classes)
             if self._labelled.kind.is_pooled:
                 raise ValueError(
-                    f"{self!r} holds one scatter of all classes, so class {named(label)} stays in it"
+                    f"{self!r} holds one scatter of all classes, so class {named(label)} stays in it; learn "
+                    "the other rows anew, or keep statistics of the type 'full', as those of QDA"
                 )
             self._set_labelled(self._labelled.take(np.delete(np.arange(len(self._labelled.classes)), k)))
         return self

@@ -6,6 +6,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow.parquet import write_to_dataset
 from scipy.special import log_softmax
 from scipy.stats import norm
 from sklearn.compose import make_column_transformer
@@ -199,8 +200,52 @@ def test_rows_without_names_and_missing_columns_are_refused(model, customers):
     "other", [GaussianDiscriminantAnalysis(covariance_model="VVV"), MixtureDiscriminantAnalysis(2)]
 )
 def test_models_that_take_no_categories_say_so(other, source):
-    with pytest.raises(ValueError, match=r"takes no categories|holds no categories|only numbers|of numbers"):
+    with pytest.raises(ValueError, match=r"takes no categories.* set covariance_(type='tied'|model='EEI')"):
         other.fit(source)
+
+
+def test_errors_of_frames_have_the_remedies_of_frames(customers, kinds):
+    day = customers.assign(day=pd.Timestamp("2026-01-01"))
+    mixed = customers.assign(note=pd.Series([1, "a"] * 200, dtype=object))
+    for rows, chosen, message in (
+        (
+            day,
+            "from_dtype",
+            r"'day' \(timestamp\[\w+\]\) cannot be features; leave them out, or make numbers",
+        ),
+        (
+            customers,
+            ["grade"],
+            r"'city' \(.*\) cannot be features; leave them out, or learn text as categories",
+        ),
+        (customers[["age", "grade"]].to_numpy(), ["grade"], "names columns, and the rows are an array"),
+        (mixed, "from_dtype", "the frame: Conversion failed for column note .*holds values of one type"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            LinearDiscriminantAnalysis(categorical_features=chosen).fit(rows, kinds)
+
+
+def test_transform_of_incomplete_rows_says_how_to_complete_a_frame(customers, kinds):
+    holes = customers.assign(age=customers["age"].mask(customers.index == 3))
+    model = LinearDiscriminantAnalysis(missing="marginal").fit(holes, kinds)
+    with pytest.raises(
+        ValueError, match=r"row 3: .*the numbers stand first among the columns of model.impute"
+    ):
+        model.transform(holes)
+    whole = holes.assign(age=model.impute(holes)[:, 0])
+    assert np.isfinite(model.transform(whole)).all()
+
+
+def test_a_source_that_lacks_a_category_says_how_to_scan_it(model, customers, kinds, tmp_path):
+    table = pa.Table.from_pandas(customers.assign(kind=kinds).dropna(), preserve_index=False)
+    write_to_dataset(table, tmp_path, partition_cols=["city"])
+    with pytest.raises(ValueError, match=r"feature 'city' .*categorical_features=list\(model.categories_\)"):
+        evaluate(model, scan_parquet(tmp_path, "kind"))
+    names, categorical = list(model.feature_names_in_), list(model.categories_)
+    scanned = scan_parquet(tmp_path, "kind", features=names, categorical_features=categorical)
+    assert evaluate(model, scanned).accuracy == model.score(
+        customers.dropna(), kinds[customers.notna().all(axis=1)]
+    )
 
 
 def test_searches_and_cross_validation_of_frames(customers, kinds):
@@ -266,7 +311,8 @@ def test_models_of_one_covariance_take_dummies(bimodal):
 def test_an_identifier_is_refused_by_name(customers, kinds):
     rows = customers.assign(name=[f"customer {i}" for i in range(400)])
     with pytest.raises(
-        ValueError, match=r"'name' has 400 categories in 400 rows: it identifies rows. Leave it out, with"
+        ValueError,
+        match=r"'name' has 400 categories in 400 rows: it identifies rows. Leave it out, of a source with",
     ):
         LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(rows, kinds)
 

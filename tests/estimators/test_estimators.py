@@ -178,7 +178,9 @@ def test_parameters_that_are_none(model):
 def test_what_is_no_batch_of_rows(model, tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), tmp_path / "1.parquet")
     source, fitted = scan_parquet(tmp_path, "y"), model().partial_fit([[1.0], [2.0]], [0, 1])
-    for call in (fitted.predict, fitted.score_samples):
+    with pytest.raises(ValueError, match=r"score requires y, a label for each row"):
+        fitted.score([[1.0], [2.0]])
+    for call in (fitted.predict, fitted.score_samples, fitted.score):
         with pytest.raises(TypeError, match="a source goes to fit.* evaluate .* predict_dataset in place"):
             call(source)
     with pytest.raises(TypeError, match="scan_parquet makes a source of it"):
