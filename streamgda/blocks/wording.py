@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from ast import literal_eval
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
@@ -137,11 +137,12 @@ def named(label: Any) -> str:
     return text if text and text == text.strip() else repr(text)
 
 
-def check_known(name: str, known: Collection[str], origin: str, kind: str = "column") -> None:
-    """Raise ValueError for a column that is not there, with the name that may have been meant."""
-    if name in known:
-        return
-    folded = {str(other).casefold(): other for other in known}
-    close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-    hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
-    raise ValueError(Message(origin, f": there is no {kind} {name!r}; {hint}"))
+def check_known(names: Iterable[str], known: Collection[str], origin: str, kind: str = "column") -> None:
+    """Raise ValueError for the first column that is not there, with the name that may have been meant."""
+    there = set(known)
+    for name in names:
+        if name not in there:
+            folded = {str(other).casefold(): other for other in known}
+            close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+            hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
+            raise ValueError(Message(origin, f": there is no {kind} {name!r}; {hint}"))

@@ -72,8 +72,7 @@ def check_lazy(model: Any, X: Any) -> None:
         raise ValueError("Dask rows must have two dimensions, rows and features")
     categories = model.statistics_.categories
     if categories is not None and hasattr(X, "columns"):
-        for name in categories.names:
-            check_known(name, list(X.columns), "the data frame")
+        check_known(categories.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
         check_readable(X._meta_nonempty)

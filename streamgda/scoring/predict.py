@@ -372,10 +372,9 @@ def _predict_partition(
 
 def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
     """The names of the features of the model; if it has no names, of all columns that are not kept."""
-    known = list(rows.columns)
-    for name in (*getattr(model, "feature_names_in_", ()), *keep):
-        check_known(name, known, "the data frame")
-    features = list(getattr(model, "feature_names_in_", [name for name in known if name not in keep]))
+    names = getattr(model, "feature_names_in_", None)
+    check_known([*(() if names is None else names), *keep], rows.columns, "the data frame")
+    features = [name for name in rows.columns if name not in keep] if names is None else list(names)
     if len(features) != model.n_features_in_:
         raise ValueError(
             f"the data frame has {counted(len(features), 'column')} besides those kept, and the model "

@@ -231,8 +231,7 @@ class ArrowSource(TabularSource, ScorableSource):
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ArrowSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep."""
         schema, origin = self._known
-        for name in keep:
-            check_known(name, schema.names, origin)
+        check_known(keep, schema.names, origin)
         unlabelled = self._with_roles(replace(self._roles, target=None, weight=None, groups=None))
         unlabelled._kept = tuple(keep)
         return unlabelled.splits(), without_views(pa.schema(map(schema.field, keep)))

@@ -31,6 +31,237 @@ from streamgda.sources.roles import CategoricalFeatures, Roles
 _ORIGIN = "the frame"
 
 
+def blocks_of_batches(
+    batches: Iterable[pa.RecordBatch], roles: Roles, origin: str, start: int = 0, dataset: str = ""
+) -> Iterator[Block]:
+    """Blocks of the rows of some batches, the same however the rows are cut into batches.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        In order.
+    roles : Roles
+        What the columns are.
+    origin : str
+        What errors call the data, such as the path of a file.
+    start : int
+        The position of the first row, for errors and folds.
+    dataset : str
+        A name that tells the data from the other files of its dataset.
+    """
+    for batch in _rebatched(batches, roles):
+        yield from blocks_of_batch(batch, roles, Places(origin, start, dataset=dataset))
+        start += batch.num_rows
+
+
+def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:
+    """Blocks of the rows of a batch.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Columns are taken by name; those without a role are passed over.
+    roles : Roles
+        What the columns are.
+    row_name : Places
+        Where the rows stand, and what errors call the data.
+    """
+    origin = row_name.origin
+    if roles.target is None:
+        raise ValueError(
+            f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
+        )
+    columns = _columns_of(batch, roles, origin)
+    classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
+    features, names = _features(columns, roles, origin)
+    return cut_into_blocks(
+        features,
+        classes,
+        codes,
+        unlabelled=unlabelled,
+        weights=None if roles.weight is None else _numbers(columns, roles.weight, origin),
+        feature_names=names,
+        missing=roles.missing,
+        row_name=row_name,
+        groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, origin),
+    )
+
+
+def unlabelled_blocks(
+    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str], origin: str, start: int
+) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
+    """Blocks of one class of the rows of some batches, and the columns that are kept."""
+    for batch in _rebatched(batches, roles, kept):
+        yield unlabelled_block(batch, roles, kept, Places(origin, start))
+        start += batch.num_rows
+
+
+def unlabelled_block(
+    batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
+) -> tuple[Block, dict[str, pa.Array]]:
+    """The features of a batch as a block of one class, and the columns that are kept."""
+    features, names = _features(_columns_of(batch, roles, row_name.origin), roles, row_name.origin)
+    one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
+    block = Block(features, one_class, codes, feature_names=names, row_name=row_name)
+    return without_missing(block, {name: batch.column(name) for name in kept}, roles.missing)
+
+
+def _rebatched(
+    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of a block each."""
+    columns = list(dict.fromkeys((*roles.columns, *kept)))
+    size = rows_per_block(len(roles.features))
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch.select(columns))
+        rows += batch.num_rows
+        while rows >= size:
+            table = pa.Table.from_batches(waiting)
+            yield _one_batch(table.slice(0, size))
+            waiting, rows = table.slice(size).to_batches(), rows - size
+    if rows:
+        yield _one_batch(pa.Table.from_batches(waiting))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    (batch,) = table.combine_chunks().to_batches()
+    return batch
+
+
+# ---------------------------------------------------------------------- the columns of a batch
+
+
+def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, pa.Array]:
+    """The columns of a batch, and the features that are computed from them."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    if roles.derived:
+        try:
+            columns |= evaluated(batch, roles.computed)
+        except pa.ArrowException as error:
+            raise ValueError(f"{origin}: {in_words(error)}") from error
+    return columns
+
+
+def _features(
+    columns: Mapping[str, pa.Array], roles: Roles, origin: str
+) -> tuple[list[Column] | MixedColumns, tuple[str, ...]]:
+    """The features among the columns of a batch, and their names."""
+    if not roles.categorical:
+        return [_numbers(columns, name, origin) for name in roles.features], roles.features
+    mixed = mixed_columns(columns, roles, origin)
+    return mixed, mixed.categories.feature_names
+
+
+def mixed_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MixedColumns:
+    """The features among the columns of a batch, by name, of which some have categories."""
+    names = tuple(name for name in roles.features if name not in roles.categorical)
+    numbers = [_numbers(columns, name, origin) for name in names]
+    found = [coded(*_labels(columns[name], f"{origin}: column {name!r}")) for name in roles.categorical]
+    categories = Categories(names, roles.categorical, tuple(values for values, _ in found))
+    return MixedColumns(categories, numbers, [codes for _, codes in found])
+
+
+def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
+    try:
+        return numbers(columns[name])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        value = columns[name][0].as_py()
+        raise ValueError(
+            Message(
+                f"{origin}: partition key {name}={value!r} is not a number; it can be a category, with "
+                f"⟨categorical_features=[{name!r}]⟩"
+            )
+        ) from error
+
+
+def _labels(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    try:
+        return codes(column)
+    except ValueError as error:
+        raise ValueError(f"{called}: {error}") from error
+
+
+def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
+    """The values of the column that groups the rows or names their folds, and their codes."""
+    values, codes, missing = _labels(column, f"{origin}: groups or folds {name!r}")
+    if missing is not None:
+        raise ValueError(
+            f"{origin}, row {int(np.argmax(missing))} of the batch: column {name!r} has no value, "
+            "so the row is of no fold. Mend the data, or leave out such rows by a filter"
+        )
+    return values, codes
+
+
+# ---------------------------------------------------------------------- frames in memory
+
+
+def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | None:
+    """The columns of a frame of pandas, Polars or Arrow to learn from; None if all are numbers.
+
+    Parameters
+    ----------
+    frame : frame
+        All its columns are features.
+    wanted : "from_dtype", list of str, or None
+        The features with categories, as for `scan_arrow`.
+
+    Raises
+    ------
+    ValueError
+        If a column can be no feature.
+    """
+    table = as_arrow(frame)
+    schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
+    roles = Roles(tuple(schema.names), None, None, "keep").with_categories(wanted, schema, _ORIGIN)
+    return _columns_of_frame(table, roles) if roles.categorical else None
+
+
+def known_columns(frame: Any, categories: Categories) -> MixedColumns:
+    """The columns of a frame that a model has learnt, with the categories that the frame has.
+
+    Raises
+    ------
+    ValueError
+        If there is no such column, or it cannot have its role.
+    """
+    table = as_arrow(frame)
+    check_known(categories.names, table.schema.names, _ORIGIN)
+    return _columns_of_frame(
+        table, Roles(categories.names, None, None, "keep", categorical=categories.columns)
+    )
+
+
+def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
+    """A frame of pandas, Polars or Arrow as a table, without the index of a pandas frame.
+
+    Raises
+    ------
+    ValueError
+        If Arrow has no type for a column.
+    """
+    library = library_of(frame)
+    try:
+        if library == "pandas":
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if library == "pyarrow":
+            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
+        raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
+
+
+def _columns_of_frame(table: pa.Table, roles: Roles) -> MixedColumns:
+    roles.check_types(table.schema, _ORIGIN, is_frame=True)
+    columns = {name: table.column(name).combine_chunks() for name in roles.features}
+    return mixed_columns(columns, roles, _ORIGIN)
+
+
+# ---------------------------------------------------------------------- columns as numbers and as codes
+
+
 def numbers(column: pa.Array) -> NDArray[Any]:
     """A column as numbers, with NaN for nulls. It is not copied if Arrow holds it as NumPy does."""
     try:
@@ -98,229 +329,3 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
         is_none[used] = no_label
         null = null | is_none[positions]
     return *labels.drop_unused(classes, code_of[positions]), null if null.any() else None
-
-
-def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:
-    """Blocks of the rows of a batch.
-
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Columns are taken by name; those without a role are passed over.
-    roles : Roles
-        What the columns are.
-    row_name : Places
-        Where the rows stand, and what errors call the data.
-    """
-    origin = row_name.origin
-    if roles.target is None:
-        raise ValueError(
-            f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
-        )
-    columns = _columns_of(batch, roles, origin)
-    classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
-    features, names = _features(columns, roles, origin)
-    return cut_into_blocks(
-        features,
-        classes,
-        codes,
-        unlabelled=unlabelled,
-        weights=None if roles.weight is None else _numbers(columns, roles.weight, origin),
-        feature_names=names,
-        missing=roles.missing,
-        row_name=row_name,
-        groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, origin),
-    )
-
-
-def _features(
-    columns: Mapping[str, pa.Array], roles: Roles, origin: str
-) -> tuple[list[Column] | MixedColumns, tuple[str, ...]]:
-    """The features among the columns of a batch, and their names."""
-    if not roles.categorical:
-        return [_numbers(columns, name, origin) for name in roles.features], roles.features
-    mixed = mixed_columns(columns, roles, origin)
-    return mixed, mixed.categories.feature_names
-
-
-def mixed_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MixedColumns:
-    """The features among the columns of a batch, by name, of which some have categories."""
-    names = tuple(name for name in roles.features if name not in roles.categorical)
-    numbers = [_numbers(columns, name, origin) for name in names]
-    found = [coded(*_labels(columns[name], f"{origin}: column {name!r}")) for name in roles.categorical]
-    categories = Categories(names, roles.categorical, tuple(values for values, _ in found))
-    return MixedColumns(categories, numbers, [codes for _, codes in found])
-
-
-def blocks_of_batches(
-    batches: Iterable[pa.RecordBatch], roles: Roles, origin: str, start: int = 0, dataset: str = ""
-) -> Iterator[Block]:
-    """Blocks of the rows of some batches, the same however the rows are cut into batches.
-
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        In order.
-    roles : Roles
-        What the columns are.
-    origin : str
-        What errors call the data, such as the path of a file.
-    start : int
-        The position of the first row, for errors and folds.
-    dataset : str
-        A name that tells the data from the other files of its dataset.
-    """
-    for batch in _rebatched(batches, roles):
-        yield from blocks_of_batch(batch, roles, Places(origin, start, dataset=dataset))
-        start += batch.num_rows
-
-
-def unlabelled_blocks(
-    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str], origin: str, start: int
-) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
-    """Blocks of one class of the rows of some batches, and the columns that are kept."""
-    for batch in _rebatched(batches, roles, kept):
-        yield unlabelled_block(batch, roles, kept, Places(origin, start))
-        start += batch.num_rows
-
-
-def _rebatched(
-    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str] = ()
-) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of a block each."""
-    columns = list(dict.fromkeys((*roles.columns, *kept)))
-    size = rows_per_block(len(roles.features))
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch.select(columns))
-        rows += batch.num_rows
-        while rows >= size:
-            table = pa.Table.from_batches(waiting)
-            yield _one_batch(table.slice(0, size))
-            waiting, rows = table.slice(size).to_batches(), rows - size
-    if rows:
-        yield _one_batch(pa.Table.from_batches(waiting))
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
-
-
-def unlabelled_block(
-    batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
-) -> tuple[Block, dict[str, pa.Array]]:
-    """The features of a batch as a block of one class, and the columns that are kept."""
-    features, names = _features(_columns_of(batch, roles, row_name.origin), roles, row_name.origin)
-    one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
-    block = Block(features, one_class, codes, feature_names=names, row_name=row_name)
-    return without_missing(block, {name: batch.column(name) for name in kept}, roles.missing)
-
-
-def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, pa.Array]:
-    """The columns of a batch, and the features that are computed from them."""
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if roles.derived:
-        try:
-            columns |= evaluated(batch, roles.computed)
-        except pa.ArrowException as error:
-            raise ValueError(f"{origin}: {in_words(error)}") from error
-    return columns
-
-
-def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
-    try:
-        return numbers(columns[name])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        value = columns[name][0].as_py()
-        raise ValueError(
-            Message(
-                f"{origin}: partition key {name}={value!r} is not a number; it can be a category, with "
-                f"⟨categorical_features=[{name!r}]⟩"
-            )
-        ) from error
-
-
-def _labels(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
-    try:
-        return codes(column)
-    except ValueError as error:
-        raise ValueError(f"{called}: {error}") from error
-
-
-def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
-    """The values of the column that groups the rows or names their folds, and their codes."""
-    values, codes, missing = _labels(column, f"{origin}: groups or folds {name!r}")
-    if missing is not None:
-        raise ValueError(
-            f"{origin}, row {int(np.argmax(missing))} of the batch: column {name!r} has no value, "
-            "so the row is of no fold. Mend the data, or leave out such rows by a filter"
-        )
-    return values, codes
-
-
-# ---------------------------------------------------------------------- frames in memory
-
-
-def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | None:
-    """The columns of a frame of pandas, Polars or Arrow to learn from; None if all are numbers.
-
-    Parameters
-    ----------
-    frame : frame
-        All its columns are features.
-    wanted : "from_dtype", list of str, or None
-        The features with categories, as for `scan_arrow`.
-
-    Raises
-    ------
-    ValueError
-        If a column can be no feature.
-    """
-    table = as_arrow(frame)
-    schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
-    roles = Roles(tuple(schema.names), None, None, "keep").with_categories(wanted, schema, _ORIGIN)
-    return _columns_of_frame(table, roles) if roles.categorical else None
-
-
-def known_columns(frame: Any, categories: Categories) -> MixedColumns:
-    """The columns of a frame that a model has learnt, with the categories that the frame has.
-
-    Raises
-    ------
-    ValueError
-        If there is no such column, or it cannot have its role.
-    """
-    table = as_arrow(frame)
-    for name in categories.names:
-        check_known(name, table.schema.names, _ORIGIN)
-    return _columns_of_frame(
-        table, Roles(categories.names, None, None, "keep", categorical=categories.columns)
-    )
-
-
-def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
-    """A frame of pandas, Polars or Arrow as a table, without the index of a pandas frame.
-
-    Raises
-    ------
-    ValueError
-        If Arrow has no type for a column.
-    """
-    library = library_of(frame)
-    try:
-        if library == "pandas":
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        if library == "pyarrow":
-            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
-        return pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
-        reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
-        raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
-
-
-def _columns_of_frame(table: pa.Table, roles: Roles) -> MixedColumns:
-    roles.check_types(table.schema, _ORIGIN, is_frame=True)
-    columns = {name: table.column(name).combine_chunks() for name in roles.features}
-    return mixed_columns(columns, roles, _ORIGIN)

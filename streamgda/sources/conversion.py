@@ -15,45 +15,6 @@ from streamgda.sources.base import Source
 from streamgda.sources.roles import CategoricalFeatures
 
 
-def is_dask(data: Any) -> bool:
-    """Whether data is a Dask collection."""
-    if not hasattr(data, "__dask_graph__"):
-        return False
-    from dask.base import is_dask_collection
-
-    return bool(is_dask_collection(data))  # an xarray object has the attribute even if it is in memory
-
-
-def as_table(data: Any) -> Any:
-    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
-    if isinstance(data, list) and data and type(data[0]) is dict:
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(data)
-    if type(data) is dict:
-        import pyarrow as pa
-
-        is_row = all(np.ndim(value) == 0 for value in data.values())
-        return pa.Table.from_pylist([data]) if is_row else pa.table(data)
-    if type(data).__module__.startswith("pyarrow") and hasattr(data, "to_struct_array"):
-        import pyarrow as pa
-
-        return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
-    return data
-
-
-def is_zarr_path(data: Any) -> bool:
-    """Whether data is a path or URL that ends in ".zarr"."""
-    return isinstance(data, str | PathLike) and os.fspath(data).rstrip("/").endswith(".zarr")
-
-
-def is_arrow(data: Any) -> bool:
-    """Whether data has rows that `scan_arrow` reads, such as a Polars lazy frame or a DuckDB relation."""
-    return any(
-        hasattr(data, name) for name in ("__arrow_c_stream__", "collect_batches", "scanner", "to_reader")
-    )
-
-
 def as_source(
     data: Any,
     target: Any = None,
@@ -113,6 +74,42 @@ def as_source(
 def _chosen_columns(data: Any, names: Sequence[str] | None) -> Any:
     if names is None or not hasattr(data, "columns"):
         return data
-    for name in names:
-        check_known(name, list(data.columns), "the data frame")
+    check_known(names, data.columns, "the data frame")
     return data[list(names)]
+
+
+def as_table(data: Any) -> Any:
+    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
+    is_rows = isinstance(data, list) and data and type(data[0]) is dict
+    is_batch = type(data).__module__.startswith("pyarrow") and type(data).__name__ == "RecordBatch"
+    if not (is_rows or is_batch or type(data) is dict):
+        return data
+    import pyarrow as pa  # where it is used
+
+    if is_batch:
+        return pa.Table.from_batches([data])
+    if is_rows:
+        return pa.Table.from_pylist(data)
+    is_row = all(np.ndim(value) == 0 for value in data.values())
+    return pa.Table.from_pylist([data]) if is_row else pa.table(data)
+
+
+def is_dask(data: Any) -> bool:
+    """Whether data is a Dask collection."""
+    if not hasattr(data, "__dask_graph__"):
+        return False
+    from dask.base import is_dask_collection
+
+    return bool(is_dask_collection(data))  # an xarray object has the attribute even if it is in memory
+
+
+def is_arrow(data: Any) -> bool:
+    """Whether data has rows that `scan_arrow` reads, such as a Polars lazy frame or a DuckDB relation."""
+    return any(
+        hasattr(data, name) for name in ("__arrow_c_stream__", "collect_batches", "scanner", "to_reader")
+    )
+
+
+def is_zarr_path(data: Any) -> bool:
+    """Whether data is a path or URL that ends in ".zarr"."""
+    return isinstance(data, str | PathLike) and os.fspath(data).rstrip("/").endswith(".zarr")

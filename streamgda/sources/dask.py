@@ -213,7 +213,7 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
 
 
 def _known_types(frame: Any, of_objects: str | None = None) -> pa.Schema:
-    """The types of the columns. Those of objects, which only partitions know, have that of a value."""
+    """The types of the columns. Only partitions know the types of objects; these get that of `of_objects`."""
     some = frame._meta_nonempty
     unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
     return as_arrow(some.assign(**dict.fromkeys(unknown, of_objects)), _FRAME).schema.remove_metadata()

@@ -52,92 +52,11 @@ OTHER_FORMATS = (
 )
 """What may be wrong with a file that is not named as Parquet."""
 
-_TABLES = (
-    (
-        "a Delta table",
-        re.compile(r"(?:^|/)_delta_log(?=/|$)"),
-        "scan_parquet(deltalake.DeltaTable({root!r}), ...)",
-    ),
-    (
-        "an Iceberg table",
-        re.compile(r"(?:^|/)metadata/[^/]*\.metadata\.json$"),
-        "scan_parquet(catalog.load_table(...), ...)",
-    ),
-    (
-        "a Hudi table",
-        re.compile(r"(?:^|/)\.hoodie(?=/|$)"),
-        (
-            "scan_arrow(pyarrow.Table.from_batches(HudiTableBuilder.from_base_uri({root!r}).build()"
-            ".read_snapshot()), ...)"
-        ),
-    ),
-)
-"""The name of each table format, what marks the folder of such a table, and what reads it."""
-
-
-def _check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None:
-    """Raise ValueError if files lie in a folder of a table format.
-
-    Parameters
-    ----------
-    listed : iterable of str
-        All paths that are known to be there, from one folder on.
-    files : collection of str
-        What would be read as rows.
-    """
-    roots = {
-        (name, reader, path[: mark.start()])
-        for path in listed
-        for name, pattern, reader in _TABLES
-        if (mark := pattern.search(path))
-    }
-    for name, reader, root in roots:
-        inside = f"{root}/" if root else ""
-        if any(file.startswith(inside) for file in files):
-            raise ValueError(
-                f"{root or 'the folder'} is {name}, and its log says which rows of its files are still "
-                f"part of it; to read these, use {reader.format(root=root)}"
-            )
-
-
-def _marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
-    """Yield the paths that mark a table format in the folders above a folder of its data files.
-
-    The names of folders of data files have hive keys or, in Iceberg, one of them is "data".
-    """
-    parent, _, name = folder.rpartition("/")
-    while "=" in name:
-        yield from _marks_in(filesystem, parent)
-        parent, _, name = parent.rpartition("/")
-    if name == "data":
-        yield from _marks_in(filesystem, parent)
-
-
-def _marks_in(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
-    inside = f"{folder}/" if folder else ""
-    with suppress(OSError):  # a user may be allowed to read the partition alone
-        yield from (f"{inside}{name}" for name in children(filesystem, folder))
-        yield from (f"{inside}metadata/{name}" for name in children(filesystem, f"{inside}metadata"))
-
-
-_HARMLESS = {
-    *("timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"),
-    *("variantShredding", "variantShredding-preview", "variantType", "variantType-preview"),
-}
-"""What Delta's protocol may ask of readers that does not change which numbers and labels the files hold."""
-
-_URI = re.compile(r"(?:([\w+.-]+)://([^/]*))?(.*)", re.DOTALL)
-
-_METHODS = (("deltalake", "get_add_actions"), ("pyiceberg", "plan_files"), ("pyiceberg", "scan"))
-"""What the objects of each library have that can be scanned."""
-
-_FIELD_ID = b"PARQUET:field_id"
-
-Keys = Mapping[str, pa.Scalar]
-
 _HIDDEN = (".", "_")
 
 _WILDCARD = re.compile(r"[*?[]")
+
+Keys = Mapping[str, pa.Scalar]
 
 
 @dataclass(frozen=True)
@@ -401,6 +320,20 @@ def _is_hidden(path: str, spelled_out: str = "") -> bool:
 # ---------------------------------------------------------------------- tables
 
 
+_METHODS = (("deltalake", "get_add_actions"), ("pyiceberg", "plan_files"), ("pyiceberg", "scan"))
+"""What the objects of each library have that can be scanned."""
+
+_HARMLESS = {
+    *("timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"),
+    *("variantShredding", "variantShredding-preview", "variantType", "variantType-preview"),
+}
+"""What Delta's protocol may ask of readers that does not change which numbers and labels the files hold."""
+
+_URI = re.compile(r"(?:([\w+.-]+)://([^/]*))?(.*)", re.DOTALL)
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
 @dataclass(frozen=True)
 class TableFiles(FoundFiles):
     """The files of a table.
@@ -486,3 +419,74 @@ def _files_of_iceberg(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
             f"rows, and give filters to scan_parquet; or {reader}"
         )
     return scan.projection().as_arrow(), [(task.file.file_path, {}) for task in tasks]
+
+
+# ---------------------------------------------------------------------- folders of tables
+
+
+_TABLES = (
+    (
+        "a Delta table",
+        re.compile(r"(?:^|/)_delta_log(?=/|$)"),
+        "scan_parquet(deltalake.DeltaTable({root!r}), ...)",
+    ),
+    (
+        "an Iceberg table",
+        re.compile(r"(?:^|/)metadata/[^/]*\.metadata\.json$"),
+        "scan_parquet(catalog.load_table(...), ...)",
+    ),
+    (
+        "a Hudi table",
+        re.compile(r"(?:^|/)\.hoodie(?=/|$)"),
+        (
+            "scan_arrow(pyarrow.Table.from_batches(HudiTableBuilder.from_base_uri({root!r}).build()"
+            ".read_snapshot()), ...)"
+        ),
+    ),
+)
+"""The name of each table format, what marks the folder of such a table, and what reads it."""
+
+
+def _check_no_table_format(listed: Iterable[str], files: Collection[str]) -> None:
+    """Raise ValueError if files lie in a folder of a table format.
+
+    Parameters
+    ----------
+    listed : iterable of str
+        All paths that are known to be there, from one folder on.
+    files : collection of str
+        What would be read as rows.
+    """
+    roots = {
+        (name, reader, path[: mark.start()])
+        for path in listed
+        for name, pattern, reader in _TABLES
+        if (mark := pattern.search(path))
+    }
+    for name, reader, root in roots:
+        inside = f"{root}/" if root else ""
+        if any(file.startswith(inside) for file in files):
+            raise ValueError(
+                f"{root or 'the folder'} is {name}, and its log says which rows of its files are still "
+                f"part of it; to read these, use {reader.format(root=root)}"
+            )
+
+
+def _marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
+    """Yield the paths that mark a table format in the folders above a folder of its data files.
+
+    The names of folders of data files have hive keys or, in Iceberg, one of them is "data".
+    """
+    parent, _, name = folder.rpartition("/")
+    while "=" in name:
+        yield from _marks_in(filesystem, parent)
+        parent, _, name = parent.rpartition("/")
+    if name == "data":
+        yield from _marks_in(filesystem, parent)
+
+
+def _marks_in(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
+    inside = f"{folder}/" if folder else ""
+    with suppress(OSError):  # a user may be allowed to read the partition alone
+        yield from (f"{inside}{name}" for name in children(filesystem, folder))
+        yield from (f"{inside}metadata/{name}" for name in children(filesystem, f"{inside}metadata"))

@@ -141,7 +141,7 @@ class Filter(ColumnExpression):
             schema.empty_table().filter(expression)
         except _NO_FILTER as error:
             if found := _NO_COLUMN.search(str(error)):
-                check_known(found[1], schema.names, _FILTERS)
+                check_known([found[1]], schema.names, _FILTERS)
             needed = "" if isinstance(error, pa.ArrowException) else f"; {_NEEDED}"
             raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
         if "FieldPath(" in _QUOTED.sub("", str(expression)):

@@ -1,7 +1,7 @@
 """Maps: features go through a fitted transformer, block by block, before they are used.
 
-A map is told from others by a hash of the transformer, so that states and predictions that were made through
-another one are not taken for those of this one.
+A hash of the transformer tells maps apart. So states and predictions that were made through another map are
+not reused for this one.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class MappedSource(WrappedSource):
 
 
 class MappedScorableSource(MappedSource, ScorableSource):
-    """The same that `predict_dataset` can read."""
+    """A mapped source that `predict_dataset` can read."""
 
     source: ScorableSource
 
@@ -281,7 +281,7 @@ class MappedScorableSource(MappedSource, ScorableSource):
 
 
 class MappedFileSource(MappedScorableSource, FileSource):
-    """The same that a `StatisticsLedger` can keep up with."""
+    """A mapped source of files, which a `StatisticsLedger` can keep up with."""
 
     source: Any
 
@@ -311,8 +311,7 @@ def mapped(source: Source, transformer: Any, features: Sequence[str] | None) -> 
     """The source that `Source.map` returns: it has the abilities of the source."""
     fitted_to = getattr(transformer, "feature_names_in_", None)
     if fitted_to is not None and source.feature_names is not None:
-        for name in fitted_to:
-            check_known(name, source.feature_names, f"{source!r}, mapped by {_name(transformer)}")
+        check_known(fitted_to, source.feature_names, f"{source!r}, mapped by {_name(transformer)}")
         if list(source.feature_names) != list(fitted_to):
             source = source.with_features(list(fitted_to))
     step = FeatureMap.of(transformer, features, source)

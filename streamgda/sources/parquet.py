@@ -177,8 +177,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[ParquetSplits, pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
-        for name in keep:
-            check_known(name, self._files.schema.names, self._files.paths[0])
+        check_known(keep, self._files.schema.names, self._files.paths[0])
         roles = replace(self._roles, target=None, weight=None, groups=None)
         read_options = replace(self._planner.read_options, roles=roles, kept=tuple(keep))
         planner = replace(self._planner, read_options=read_options)

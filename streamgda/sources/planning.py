@@ -42,6 +42,7 @@ _FILES_OF_TASK = 128
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
 T = TypeVar("T")
+
 R = TypeVar("R")
 
 
@@ -237,6 +238,9 @@ def _open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version
         return retried(lambda: read_footer(filesystem, path), place=path)
 
 
+# ---------------------------------------------------------------------- what is read of each file
+
+
 class PlannedFile(NamedTuple):
     """The parts of a file to read, as `ParquetSplits` keeps them, its columns, and its footer's digest."""
 
@@ -279,10 +283,6 @@ class ParquetSplits(Sequence[RowGroups]):
         groups, rows, n_bytes = np.frombuffer(run, np.int64).reshape(3, -1).tolist()
         rows_of_group = dict(zip(groups, rows, strict=True))
         return RowGroups(self.read_options, path, version, rows_of_group, partition, n_bytes=sum(n_bytes))
-
-
-def _batches(files: Sequence[T]) -> list[Sequence[T]]:
-    return [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
 
 
 @dataclass(frozen=True)
@@ -449,6 +449,10 @@ class FilePlanner:
             return
         if label_kind(kind) != label_kind(first):
             raise ValueError(f"{path}: target {target!r} is {kind}, in the first file it is {first}")
+
+
+def _batches(files: Sequence[T]) -> list[Sequence[T]]:
+    return [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
 
 
 def _shared(schema: pa.Schema, known: list[pa.Schema]) -> pa.Schema:

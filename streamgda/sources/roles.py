@@ -1,6 +1,6 @@
 """The roles of columns: which are features, target and weight, and whether their types allow it.
 
-A warning is given if no features are named and a column named like an identifier becomes one.
+`TabularSource` is the base class of sources of such columns.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Roles:
         ValueError
             If there is no such column, or it has a role.
         """
-        check_known(column, known, origin)
+        check_known([column], known, origin)
         if column in {*self.features, self.target, self.weight}:
             refused = f"column {column!r} is a feature or has another role and cannot group the rows too"
             raise ValueError(Message(refused, f"; of a feature, scan with ⟨exclude=[{column!r}]⟩"))
@@ -216,10 +216,8 @@ class Roles:
 
     def check_there(self, known: Collection[str], origin: str) -> None:
         """Raise ValueError for a column that is not there, with the name that may have been meant."""
-        names = set(known)
-        for name in (self.target, *self.columns):
-            if name is not None and name not in names:
-                check_known(name, known, origin)
+        first = () if self.target is None else (self.target,)
+        check_known((*first, *self.columns), known, origin)
 
     def _check_apart(self, origin: str) -> None:
         if self.target is not None and self.target == self.weight:
@@ -301,7 +299,7 @@ def _chosen(
             continue
         matching = [name for name in candidates if fnmatchcase(str(name), part)]
         if not matching:
-            check_known(part, known, origin)
+            check_known([part], known, origin)
         chosen += [name for name in matching if name not in taken]
         taken.update(matching)
     return chosen
@@ -314,7 +312,7 @@ def _matching(patterns: Iterable[str], known: Collection[str], origin: str) -> s
         if pattern not in known and _is_pattern(pattern):
             matching.update(name for name in known if fnmatchcase(str(name), pattern))
         else:
-            check_known(pattern, known, origin)
+            check_known([pattern], known, origin)
             matching.add(pattern)
     return matching
 

@@ -1,7 +1,7 @@
 """Zarr groups with a matrix of rows and an array of labels, in any store, of format 2 or 3.
 
-Rows are read ahead, in slabs of consecutive ones. It is known which chunks are stored, in which version, and
-whether they change in a pass.
+Slabs of consecutive rows are read ahead. The plan of a pass lists the stored chunks and their versions. A
+chunk that changes during the pass is an error.
 """
 
 from __future__ import annotations
@@ -40,16 +40,14 @@ from streamgda.sources.errors import add_place
 from streamgda.storage.filesystems import Place, version_of_info
 from streamgda.storage.retries import is_of_storage
 
+# The kinds of NumPy's types.
 _NUMBERS = "biuf"
-
 _STRINGS = "UTO"
-
 _LABELS = _NUMBERS + _STRINGS
-
 _TIMES = "mM"
 
-Version = tuple[int | None, int | str]
-"""Of a stored chunk: its size, and its ETag or modification time."""
+ChunkVersion = tuple[int | None, int | str]
+"""The size of a stored chunk, and its ETag or modification time."""
 S = TypeVar("S")
 T = TypeVar("T")
 READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
@@ -206,8 +204,7 @@ class ZarrSource(ScorableSource):
             arrays = _opened(self.store, self._paths, self.zarr_format)
         except ValueError:
             known = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
-            for name in self.names:
-                check_known(name, known, self.origin, "array")
+            check_known(self.names, known, self.origin, "array")
             raise
         roles: dict[str | None, tuple[str, str]] = {
             self.features: ("the features", _NUMBERS),
@@ -309,9 +306,9 @@ class ZarrRows(ScorableSplit):
     shapes: tuple[tuple[int, ...], ...]
     start: int
     stop: int
-    stored: Mapping[str, Version | None]
+    stored: Mapping[str, ChunkVersion | None]
     blosc: tuple[str, ...]
-    documents: Mapping[str, Version | None]
+    documents: Mapping[str, ChunkVersion | None]
 
     @property
     def n_rows(self) -> int:
@@ -437,14 +434,14 @@ def _opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list
     return [zarr.Array(array) for array in sync(open_all())]
 
 
-def _stored_versions(store: Store, path: str) -> dict[str, Version | None]:
+def _stored_versions(store: Store, path: str) -> dict[str, ChunkVersion | None]:
     """The keys below a path of a store, each with its version; None where the store lists no versions."""
     beneath = _unwrapped(store)
     if not isinstance(beneath, FsspecStore):
         folder = _local_folder(store)
         return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
     getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
-    stored: dict[str, Version | None] = {}
+    stored: dict[str, ChunkVersion | None] = {}
     for name, info in sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True)).items():
         size, tag = version_of_info(info).identity
         stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
@@ -469,8 +466,8 @@ class _WatchedStore(WrapperStore[Store]):
     def __init__(
         self,
         store: Store,
-        chunks: Mapping[str, Version | None],
-        documents: Mapping[str, Version | None],
+        chunks: Mapping[str, ChunkVersion | None],
+        documents: Mapping[str, ChunkVersion | None],
         blosc: tuple[str, ...],
     ) -> None:
         super().__init__(store)
@@ -566,7 +563,7 @@ def _place_of(store: Store, path: str) -> Place | None:
     return None
 
 
-def _version_of(folder: Path | None, key: str) -> Version | None:
+def _version_of(folder: Path | None, key: str) -> ChunkVersion | None:
     if folder is None:
         return None
     status = (folder / key).stat()
