@@ -102,8 +102,8 @@ class PredictionColumns:
             raise ValueError(f"top={top} writes labels, so columns must have 'label'; got {columns!r}")
         if (quantile is None) != ("set" not in columns):
             raise ValueError(
-                "the column 'set' and a quantile go together, and Evaluation.conformal_quantile returns the "
-                f"quantile; got quantile={quantile!r} and columns={columns!r}"
+                "the column 'set' needs a quantile, as Evaluation.conformal_quantile returns it, and a "
+                f"quantile needs this column; got quantile={quantile!r} and columns={columns!r}"
             )
         least_odds = np.array(-np.inf) if quantile is None else checked_quantile(quantile, n_classes)
         return cls(model, tuple(dict.fromkeys(columns)), decision, top, least_odds)
