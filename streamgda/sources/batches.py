@@ -215,7 +215,7 @@ def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | No
     table = as_arrow(frame)
     schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
     roles = Roles(tuple(schema.names), None, None, "keep").with_categories(wanted, schema, _ORIGIN)
-    return _columns_of_frame(table, roles) if roles.categorical else None
+    return columns_of_frame(table, roles) if roles.categorical else None
 
 
 def known_columns(frame: Any, categories: Categories) -> MixedColumns:
@@ -228,7 +228,7 @@ def known_columns(frame: Any, categories: Categories) -> MixedColumns:
     """
     table = as_arrow(frame)
     check_known(categories.names, table.schema.names, _ORIGIN)
-    return _columns_of_frame(
+    return columns_of_frame(
         table, Roles(categories.names, None, None, "keep", categorical=categories.columns)
     )
 
@@ -253,10 +253,17 @@ def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 
 
-def _columns_of_frame(table: pa.Table, roles: Roles) -> MixedColumns:
-    roles.check_types(table.schema, _ORIGIN, is_frame=True)
+def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> MixedColumns:
+    """The features of a table, of which some have categories.
+
+    Raises
+    ------
+    ValueError
+        If a column can be no feature.
+    """
+    roles.check_types(table.schema, origin, is_frame=True)
     columns = {name: table.column(name).combine_chunks() for name in roles.features}
-    return mixed_columns(columns, roles, _ORIGIN)
+    return mixed_columns(columns, roles, origin)
 
 
 # ---------------------------------------------------------------------- columns as numbers and as codes

@@ -56,7 +56,8 @@ def as_source(
         from streamgda.sources.dask import scan_dask
 
         if not isinstance(target, str):  # labels beside rows, all of whose columns are features
-            data, given = _chosen_columns(data, features), {}
+            data = _chosen_columns(data, features)
+            del given["features"]
         return scan_dask(data, target, weight=weight, missing=missing, **given)
     if is_zarr_path(data):
         from streamgda.sources.zarr import scan_zarr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
 from typing import Any
@@ -16,7 +16,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
-from streamgda.sources.batches import as_arrow, blocks_of_batches
+from streamgda.sources.batches import as_arrow, blocks_of_batches, columns_of_frame
 from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
 
 _FRAME = "the data frame"
@@ -94,15 +94,12 @@ def scan_dask(
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
-        types = _known_types(frame, "" if categorical_features == "from_dtype" else None)
+        types = _known_types(frame, categorical_features)
         chosen_as = target, features, exclude, categorical_features, weight, missing
         return FrameSource(frame, Roles.choose(types, _FRAME, *chosen_as))
-    if features is not None or exclude or categorical_features not in (None, "from_dtype"):
-        raise ValueError(
-            "features, exclude and categorical_features name columns of a data frame; "
-            "then name its target too"
-        )
-    return _rows_and_labels(collection, target, weight, missing)
+    if features is not None or exclude:
+        raise ValueError("features and exclude name columns of a data frame; then name its target too")
+    return _rows_and_labels(collection, target, weight, missing, categorical_features)
 
 
 class FrameSource(TabularSource):
@@ -129,19 +126,55 @@ class FrameSource(TabularSource):
 
 @dataclass(frozen=True)
 class RowsSource(Source):
-    """Rows in Dask partitions, with labels beside them; made by `scan_dask`."""
+    """Rows in Dask partitions, with labels beside them; made by `scan_dask`.
 
-    partitions: list[Delayed]
-    feature_names: tuple[str, ...] | None = None
-    n_features: int | None = None
-    keeps_missing: bool = False
+    A partition is its rows, labels and weights, and how many rows are before it. The columns of an array are
+    a range, and have no roles.
+    """
+
+    partitions: list[tuple[Any, ...]]
+    missing: Missing
+    columns: Sequence[str] | range
+    roles: Roles | None
 
     def __repr__(self) -> str:
         return f"<Dask rows with a target beside them, {len(self.partitions)} partitions>"
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        """The names of the features of a data frame."""
+        return None if self.roles is None else self.roles.features
+
+    @property
+    def categorical(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The features that have categories."""
+        return () if self.roles is None else self.roles.categorical
+
+    @property
+    def n_features(self) -> int:
+        """How many features a row has."""
+        return len(self.columns if self.roles is None else self.roles.features)
+
+    @property
+    def keeps_missing(self) -> bool:
+        """Whether rows in which features are missing are to be learnt."""
+        return self.missing == "keep"
+
+    def with_features(self, names: Sequence[str]) -> RowsSource:
+        """The same rows with some of the features of a data frame, in this order."""
+        return (
+            super().with_features(names)
+            if self.roles is None
+            else replace(self, roles=self.roles.of_features(names))
+        )
+
     def splits(self) -> list[Delayed]:
         """The partitions, each of which becomes a split when it is computed."""
-        return self.partitions
+        made = partial(RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns)
+        return [
+            delayed(partial(made, index=i, before=before))(*part)
+            for i, (*part, before) in enumerate(self.partitions)
+        ]
 
 
 @dataclass(frozen=True)
@@ -174,7 +207,8 @@ class RowsPartition(Split):
     labels: Any
     weights: Any
     index: int
-    names: tuple[str, ...] | None
+    columns: Sequence[str] | range
+    roles: Roles | None
     missing: Missing
     before: int | None
 
@@ -186,15 +220,24 @@ class RowsPartition(Split):
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
         origin = f"partition {self.index}"
-        held = _names_of(self.rows)
-        if self.names is not None and held is not None and held != self.names:
-            raise ValueError(
-                f"{origin} has the columns {list(held)}; the data frame is said to have {list(self.names)}"
-            )
+        rows, names = self._features(origin)
         unnumbered = Places(origin, dataset=origin)
         places = unnumbered if self.before is None else Places(origin, before=self.before)
-        beside = [_in_order_of(self.rows, other, origin) for other in (self.labels, self.weights)]
-        return array_blocks(self.rows, *beside, missing=self.missing, origin=origin, places=places)
+        labels, weights = (_in_order_of(self.rows, other, origin) for other in (self.labels, self.weights))
+        return array_blocks(rows, labels, weights, names, missing=self.missing, origin=origin, places=places)
+
+    def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:
+        """The rows with their features alone, some of which may have categories, and the names of these."""
+        if self.roles is None or not hasattr(self.rows, "columns"):
+            return self.rows, None
+        frame, names = self.rows.rename(columns=str), self.roles.features
+        if (held := tuple(frame.columns)) != self.columns:
+            said = "the data frame is said to have"
+            raise ValueError(f"{origin} has the columns {list(held)}; {said} {list(self.columns)}")
+        if not self.roles.categorical:
+            return frame[list(names)], names
+        mixed = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
+        return mixed, mixed.categories.feature_names
 
 
 def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
@@ -212,26 +255,41 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _known_types(frame: Any, of_objects: str | None = None) -> pa.Schema:
-    """The types of the columns. Only partitions know the types of objects; these get that of `of_objects`."""
-    some = frame._meta_nonempty
+def _known_types(frame: Any, wanted: CategoricalFeatures = None) -> pa.Schema:
+    """The types of the columns. Those of objects, which only partitions know, are text if that is wanted."""
+    some, value = frame._meta_nonempty, "" if wanted == "from_dtype" else None
     unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
-    return as_arrow(some.assign(**dict.fromkeys(unknown, of_objects)), _FRAME).schema.remove_metadata()
+    return as_arrow(some.assign(**dict.fromkeys(unknown, value)), _FRAME).schema.remove_metadata()
 
 
-def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> RowsSource:
-    beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
+def _roles_of(rows: Any, wanted: CategoricalFeatures, missing: Missing) -> Roles | None:
+    """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
+    if names is None:
+        if wanted not in (None, "from_dtype"):
+            raise ValueError("categorical_features names columns, and an array has none; give a data frame")
+        return None
+    types = _known_types(rows.rename(columns=str), wanted)
+    roles = Roles(names, None, None, missing).with_categories(wanted, types, _FRAME)
+    roles.check_types(types, _FRAME, is_frame=True)
+    return roles
+
+
+def _rows_and_labels(
+    rows: Any, labels: Any, weights: Any, missing: Missing, wanted: CategoricalFeatures
+) -> RowsSource:
+    beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     for role, other in beside.items():
         if not hasattr(other, "to_delayed"):
-            remedy = "such as dask.array.from_array(y, chunks=X.chunks[0])"
+            of_array = "such as dask.array.from_array(y, chunks=X.chunks[0])"
+            remedy = of_array if _names_of(rows) is None else "or the name of a column"
             raise TypeError(
-                f"{role} of Dask rows must be a Dask collection too, "
-                f"{remedy if names is None else 'or the name of a column'}; got {type(other).__name__}"
+                f"{role} of Dask rows must be a Dask collection too, {remedy}; got {type(other).__name__}"
             )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
-    if names is None:
+    roles = _roles_of(rows, wanted, missing)
+    if roles is None:
         rows = rows.rechunk({1: -1})
         beside = {role: _chunked_like(rows, other, role) for role, other in beside.items()}
     parts: list[list[Any]] = [_delayed_parts(rows)]
@@ -244,13 +302,10 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing) -> 
             )
     if weights is None:
         parts.append([None] * len(parts[0]))
-    is_counted = names is None and not _is_unknown(rows)
+    is_counted = roles is None and not _is_unknown(rows)
     starts = accumulate(rows.chunks[0], initial=0) if is_counted else repeat(None)
-    partitions = [
-        delayed(partial(RowsPartition, index=i, names=names, missing=missing, before=start))(*part)
-        for i, (start, *part) in enumerate(zip(starts, *parts, strict=False))
-    ]
-    return RowsSource(partitions, names, int(rows.shape[1]), missing == "keep")
+    columns = _names_of(rows) or range(int(rows.shape[1]))
+    return RowsSource(list(zip(*parts, starts, strict=False)), missing, columns, roles)
 
 
 def _chunked_like(rows: Any, other: Any, role: str) -> Any:
@@ -275,5 +330,11 @@ def _names_of(rows: Any) -> tuple[str, ...] | None:
 
 
 def _delayed_parts(collection: Any) -> list[Delayed]:
+    """The partitions of a collection, as many as it says that it has.
+
+    Optimised, several small files of a data frame are one partition, and of its labels another number.
+    """
     parts = collection.to_delayed()
+    if len(parts) < getattr(collection, "npartitions", 0) and hasattr(collection, "simplify"):
+        parts = collection.simplify().to_delayed(optimize_graph=False)
     return list(parts.ravel() if hasattr(parts, "ravel") else parts)

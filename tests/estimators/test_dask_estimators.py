@@ -13,6 +13,7 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    evaluate,
     progressive_score,
 )
 
@@ -157,3 +158,23 @@ def test_models_with_equal_parameters_have_predictions_of_their_own():
     labels, others = dask.compute(first.predict(rows), second.predict(rows))
     np.testing.assert_array_equal(labels, first.predict(X))
     np.testing.assert_array_equal(others, second.predict(X))
+
+
+def test_text_with_labels_beside_it_and_files_that_dask_would_join(tmp_path):
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"city": rng.choice(["Oslo", "Rome"], 60), "age": rng.normal(size=60)})
+    rows["kind"] = np.where((rows["city"] == "Rome") ^ (rng.random(60) < 0.3), "buys", "leaves")
+    rows["weight"] = rng.integers(1, 4, 60)
+    for start in 0, 20, 40:
+        rows[start : start + 20].to_parquet(tmp_path / f"{start}.parquet")
+    frame = dd.read_parquet(tmp_path)
+    X, y = frame[["city", "age"]], frame["kind"]
+    assert y.optimize().npartitions < y.npartitions == 3  # it reads one column of small files together
+    model = LinearDiscriminantAnalysis().fit(X, y, sample_weight=frame["weight"])
+    expected = LinearDiscriminantAnalysis().fit(rows[["city", "age"]], rows["kind"], rows["weight"])
+    assert model.categories_ == {"city": ["Oslo", "Rome"]}
+    np.testing.assert_allclose(model.predict_proba(rows), expected.predict_proba(rows), rtol=1e-12)
+    assert evaluate(model, X, y).accuracy == expected.score(rows, rows["kind"])
+    assert model.partial_fit(X[["age", "city"]], y).statistics_.n_rows == 120
+    with pytest.raises(ValueError, match=r"'city' .* cannot be features; leave them out, or learn text as"):
+        LinearDiscriminantAnalysis(categorical_features=None).fit(X, y)

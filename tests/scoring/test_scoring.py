@@ -26,6 +26,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from streamgda.sources.base import Source
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
@@ -216,11 +217,19 @@ def test_columns_of_a_source_are_matched_by_name(folder):
         scan_arrow(frame, "y", features=["v", "u"]),
         scan_dask(dd.from_pandas(frame, npartitions=3), "y"),
         scan_dask(dd.from_pandas(frame, npartitions=3), "y", exclude=["w"]),
+        scan_dask(dd.from_pandas(X[["v", "u"]], 3), dd.from_pandas(frame["y"], 3)),
     ):
         agree(evaluate(fitted, source), expected)
         assert source.feature_names != ("u", "v")
+
+    class OneOrder(Source):
+        feature_names = ("v", "u")
+
+        def splits(self):
+            return []
+
     with pytest.raises(ValueError, match=r"or another order; scan it with the features \['u', 'v'\]"):
-        evaluate(fitted, scan_dask(dd.from_pandas(X[["v", "u"]], 3), dd.from_pandas(frame["y"], 3)))
+        evaluate(fitted, OneOrder())
 
 
 def test_a_reader_whose_columns_were_matched_is_spent():
