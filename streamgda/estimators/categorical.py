@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.categories import Categories
 from streamgda.gaussians.base import Densities
@@ -20,19 +18,12 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics
 
 Treatment = Literal["dummies", "naive", "separate", "common"]
-"""Categories are features, or independent of the numbers; or numbers have slopes of each class, or of all."""
+"""How a model treats categories.
 
-CATEGORICAL: dict[str, list[Any]] = {
-    "alpha": [Interval(Real, 0, None, closed="left")],
-    "max_categories": [Interval(Integral, 2, None, closed="left"), None],
-}
-"""The constraints of the parameters of all models that have tables of categories."""
-
-CONDITIONAL: dict[str, list[Any]] = {
-    **CATEGORICAL,
-    "categorical_ridge": [Interval(Real, 0, None, closed="neither")],
-}
-"""Those of the conditional Gaussian model."""
+"dummies": each is a feature of 0 and 1. The others give each class a table of probabilities. Then numbers are
+independent of the categories ("naive"), or their means depend on them by slopes of each class ("separate") or
+by slopes common to all classes ("common").
+"""
 
 
 @dataclass(frozen=True)

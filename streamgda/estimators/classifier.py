@@ -6,13 +6,11 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from numbers import Real
 from typing import Any, ClassVar, Generic, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels, by_class
@@ -22,7 +20,7 @@ from streamgda.estimators.categorical import GivenCategories, Treatment
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import priors_of, sum_to_one
-from streamgda.estimators.reading import MissingAtPrediction, one_of
+from streamgda.estimators.reading import MissingAtPrediction
 from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
 from streamgda.estimators.singular import too_few_rows
 from streamgda.gaussians.base import Densities, Gaussians
@@ -41,21 +39,12 @@ from streamgda.statistics.revisions import Revision
 
 Predictive = Literal["plugin", "student"]
 
-PREDICTIVE: dict[str, list[Any]] = {"predictive": [one_of("plugin", "student")]}
-"""The constraint of the parameter `predictive`, for the estimators that have it."""
-
 
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     """A classifier by normal densities, which are finalised from the statistics when first needed.
 
     A subclass names the covariance type that it needs and computes `Gaussians` from statistics.
     """
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **StatisticsLearner._parameter_constraints,
-        "priors": ["array-like", dict, None],
-        "temperature": [Interval(Real, 0, None, closed="neither")],
-    }
 
     _renormalises_priors: ClassVar[bool] = False
     _takes_categories: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
@@ -218,12 +207,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return {
             name: tables[:, place] for name, place in zip(self.categories_, densities.columns, strict=True)
         }
-
-    @property
-    def _n_numbers(self) -> int | None:
-        """How many features are numbers; None if all are."""
-        categories = self.statistics_.categories
-        return None if categories is None else categories.n_numbers
 
     # ------------------------------------------------------------------ learning from incomplete rows
 

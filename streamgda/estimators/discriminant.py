@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import sqrt
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils._param_validation import HasMethods
 
 from streamgda.blocks.block import Block
-from streamgda.estimators.classifier import PREDICTIVE
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.learning import ROWS_NEEDED
-from streamgda.estimators.reading import EM_CONSTRAINTS, one_of
 from streamgda.estimators.scores import G
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.statistics.base import Statistics
@@ -30,12 +27,8 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
-        "shrinkage": [one_of("auto", "oas"), Interval(Real, 0, 1, closed="both"), None],
         "store_covariance": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "covariance_estimator": [HasMethods("fit"), None],
-        **PREDICTIVE,
-        **EM_CONSTRAINTS,
     }
     _renormalises_priors = True
     _set_by_reading = (*GenerativeClassifier._set_by_reading, "_estimates")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
@@ -19,7 +17,7 @@ from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.priors import priors_of
-from streamgda.estimators.reading import EM_CONSTRAINTS, MissingAtPrediction, one_of
+from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
 from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
@@ -151,9 +149,6 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "categorical_features": [one_of("from_dtype"), "array-like", None],
-        **EM_CONSTRAINTS,
     }
 
     covariance_model: str = "bic"

@@ -21,8 +21,7 @@ L = TypeVar("L", bound=StatisticsLearner)
 
 def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) -> Any:
     """Copy classes, features and these fitted attributes of a model to a peer, and return the peer."""
-    described = ("classes_", "n_features_in_", "feature_names_in_", *fitted)
-    for name in described:
+    for name in ("classes_", "n_features_in_", "feature_names_in_", *fitted):
         if hasattr(model, name):
             setattr(peer, name, copy(getattr(model, name)))
     return peer

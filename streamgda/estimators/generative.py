@@ -1,24 +1,24 @@
 """Methods of generative classifiers: samples, imputation, outliers, boundaries and criteria.
 
-Those with the parameter `pooling` have covariances between those of the classes and the pooled one.
+`RegularisedClassifier` has the parameter `pooling`: how far the covariances of the classes lean on the pooled
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeVar
+from numbers import Integral
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
-from streamgda.estimators.reading import check_has_learnt, check_rows, one_of
+from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
 from streamgda.gaussians.base import Gaussians
@@ -291,7 +291,6 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> duckdb.sql(model.to_sql("X", keep=["height"])).fetchall()[0][:2]
         (0.0, 'low')
         """
-        check_has_learnt(self)
         return select_of(self, table, dialect, keep)
 
     # ------------------------------------------------------------------ criteria
@@ -377,11 +376,6 @@ class GenerativeClassifier(GaussianClassifier[G]):
 class RegularisedClassifier(GenerativeClassifier[P]):
     """A classifier with the parameter `pooling`."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GenerativeClassifier._parameter_constraints,
-        "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
-    }
-
     pooling: PoolingParameter  # 0 and None mean no pooling
 
     def _regularisation(self, weights: Array, eigenvalues: Array | None, dimension: int) -> Regularisation:
@@ -394,11 +388,9 @@ class RegularisedClassifier(GenerativeClassifier[P]):
     def pooling_(self) -> Array:
         """The share of the pooled covariance in that of each class."""
         regularisation = finalised(self).gaussians.regularisation
-        return (
-            np.zeros(len(self.statistics_.classes))
-            if regularisation is None
-            else regularisation.shares.copy()
-        )
+        if regularisation is None:
+            return np.zeros(len(self.statistics_.classes))
+        return regularisation.shares.copy()
 
     @property
     def prior_rows_(self) -> float:

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import CONDITIONAL, Treatment
+from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import Predictive, finalised, score_rows
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
@@ -202,9 +202,7 @@ class LinearDiscriminantAnalysis(
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        **CONDITIONAL,
         "categorical_model": [one_of("dummies", "conditional")],
-        "categorical_features": [one_of("from_dtype"), "array-like", None],
     }
 
     solver: Literal["svd", "lsqr", "eigen"] = "svd"
@@ -349,7 +347,7 @@ class LinearDiscriminantAnalysis(
     def _projection(self) -> Projection:
         if self.solver == "lsqr":
             raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
-        self._check_features("transform")
+        self._check_unconditional("transform")
         with self.statistics_.lock:
             return finalised(self).once("projection", self._project)
 
@@ -430,15 +428,15 @@ class LinearDiscriminantAnalysis(
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
         return _between_two(coefficients / state.temperature), _between_two(intercepts / state.temperature)
 
-    def _check_features(self, name: str) -> None:
-        """Raise AttributeError for what a model has whose categories are features."""
+    def _check_unconditional(self, name: str) -> None:
+        """Raise AttributeError for an attribute that the conditional Gaussian model does not have."""
         if self._splits(self.statistics_):
             raise AttributeError(f"there is no {name} of numbers given categories; see categorical_model")
 
     def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
         """Raise AttributeError for an attribute that this solver does not have, as in scikit-learn."""
         if name != "covariance_":
-            self._check_features(name)
+            self._check_unconditional(name)
         if self.solver not in solvers:
             listed = " or ".join(f"solver={solver!r}" for solver in solvers)
             raise AttributeError(
@@ -447,7 +445,7 @@ class LinearDiscriminantAnalysis(
 
     def _check_linear(self, attribute: str) -> None:
         """Raise AttributeError if the decision function has no coefficients."""
-        self._check_features(attribute)
+        self._check_unconditional(attribute)
         if self.predictive != "plugin":
             raise AttributeError(
                 f"there is no {attribute} with predictive={self.predictive!r}: the decision function of "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
+from numbers import Integral, Real
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, Missing
@@ -72,9 +74,25 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     _covariance_type: ClassVar[CovarianceType]
     _draws_centers: ClassVar[bool] = False
+    # The values of the parameters that several estimators have.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "priors": ["array-like", dict, None],
         "exact": ["boolean"],
         "missing": [one_of("raise", "marginal")],
+        "max_patterns": [Interval(Integral, 1, None, closed="left")],
+        "max_reads": [Interval(Integral, 1, None, closed="left")],
+        "em_tol": [Interval(Real, 0, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "shrinkage": [one_of("auto", "oas"), Interval(Real, 0, 1, closed="both"), None],
+        "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
+        "reg_param": [Interval(Real, 0, 1, closed="both")],
+        "singular": [one_of("raise", "skip"), None],
+        "predictive": [one_of("plugin", "student")],
+        "temperature": [Interval(Real, 0, None, closed="neither")],
+        "categorical_features": [one_of("from_dtype"), "array-like", None],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "categorical_ridge": [Interval(Real, 0, None, closed="neither")],
+        "max_categories": [Interval(Integral, 2, None, closed="left"), None],
     }
     _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
     _types: FittedTypes = FittedTypes()
@@ -163,8 +181,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         )
 
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
-        """The rows of a batch that comes after others; of models that draw centres from it."""
-        raise NotImplementedError
+        """The rows of a later batch. A model that draws centres first draws them from these rows."""
+        return blocks
 
     # ------------------------------------------------------------------ rows and statistics go in
 
@@ -292,9 +310,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             return self
         if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):
             return self
-        blocks: Iterable[Block] = blocks_of(reset=False)
-        if self._draws_centers:
-            blocks = self._arrived(blocks)
+        blocks = self._arrived(blocks_of(reset=False))
         if self.learns_incomplete:
             check_holds_products(self.statistics_, self._covariance_type)
             with _replacing:

@@ -20,10 +20,10 @@ from sklearn.utils import check_scalar
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import by_class
+from streamgda.blocks.labels import by_class, label_columns
 from streamgda.blocks.wording import Message, counted, listed
 from streamgda.estimators.categorical import Treatment
-from streamgda.estimators.classifier import PREDICTIVE, Predictive
+from streamgda.estimators.classifier import Predictive
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -43,129 +43,10 @@ from streamgda.statistics.incomplete.reads import Read
 from streamgda.statistics.sampled import Sample, SampledStatistics
 from streamgda.statistics.subclasses import SubclassCenters, as_centers, axes_of, rounded
 
-_ROWS_OF_SUBCLASS = (
-    20  # of a class for each of its subclasses; with fewer, their means and covariances are noise
-)
+# Of a class, for each of its subclasses: with fewer, means and covariances are noise.
+_ROWS_OF_SUBCLASS = 20
+
 _STARTS = 4  # of k-means, of which the best is taken
-
-
-def within_covariance(statistics: Statistics, covariance_type: CovarianceType) -> Array:
-    """The covariance within the classes by which distances from centres are measured: (d, d), or (d,).
-
-    If there are too few rows to determine it, or the type is "diag", the variances within the classes.
-    It is rounded, so that it does not depend on the order in which rows were added up.
-    """
-    statistics = _of_numbers(statistics.completed())
-    weights = statistics.weights
-    if statistics.covariance_type == "diag":
-        return rounded(statistics.scatter.sum(axis=0) / weights.sum())
-    covariance = pooled_covariance(statistics)
-    if covariance_type == "diag" or weights.sum() - len(weights) < len(covariance):
-        return rounded(covariance.diagonal())
-    return rounded(covariance)
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How centres are drawn from a sample.
-
-    Attributes
-    ----------
-    n_subclasses : int or dict
-        The number of subclasses of each class; by label, those not named have one. A class gets fewer if it
-        has fewer than twenty rows for each.
-    rows_per_class : int
-        How many rows of the sample of a class are used.
-    covariance_type : {"full", "tied", "diag"}
-        That of the model.
-    seed : int
-        That of k-means.
-    """
-
-    n_subclasses: int | Mapping[Any, int]
-    rows_per_class: int
-    covariance_type: CovarianceType
-    seed: int
-
-    def of_all(self, sampled: SampledStatistics) -> SubclassCenters:
-        """Centres for all classes.
-
-        Raises
-        ------
-        ValueError
-            If `n_subclasses` names a class that has no rows.
-        """
-        classes = sampled.statistics.class_labels.tolist()
-        for label in self.n_subclasses if isinstance(self.n_subclasses, Mapping) else ():
-            if label not in classes:
-                raise ValueError(
-                    f"n_subclasses names {label!r}, which is none of the classes: {listed(classes)}"
-                )
-        covariance = within_covariance(sampled.statistics, self.covariance_type)
-        return SubclassCenters(self._centers(sampled, covariance, classes), covariance)
-
-    def of_more(self, sampled: SampledStatistics, held: Statistics | None) -> SubclassCenters:
-        """The centres of a state, and of other classes of which a batch has rows enough.
-
-        Before a class has centres, no covariance is known.
-        """
-        counts = zip(
-            sampled.statistics.class_labels.tolist(), sampled.statistics.counts.tolist(), strict=True
-        )
-        known = None if held is None else held.subclass_centers
-        new = [label for label, n in counts if n >= self.rows_per_class and label not in (known or ())]
-        if known:
-            covariance = known.covariance
-        elif new:
-            covariance = within_covariance(sampled.statistics, self.covariance_type)
-        else:
-            covariance = np.zeros(_of_numbers(sampled.statistics).n_features)
-        drawn = self._centers(sampled, covariance, new)
-        for label in drawn.keys() & set([] if held is None else held.class_labels.tolist()):
-            drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
-        return SubclassCenters({**(known or {}), **drawn}, covariance)
-
-    def _centers(
-        self, sampled: SampledStatistics, covariance: Array, labels: Iterable[Any]
-    ) -> dict[Any, Array]:
-        """The centres of some classes."""
-        statistics, centers, wanted = sampled.statistics, {}, self.n_subclasses
-        counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
-        axes = axes_of(covariance, statistics.means[:, : len(covariance)])
-        for label in labels:
-            if label not in sampled.samples:  # which has complete rows alone
-                continue
-            sample = sampled.samples[label].first(self.rows_per_class)
-            sample = sample._replace(weights=rounded(sample.weights))  # sums of fractions depend on the order
-            n_centers = int(wanted.get(label, 1) if isinstance(wanted, Mapping) else wanted)
-            n_centers = max(1, min(n_centers, counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
-            centers[label] = _centers_of(sample, axes, n_centers, self.seed)
-        return centers
-
-
-def _of_numbers(statistics: Statistics) -> Statistics:
-    """The statistics of the features that are numbers."""
-    categories = statistics.categories
-    return statistics if categories is None else statistics.select(np.arange(categories.n_numbers))
-
-
-def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array:
-    """The weighted means of the clusters of a sample; clusters without rows are left out: (R, d)."""
-    codes = np.zeros(len(sample.keys), dtype=np.intp)
-    if n_centers > 1:
-        middle = np.average(sample.rows, axis=0, weights=sample.weights)
-        means = KMeans(n_centers, n_init=_STARTS, random_state=seed)
-        with warnings.catch_warnings():  # rows that differ may coincide in whitened coordinates
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            rows = sample.rows - middle
-            rows = rows * axes if axes.ndim == 1 else rows @ axes
-            codes = means.fit(rows, sample_weight=sample.weights).labels_
-    return np.array(
-        [
-            np.average(sample.rows[codes == j], axis=0, weights=sample.weights[codes == j])
-            for j in np.unique(codes)
-        ]
-    )
 
 
 @dataclass(eq=False, repr=False)
@@ -271,13 +152,11 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RegularisedClassifier._parameter_constraints,
-        **PREDICTIVE,
         "n_subclasses": [Interval(Integral, 1, None, closed="left"), Mapping],
         "covariance_type": [one_of("full", "tied", "diag")],
         "subclass_centers": [Mapping, None],
         "rows_per_class": [Interval(Integral, 1, None, closed="left")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
-        "categorical_features": [one_of("from_dtype"), "array-like", None],
     }
     _renormalises_priors = True
     _draws_centers = True
@@ -346,7 +225,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     def _finalise(self, statistics: Statistics) -> Any:
         normal, statistics = self._normal(), statistics.to_covariance_type(**self.required_statistics())
-        if self.covariance_type == "tied":  # of which the priors set the centre of all rows
+        if self.covariance_type == "tied":  # here the priors set the centre of all rows
             classes, starts = by_class(statistics.classes)
             every, normal.priors = np.arange(len(statistics.classes)), self.priors
             if len(classes) < len(every):
@@ -468,10 +347,10 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     @property
     def subclasses_(self) -> list[tuple[Any, int]]:
         """The label of the class and the number of each subclass that has rows."""
-        classes = self.statistics_.classes
-        numbers = classes["subclass"] if classes.dtype.names else np.zeros(len(classes), int)
-        labels = self._types.of_labels(classes["label"] if classes.dtype.names else classes)
-        return list(zip(labels.tolist(), numbers.tolist(), strict=True))
+        columns = label_columns(self.statistics_.classes)
+        labels = self._types.of_labels(columns["label"]).tolist()
+        numbers = columns["subclass"].tolist() if "subclass" in columns else [0] * len(labels)
+        return list(zip(labels, numbers, strict=True))
 
     @property
     def subclass_centers_(self) -> SubclassCenters | None:
@@ -497,7 +376,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         """The statistics of the classes, as `QuadraticDiscriminantAnalysis` learns them."""
         return self.statistics_.class_statistics()
 
-    # ------------------------------------------------------------------ what mixtures have not
+    # ------------------------------------------------------------------ what mixtures lack
 
     @property
     def log_likelihood_(self) -> NoReturn:
@@ -506,3 +385,123 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             "the likelihood of mixtures needs the rows, which are not kept: score_samples gives that of any, "
             "and cross_validate that of rows which were not learnt"
         )
+
+
+# ---------------------------------------------------------------------- how centres are drawn
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How centres are drawn from a sample.
+
+    Attributes
+    ----------
+    n_subclasses : int or dict
+        The number of subclasses of each class; by label, those not named have one. A class gets fewer if it
+        has fewer than twenty rows for each.
+    rows_per_class : int
+        How many rows of the sample of a class are used.
+    covariance_type : {"full", "tied", "diag"}
+        That of the model.
+    seed : int
+        That of k-means.
+    """
+
+    n_subclasses: int | Mapping[Any, int]
+    rows_per_class: int
+    covariance_type: CovarianceType
+    seed: int
+
+    def of_all(self, sampled: SampledStatistics) -> SubclassCenters:
+        """Centres for all classes.
+
+        Raises
+        ------
+        ValueError
+            If `n_subclasses` names a class that has no rows.
+        """
+        classes = sampled.statistics.class_labels.tolist()
+        for label in self.n_subclasses if isinstance(self.n_subclasses, Mapping) else ():
+            if label not in classes:
+                raise ValueError(
+                    f"n_subclasses names {label!r}, which is none of the classes: {listed(classes)}"
+                )
+        covariance = _within_covariance(sampled.statistics, self.covariance_type)
+        return SubclassCenters(self._centers(sampled, covariance, classes), covariance)
+
+    def of_more(self, sampled: SampledStatistics, held: Statistics | None) -> SubclassCenters:
+        """The centres that a state has, and those of other classes of which the sample has enough rows.
+
+        The covariance is not known before a class has centres.
+        """
+        statistics, known = sampled.statistics, None if held is None else held.subclass_centers
+        counts = zip(statistics.class_labels.tolist(), statistics.counts.tolist(), strict=True)
+        new = [label for label, n in counts if n >= self.rows_per_class and label not in (known or ())]
+        if known:
+            covariance = known.covariance
+        elif new:
+            covariance = _within_covariance(statistics, self.covariance_type)
+        else:
+            covariance = np.zeros(_of_numbers(statistics).n_features)
+        drawn = self._centers(sampled, covariance, new)
+        for label in drawn.keys() & set([] if held is None else held.class_labels.tolist()):
+            drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
+        return SubclassCenters({**(known or {}), **drawn}, covariance)
+
+    def _centers(
+        self, sampled: SampledStatistics, covariance: Array, labels: Iterable[Any]
+    ) -> dict[Any, Array]:
+        """The centres of some classes."""
+        statistics, centers, wanted = sampled.statistics, {}, self.n_subclasses
+        counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
+        axes = axes_of(covariance, statistics.means[:, : len(covariance)])
+        for label in labels:
+            if label not in sampled.samples:  # which has complete rows alone
+                continue
+            sample = sampled.samples[label].first(self.rows_per_class)
+            sample = sample._replace(weights=rounded(sample.weights))  # sums of fractions depend on the order
+            n_centers = int(wanted.get(label, 1) if isinstance(wanted, Mapping) else wanted)
+            n_centers = max(1, min(n_centers, counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
+            centers[label] = _centers_of(sample, axes, n_centers, self.seed)
+        return centers
+
+
+def _within_covariance(statistics: Statistics, covariance_type: CovarianceType) -> Array:
+    """The covariance within the classes by which distances from centres are measured: (d, d), or (d,).
+
+    If there are too few rows to determine it, or the type is "diag", the variances within the classes.
+    It is rounded, so that it does not depend on the order in which rows were added up.
+    """
+    statistics = _of_numbers(statistics.completed())
+    weights = statistics.weights
+    if statistics.covariance_type == "diag":
+        return rounded(statistics.scatter.sum(axis=0) / weights.sum())
+    covariance = pooled_covariance(statistics)
+    if covariance_type == "diag" or weights.sum() - len(weights) < len(covariance):
+        return rounded(covariance.diagonal())
+    return rounded(covariance)
+
+
+def _of_numbers(statistics: Statistics) -> Statistics:
+    """The statistics of the features that are numbers."""
+    categories = statistics.categories
+    return statistics if categories is None else statistics.select(np.arange(categories.n_numbers))
+
+
+def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array:
+    """The weighted means of the clusters of a sample; clusters without rows are left out: (R, d)."""
+    codes = np.zeros(len(sample.keys), dtype=np.intp)
+    if n_centers > 1:
+        middle = np.average(sample.rows, axis=0, weights=sample.weights)
+        means = KMeans(n_centers, n_init=_STARTS, random_state=seed)
+        with warnings.catch_warnings():  # rows that differ may coincide in whitened coordinates
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            rows = sample.rows - middle
+            rows = rows * axes if axes.ndim == 1 else rows @ axes
+            codes = means.fit(rows, sample_weight=sample.weights).labels_
+    return np.array(
+        [
+            np.average(sample.rows[codes == j], axis=0, weights=sample.weights[codes == j])
+            for j in np.unique(codes)
+        ]
+    )

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import CATEGORICAL, Treatment
-from streamgda.estimators.classifier import PREDICTIVE, Predictive, finalised
+from streamgda.estimators.categorical import Treatment
+from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.priors import ClassCounts
@@ -135,8 +135,6 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RegularisedClassifier._parameter_constraints,
-        **PREDICTIVE,
-        **CATEGORICAL,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -161,7 +159,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
             variances, regularisation = self._regularised(statistics)
         else:
             variances = _variances(statistics)
-        variances += self._smoothing(statistics)
+        variances += self.var_smoothing * statistics.total_variance().max()
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
             name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
@@ -187,9 +185,6 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         variances[:, ~varying] = 0.0
         return variances, regularisation
 
-    def _smoothing(self, statistics: Statistics) -> float:
-        return float(self.var_smoothing * statistics.total_variance().max())
-
     # ------------------------------------------------------------------ prediction
 
     @lazy_on_dask(columns=class_labels)
@@ -198,6 +193,12 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         return self._apply(X, lambda scores: scores.joint_log_density)
 
     # ------------------------------------------------------------------ fitted attributes
+
+    @property
+    def _n_numbers(self) -> int | None:
+        """How many features are numbers; None if all are."""
+        categories = self.statistics_.categories
+        return None if categories is None else categories.n_numbers
 
     @property
     def class_count_(self) -> Array:

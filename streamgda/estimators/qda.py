@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import CONDITIONAL, Treatment
+from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
@@ -195,12 +193,8 @@ class QuadraticDiscriminantAnalysis(
         "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
     )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RegularisedClassifier._parameter_constraints,
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "eigen")],
-        **CONDITIONAL,
-        "reg_param": [Interval(Real, 0, 1, closed="both")],
-        "singular": [one_of("raise", "skip"), None],
     }
 
     solver: Literal["svd", "eigen"] = "svd"

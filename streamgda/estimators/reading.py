@@ -15,14 +15,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from streamgda.blocks import arrays, labels, wording
@@ -50,13 +49,6 @@ PREDICT_INCOMPLETE = Message(
 )
 
 _OR_PREDICTED = "; more rows than fit in memory are predicted by predict_dataset"
-
-EM_CONSTRAINTS: dict[str, list[Any]] = {
-    "max_patterns": [Interval(Integral, 1, None, closed="left")],
-    "max_reads": [Interval(Integral, 1, None, closed="left")],
-    "em_tol": [Interval(Real, 0, None, closed="left")],
-}
-"""The constraints of the parameters of models that keep patterns of observed features."""
 
 _LEARN_KEPT = Message(
     "set ⟨missing='marginal'⟩ for the model too, as the source keeps rows in which features are missing"
@@ -128,9 +120,7 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
     X = _named_as_fitted(model, X)
-    if (
-        arrays.column_labels(X) is not None
-    ):  # names first, since a column that is not a feature may have any type
+    if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     arrays.check_readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)

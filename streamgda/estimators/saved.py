@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.estimators.dtypes import FittedTypes
 from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.paths import AnyFileSystem, Path, shown
 
 if TYPE_CHECKING:
-    from streamgda.estimators.dtypes import FittedTypes
     from streamgda.estimators.generative import GenerativeClassifier
     from streamgda.statistics.base import Statistics
 
@@ -123,8 +123,6 @@ def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
     statistics = state_of(table, metadata, name_of_file)
     if "model" not in metadata:
         return statistics
-    from streamgda.estimators.dtypes import FittedTypes
-
     name, params = _model_of(metadata["model"], name_of_file)
     try:
         if "priors" in metadata["model"]:

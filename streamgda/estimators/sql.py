@@ -72,9 +72,10 @@ def exponential(gap: str) -> str:
 
 def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
     """What `GenerativeClassifier.to_sql` returns."""
+    formula = score_formula(model, "SQL")
     if dialect not in DIALECTS:
         raise ValueError(f"dialect must be one of {listed(list(DIALECTS))}; got {dialect!r}")
-    formula, sql = score_formula(model, "SQL"), DIALECTS[dialect]
+    sql = DIALECTS[dialect]
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("SQL needs names of columns; fit the model to a data frame or a source with names")
     n_coefficients = np.count_nonzero(formula.matrices)

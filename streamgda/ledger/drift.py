@@ -23,145 +23,58 @@ from streamgda.statistics.covariances import Array, kind_named
 if TYPE_CHECKING:
     import pandas as pd
 
-
 _NEGLIGIBLE = 1e-10  # the largest eigenvalue of correlations at which a direction counts as singular
 
 _EPS = float(np.finfo(np.float64).eps)
+
 _SURE = 3  # times the size that chance gives on average
+
 _COLUMNS = ["class", "rows", "shift", "feature", "divergence", "prior before", "prior", "share shift"]
 
 
-@dataclass(frozen=True)
-class Gaussian:
-    """The density of a class.
+def drift(before: Statistics, after: Statistics) -> DriftReport:
+    """How far the rows of one state lie from those of another, class by class.
 
-    The mean is the sum of `mean` and `low_part`. The covariance is a matrix, or the variances of independent
-    features.
+    Parameters
+    ----------
+    before, after : ClassStatistics, or other statistics of the same kind
+        The old and the new rows, such as what a model has learnt, and the last batch of a stream.
+
+    Returns
+    -------
+    DriftReport
+        The shift and the divergence of each class, as in the report of `StatisticsLedger.refresh`. Its method
+        `alarms` names what exceeds limits.
+
+    Raises
+    ------
+    TypeError
+        If `before` or `after` is not statistics but, for example, a model.
+    ValueError
+        If the two differ in covariance type or features.
+
+    References
+    ----------
+    Kullback & Leibler (1951), "On information and sufficiency", eq. 2.6 (the divergence J). Wilks (1938),
+    "The large-sample distribution of the likelihood ratio for testing composite hypotheses".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamgda import ClassStatistics, drift
+    >>> X, y = np.random.default_rng(0).normal(size=(400, 2)), np.repeat(["a", "b"], 200)
+    >>> report = drift(ClassStatistics().update(X, y), ClassStatistics().update(X + [0, 2], y))
+    >>> print(report)
+           rows  shift  feature  divergence  prior before  prior  share shift
+    class
+    a       200  1.986        1       3.957           0.5    0.5            0
+    b       200  2.031        1        4.13           0.5    0.5            0
+    >>> report.alarms(max_shift=1.7)
+    ('class b: the mean of 1 has shifted by 2.031 standard deviations',)
     """
-
-    mean: Array
-    low_part: Array
-    covariance: Array
-
-    @cached_property
-    def constant(self) -> NDArray[np.bool_]:
-        """The features that do not vary."""
-        return constant_features(_variances(self.covariance), self.mean[None, :])
-
-    @property
-    def variances(self) -> Array:
-        """The variance of each feature, 0 where it is constant."""
-        return np.where(self.constant, 0.0, _variances(self.covariance))
-
-    @cached_property
-    def whitening(self) -> Array:
-        """W with Wᵀ Σ W = I on the range of the covariance; for variances, a diagonal."""
-        if self.covariance.ndim == 2:
-            return Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
-        with np.errstate(divide="ignore"):
-            return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
-
-
-def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
-    """The density of each class by its label, except those that incomplete rows do not determine."""
-    known = _determined(statistics)
-    if not len(known.classes):
-        return {}
-    covariances = known.covariance()
-    if kind_named(known.covariance_type).is_pooled:
-        covariances = np.broadcast_to(covariances, (len(known.classes), *covariances.shape))
-    densities = map(Gaussian, known.means, known.mean_tails, covariances)
-    return dict(zip(known.classes.tolist(), densities, strict=True))
-
-
-def _determined(statistics: Statistics) -> Statistics:
-    """The statistics of the classes that are determined; of no class, if classes share what is not."""
-    unknown = list(statistics.undetermined)
-    if not unknown:
-        return statistics.completed()
-    apart = statistics.covariance_type == "full"
-    kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
-    return statistics.of_classes(kept).completed()
-
-
-def _variances(covariance: Array) -> Array:
-    return np.diag(covariance) if covariance.ndim == 2 else covariance
-
-
-def _gap(old: Gaussian, new: Gaussian) -> Array:
-    """New mean less old mean.
-
-    The low parts keep the digits of the difference if the means are large compared with the deviations.
-    Constant features that differ only by rounding are taken as equal.
-    """
-    gap = (new.mean - old.mean) + (new.low_part - old.low_part)
-    rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
-    return np.where(old.constant & new.constant & (np.abs(gap) <= rounding), 0.0, gap)
-
-
-def shift(old: Gaussian, new: Gaussian) -> Array:
-    """New mean less old mean, in standard deviations of the old rows."""
-    gap = _gap(old, new)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(gap == 0, 0.0, gap / np.sqrt(old.variances))
-
-
-def divergence(old: Gaussian, new: Gaussian) -> float:
-    """½ ‖W₁ᵀ (Σ₁ − Σ₂) W₂‖² + ½ ‖W₁ᵀ g‖² + ½ ‖W₂ᵀ g‖² with Wᵢᵀ Σᵢ Wᵢ = I and the gap g of the means.
-
-    This is the divergence J: the first squared norm is Σ (a/b + b/a − 2), where a and b are the variances
-    along common axes. Each square is accurate, whether the covariances are nearly equal or very different.
-    """
-    gap = _gap(old, new)
-    if (old.constant != new.constant).any() or (gap[old.constant] != 0).any():
-        return np.inf
-    first, second = old.whitening, new.whitening
-    if old.covariance.ndim == 1:
-        changed = first * (old.covariance - new.covariance) * second
-        moved = gap * first, gap * second
-    elif _differ_in_range(old, new, gap):
-        return np.inf
-    else:
-        changed = first.T @ (old.covariance - new.covariance) @ second
-        moved = gap @ first, gap @ second
-    return float(sum((part**2).sum() for part in (changed, *moved))) / 2
-
-
-def expected_divergence(before: Statistics, after: Statistics, n: int, m: int) -> float:
-    """The expected divergence between n and m rows of a class that are all drawn from one Gaussian.
-
-    Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
-    (the Wishart distribution and its inverse). The result is infinite if this does not exist.
-    """
-    kind, d = kind_named(before.covariance_type), before.n_features
-    d, features = (d, 1) if kind.has_products else (1, d)
-    rows = [one.n_rows if kind.is_pooled else of_class for one, of_class in ((before, n), (after, m))]
-    lost = [len(one.classes) if kind.is_pooled else 1 for one in (before, after)]
-    if min(rows[0] - lost[0], rows[1] - lost[1]) <= d + 1:
-        return np.inf
-    spread = [(r - k) / r for r, k in zip(rows, lost, strict=True)]
-    inverse = [r / (r - k - d - 1) for r, k in zip(rows, lost, strict=True)]
-    covariances = spread[0] * inverse[1] + spread[1] * inverse[0] - 2
-    return features * d / 2 * (covariances + (1 / n + 1 / m) * sum(inverse))
-
-
-def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
-    """Whether the two vary in different directions, or the means differ where neither varies."""
-    varying = ~old.constant
-    rank = old.whitening.shape[1]
-    if new.whitening.shape[1] != rank:
-        return True
-    if rank == varying.sum():
-        return False
-    scale = np.sqrt(old.variances + new.variances)[varying]
-    spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
-    others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
-
-    def outside(vectors: Array) -> float:
-        """The sum of squares of the parts of vectors that are orthogonal to the span."""
-        return float(((vectors - spanned @ (spanned.T @ vectors)) ** 2).sum())
-
-    return outside(others) > _NEGLIGIBLE or outside(gap[varying] / scale) > _NEGLIGIBLE
+    check_statistics(before)
+    check_statistics(after)
+    return Baseline(before).drift(after)
 
 
 @dataclass(frozen=True)
@@ -372,49 +285,7 @@ class RefreshReport(DriftReport):
         )
 
 
-def drift(before: Statistics, after: Statistics) -> DriftReport:
-    """How far the rows of one state lie from those of another, class by class.
-
-    Parameters
-    ----------
-    before, after : ClassStatistics, or other statistics of the same kind
-        The old and the new rows, such as what a model has learnt, and the last batch of a stream.
-
-    Returns
-    -------
-    DriftReport
-        The shift and the divergence of each class, as in the report of `StatisticsLedger.refresh`. Its method
-        `alarms` names what exceeds limits.
-
-    Raises
-    ------
-    TypeError
-        If `before` or `after` is not statistics but, for example, a model.
-    ValueError
-        If the two differ in covariance type or features.
-
-    References
-    ----------
-    Kullback & Leibler (1951), "On information and sufficiency", eq. 2.6 (the divergence J). Wilks (1938),
-    "The large-sample distribution of the likelihood ratio for testing composite hypotheses".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from streamgda import ClassStatistics, drift
-    >>> X, y = np.random.default_rng(0).normal(size=(400, 2)), np.repeat(["a", "b"], 200)
-    >>> report = drift(ClassStatistics().update(X, y), ClassStatistics().update(X + [0, 2], y))
-    >>> print(report)
-           rows  shift  feature  divergence  prior before  prior  share shift
-    class
-    a       200  1.986        1       3.957           0.5    0.5            0
-    b       200  2.031        1        4.13           0.5    0.5            0
-    >>> report.alarms(max_shift=1.7)
-    ('class b: the mean of 1 has shifted by 2.031 standard deviations',)
-    """
-    check_statistics(before)
-    check_statistics(after)
-    return Baseline(before).drift(after)
+# ---------------------------------------------------------------------- the comparison
 
 
 class Baseline:
@@ -506,3 +377,139 @@ def _share_shift(before: float, rows_before: int, now: float, rows: int) -> floa
         for share, n in ((before, rows_before), (now, rows))
     )
     return float(np.copysign(np.sqrt(2 * max(ratio, 0.0)), now - before))
+
+
+# ---------------------------------------------------------------------- the distance of two Gaussians
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The density of a class.
+
+    The mean is the sum of `mean` and `low_part`. The covariance is a matrix, or the variances of independent
+    features.
+    """
+
+    mean: Array
+    low_part: Array
+    covariance: Array
+
+    @cached_property
+    def constant(self) -> NDArray[np.bool_]:
+        """The features that do not vary."""
+        return constant_features(_variances(self.covariance), self.mean[None, :])
+
+    @property
+    def variances(self) -> Array:
+        """The variance of each feature, 0 where it is constant."""
+        return np.where(self.constant, 0.0, _variances(self.covariance))
+
+    @cached_property
+    def whitening(self) -> Array:
+        """W with Wᵀ Σ W = I on the range of the covariance; for variances, a diagonal."""
+        if self.covariance.ndim == 2:
+            return Whitening.of(self.covariance, self.mean[None, :], _NEGLIGIBLE).matrix
+        with np.errstate(divide="ignore"):
+            return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
+
+
+def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
+    """The density of each class by its label, except those that incomplete rows do not determine."""
+    known = _determined(statistics)
+    if not len(known.classes):
+        return {}
+    covariances = known.covariance()
+    if kind_named(known.covariance_type).is_pooled:
+        covariances = np.broadcast_to(covariances, (len(known.classes), *covariances.shape))
+    densities = map(Gaussian, known.means, known.mean_tails, covariances)
+    return dict(zip(known.classes.tolist(), densities, strict=True))
+
+
+def _determined(statistics: Statistics) -> Statistics:
+    """The statistics of the classes that are determined; of no class, if classes share what is not."""
+    unknown = list(statistics.undetermined)
+    if not unknown:
+        return statistics.completed()
+    apart = statistics.covariance_type == "full"
+    kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
+    return statistics.of_classes(kept).completed()
+
+
+def _variances(covariance: Array) -> Array:
+    return np.diag(covariance) if covariance.ndim == 2 else covariance
+
+
+def shift(old: Gaussian, new: Gaussian) -> Array:
+    """New mean less old mean, in standard deviations of the old rows."""
+    gap = _gap(old, new)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gap == 0, 0.0, gap / np.sqrt(old.variances))
+
+
+def divergence(old: Gaussian, new: Gaussian) -> float:
+    """½ ‖W₁ᵀ (Σ₁ − Σ₂) W₂‖² + ½ ‖W₁ᵀ g‖² + ½ ‖W₂ᵀ g‖² with Wᵢᵀ Σᵢ Wᵢ = I and the gap g of the means.
+
+    This is the divergence J: the first squared norm is Σ (a/b + b/a − 2), where a and b are the variances
+    along common axes. Each square is accurate, whether the covariances are nearly equal or very different.
+    """
+    gap = _gap(old, new)
+    if (old.constant != new.constant).any() or (gap[old.constant] != 0).any():
+        return np.inf
+    first, second = old.whitening, new.whitening
+    if old.covariance.ndim == 1:
+        changed = first * (old.covariance - new.covariance) * second
+        moved = gap * first, gap * second
+    elif _differ_in_range(old, new, gap):
+        return np.inf
+    else:
+        changed = first.T @ (old.covariance - new.covariance) @ second
+        moved = gap @ first, gap @ second
+    return float(sum((part**2).sum() for part in (changed, *moved))) / 2
+
+
+def expected_divergence(before: Statistics, after: Statistics, n: int, m: int) -> float:
+    """The expected divergence between n and m rows of a class that are all drawn from one Gaussian.
+
+    Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
+    (the Wishart distribution and its inverse). The result is infinite if this does not exist.
+    """
+    kind, d = kind_named(before.covariance_type), before.n_features
+    d, features = (d, 1) if kind.has_products else (1, d)
+    rows = [one.n_rows if kind.is_pooled else of_class for one, of_class in ((before, n), (after, m))]
+    lost = [len(one.classes) if kind.is_pooled else 1 for one in (before, after)]
+    if min(rows[0] - lost[0], rows[1] - lost[1]) <= d + 1:
+        return np.inf
+    spread = [(r - k) / r for r, k in zip(rows, lost, strict=True)]
+    inverse = [r / (r - k - d - 1) for r, k in zip(rows, lost, strict=True)]
+    covariances = spread[0] * inverse[1] + spread[1] * inverse[0] - 2
+    return features * d / 2 * (covariances + (1 / n + 1 / m) * sum(inverse))
+
+
+def _gap(old: Gaussian, new: Gaussian) -> Array:
+    """New mean less old mean.
+
+    The low parts keep the digits of the difference if the means are large compared with the deviations.
+    Constant features that differ only by rounding are taken as equal.
+    """
+    gap = (new.mean - old.mean) + (new.low_part - old.low_part)
+    rounding = 4 * _EPS * (np.abs(new.mean) + np.abs(old.mean))
+    return np.where(old.constant & new.constant & (np.abs(gap) <= rounding), 0.0, gap)
+
+
+def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
+    """Whether the two vary in different directions, or the means differ where neither varies."""
+    varying = ~old.constant
+    rank = old.whitening.shape[1]
+    if new.whitening.shape[1] != rank:
+        return True
+    if rank == varying.sum():
+        return False
+    scale = np.sqrt(old.variances + new.variances)[varying]
+    spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
+    others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
+
+    def outside(vectors: Array) -> float:
+        """The sum of squares of the parts of vectors that are orthogonal to the span."""
+        return float(((vectors - spanned @ (spanned.T @ vectors)) ** 2).sum())
+
+    return outside(others) > _NEGLIGIBLE or outside(gap[varying] / scale) > _NEGLIGIBLE

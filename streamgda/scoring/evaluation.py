@@ -19,7 +19,11 @@ from streamgda.scoring.temperature import LEAST_LOG_PROBABILITY, N_TEMPERATURES,
 from streamgda.storage.saving import Loadable
 
 _CALIBRATION_BINS = 10
+
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
+
+# The sums and counts that are saved as they are.
+_PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
 
 
 class Evaluation(Measures, Loadable):
@@ -272,19 +276,14 @@ class Evaluation(Measures, Loadable):
         for k, scored in enumerate(evaluation._scores):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
-            scored.exact, scored.weights = (
-                columns["odds"][k],
-                columns["odds_weights"][k].reshape(2, -1).copy(),
-            )
+            scored.exact = columns["odds"][k]
+            scored.weights = columns["odds_weights"][k].reshape(2, -1).copy()
             if scored.weights.shape[1] != len(scored.thresholds):
                 raise ValueError("its columns are of different lengths")
         for name in _PLAIN:
             setattr(evaluation, name, document[name])
         evaluation._losses += document.get("losses", np.inf)
         return evaluation
-
-
-_PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
 
 
 def _check_logarithms(scores: Array) -> None:
