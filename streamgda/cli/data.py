@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.cli.errors import describe
-from streamgda.cli.running import NAMES, Option, bad_usage, bundled, documented, literal, of_library
-from streamgda.estimators import ESTIMATORS
+from streamgda.cli.running import NAMES, Option, bundled, documented, literal, of_library
+from streamgda.estimators import ESTIMATORS, estimator_named
 
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
@@ -50,7 +50,7 @@ class Data:
         if self._is_zarr:
             return self._zarr(self.target or "y")
         if self.target is None:
-            raise bad_usage("Missing option '--target': the column of labels.")
+            raise click.UsageError("Missing option '--target': the column of labels.")
         return self._parquet(self.target, learnt, categorical)
 
     def unlabelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
@@ -72,12 +72,12 @@ class Data:
         from streamgda import scan_zarr
 
         if len(self.data) > 1:
-            raise bad_usage("A Zarr store is read alone.")
+            raise click.UsageError("A Zarr store is read alone.")
         if self.features and len(self.features) > 1:
-            raise bad_usage("Of a Zarr store, --features names the one array of rows.")
+            raise click.UsageError("Of a Zarr store, --features names the one array of rows.")
         for option in ("filters", "exclude", "categorical"):
             if getattr(self, option):
-                raise bad_usage(f"--{option.removesuffix('s')} is for Parquet files.")
+                raise click.UsageError(f"--{option.removesuffix('s')} is for Parquet files.")
         (array,) = self.features or ["X"]
         return scan_zarr(self.data[0], target, features=array, **self._kept())
 
@@ -240,21 +240,18 @@ class ModelOptions:
             if name not in taken:
                 option = "--" + name.replace("_", "-")
                 if self.model:
-                    raise bad_usage(f"{option} is none of the parameters of --model {self.model}.")
-                raise bad_usage(f"{option} is a parameter of a model: choose one with --model.")
+                    raise click.UsageError(f"{option} is none of the parameters of --model {self.model}.")
+                raise click.UsageError(f"{option} is a parameter of a model: choose one with --model.")
         if self.params:
             try:
                 self.kind(**self.params)._validate_params()
             except ValueError as error:
-                raise bad_usage(describe(error)) from error
+                raise click.UsageError(describe(error)) from error
 
     @property
     def kind(self) -> type[GaussianClassifier[Any]]:
         """The class of the estimator."""
-        import streamgda
-
-        kind: type[GaussianClassifier[Any]] = getattr(streamgda, MODELS[self.model or _DEFAULT])
-        return kind
+        return estimator_named(MODELS[self.model or _DEFAULT])
 
     def build(self, statistics: Statistics, missing: str | None = None) -> GaussianClassifier[Any]:
         """Make the model from statistics; if `missing` is "marginal", it predicts incomplete rows too."""

@@ -10,15 +10,7 @@ import click
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, ModelOptions, model_options, to_learn, to_learn_more
 from streamgda.cli.errors import describe
-from streamgda.cli.running import (
-    Reporting,
-    Running,
-    bad_usage,
-    bundled,
-    of_library,
-    reporting_options,
-    running_options,
-)
+from streamgda.cli.running import Reporting, Running, bundled, of_library, reporting_options, running_options
 from streamgda.cli.saved import check_replaceable, fault_of, is_model, out_option, save, statistics_of
 
 if TYPE_CHECKING:
@@ -181,7 +173,7 @@ def _check_different(files: tuple[str, ...]) -> None:
     for file in files:
         place = file if "://" in file else str(Path(file).expanduser().resolve())
         if place in seen:
-            raise bad_usage(f"{file} is {seen[place]} again: its rows would count twice.")
+            raise click.UsageError(f"{file} is {seen[place]} again: its rows would count twice.")
         seen[place] = file
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from streamgda.cli.data import Data, to_plot
-from streamgda.cli.running import NAMES, Running, bad_usage, literal, running_options
+from streamgda.cli.running import NAMES, Running, literal, running_options
 from streamgda.cli.saved import check_folder_of, load_model
 
 _OF_MODELS = {"regions": "DecisionRegionsDisplay", "projection": "LinearProjectionDisplay"}
@@ -108,8 +108,8 @@ def plot(
 def _check_usage(kind: str, data: Data, show: list[str] | None, normalize: str | None) -> None:
     if bool(data.data) != (kind in _OF_EVALUATIONS):
         needs = "needs DATA" if kind in _OF_EVALUATIONS else "is drawn of the model alone, without DATA"
-        raise bad_usage(f"{kind} {needs}.")
+        raise click.UsageError(f"{kind} {needs}.")
     if show and kind in _WITHOUT_SHOW:
-        raise bad_usage(f"--show is not for {kind}.")
+        raise click.UsageError(f"--show is not for {kind}.")
     if normalize and kind != "confusion":
-        raise bad_usage(f"--normalize is not for {kind}.")
+        raise click.UsageError(f"--normalize is not for {kind}.")

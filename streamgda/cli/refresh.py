@@ -16,7 +16,6 @@ from streamgda.cli.running import (
     Number,
     Option,
     Running,
-    bad_usage,
     bundled,
     documented,
     of_library,
@@ -185,11 +184,11 @@ def refresh(
 def _check_usage(model: ModelOptions, choice: dict[str, Any], out: str | None) -> None:
     asked = (model.model, *choice.values())
     if out is None and any(value is not None for value in asked):
-        raise bad_usage(
+        raise click.UsageError(
             "--model, --where, --since, --half-life and --age are for the model that --out saves."
         )
     if choice["age"] and choice["half_life"] is None:
-        raise bad_usage("--age says how old a file is, which counts with --half-life alone.")
+        raise click.UsageError("--age says how old a file is, which counts with --half-life alone.")
     (model if out is None else model.or_default()).check()
 
 
@@ -220,7 +219,7 @@ def _answer(
     ledger: StatisticsLedger, accept: tuple[str, ...], reject: tuple[str, ...], *, dry_run: bool
 ) -> None:
     if dry_run and (accept or reject):
-        raise bad_usage("--dry-run does nothing, so --accept and --reject are for another time.")
+        raise click.UsageError("--dry-run does nothing, so --accept and --reject are for another time.")
     if accept:
         ledger.accept(*accept)
     if reject:

@@ -25,11 +25,6 @@ Command = Callable[..., Any]
 Option = Callable[[Command], Command]
 
 
-def bad_usage(message: str) -> click.UsageError:
-    """The error for options that do not go together; it points to the help of the command."""
-    return click.UsageError(message, click.get_current_context())
-
-
 def bundled(bundle: str, make: Callable[..., Any], options: Mapping[str, Option]) -> Option:
     """Add options to a command. It gets one argument, `bundle`: what `make` returns for their values."""
 
@@ -174,6 +169,9 @@ def _split_names(
 
 NAMES: dict[str, Any] = {"metavar": "A,B,...", "multiple": True, "callback": _split_names}
 """The settings of an option that lists names. The names of an option that is repeated are all taken."""
+
+
+# ---------------------------------------------------------------------- how a command runs and reports
 
 
 _LOCAL_SCHEDULERS = ("threads", "synchronous", "processes")

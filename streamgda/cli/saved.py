@@ -14,6 +14,7 @@ from streamgda.blocks.wording import abridged, counted
 from streamgda.cli.data import MODELS, Data
 from streamgda.cli.errors import describe, warn
 from streamgda.cli.running import Option, Reporting, reporting_options
+from streamgda.estimators import estimator_named
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -184,14 +185,18 @@ def _has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
 # ---------------------------------------------------------------------- whether it can predict
 
 
-def _faults_of(saved: Saved) -> dict[str, str | None]:
-    """Why a model cannot predict, or why each kind of model cannot be made of statistics; None if it can."""
-    import streamgda
+def fault_of(saved: Saved) -> str | None:
+    """Why a model cannot predict. None if it can predict, or if these are statistics."""
     from streamgda.scoring.inference import check_model
 
+    return _fault(check_model, saved) if is_model(saved) else None
+
+
+def _faults_of(saved: Saved) -> dict[str, str | None]:
+    """Why a model cannot predict, or why each kind of model cannot be made of statistics; None if it can."""
     if is_model(saved):
-        return {type(saved).__name__: _fault(check_model, saved)}
-    return {name: _fault(getattr(streamgda, name).from_statistics, saved) for name in MODELS.values()}
+        return {type(saved).__name__: fault_of(saved)}
+    return {name: _fault(estimator_named(name).from_statistics, saved) for name in MODELS.values()}
 
 
 def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
@@ -200,11 +205,6 @@ def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
     except ValueError as error:
         return describe(error)
     return None
-
-
-def fault_of(model: Saved) -> str | None:
-    """Why a model cannot predict. None if the model can predict, or if `model` holds statistics."""
-    return next(iter(_faults_of(model).values())) if is_model(model) else None
 
 
 def save_if_named(model: Any, out: str | None, run: Reporting, found: dict[str, Any], text: str) -> None:

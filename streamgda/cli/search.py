@@ -13,6 +13,7 @@ from streamgda.cli.data import MODELS, Data, to_learn
 from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
 from streamgda.cli.running import Running, literal, of_library, running_options
 from streamgda.cli.saved import check_replaceable, out_option, save_if_named, summary_of
+from streamgda.estimators import estimator_named
 
 if TYPE_CHECKING:
     from streamgda.selection.search import StatisticsSearchCV
@@ -36,11 +37,9 @@ def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 def _grid(model: str = "", *params: str) -> Grid:
-    import streamgda
-
     if model not in MODELS:
         raise click.BadParameter(f"{model!r} is none of the models {', '.join(MODELS)}.")
-    estimator = getattr(streamgda, MODELS[model])()
+    estimator = estimator_named(MODELS[model])()
     grid: Grid = {"estimator": [estimator]}
     for param in params:
         name, is_given, values = param.partition("=")
