@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
@@ -249,7 +248,6 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         scikit-learn computes along the principal axes of the covariances. It loses digits there if the
         features have very different units.
         """
-        check_is_fitted(self)
         exchange.check_has_peer(self)
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             priors=self._priors_of_peer, store_covariance=True

@@ -37,7 +37,11 @@ def shrinkage_for_peer(shrinkage: Any, covariance_estimator: Any) -> dict[str, A
 
 
 def check_plugin(model: Any) -> None:
-    """Raise ValueError for Student t densities or tables of categories, which scikit-learn does not have."""
+    """Raise ValueError for Student t densities or tables of categories, which scikit-learn does not have.
+
+    A model that is not fitted raises NotFittedError.
+    """
+    check_is_fitted(model)
     if model.predictive != "plugin":
         raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
     if model._splits(model.statistics_):
@@ -78,23 +82,27 @@ def one_hot_pipeline(peer: Any, categories: Categories) -> Pipeline:
     return Pipeline([("columns", columns), ("model", peer)])
 
 
-def check_kind(peer: Any, kind: type) -> None:
-    """Raise TypeError for an estimator of another class, and NotFittedError for one that is not fitted."""
-    if not isinstance(peer, kind):
-        raise TypeError(f"a fitted {kind.__module__.split('._')[0]}.{kind.__name__} is needed; got {peer!r}")
-    check_is_fitted(peer)
+def class_counts(peer: Any, kind: type[Any], class_count: ClassCounts) -> Array:
+    """The number of rows of each class that a peer of this kind was fitted to.
 
-
-def class_counts(peer: Any, class_count: ClassCounts) -> Array:
-    """The number of rows of each class that a peer was fitted to, which most peers do not keep.
+    If `class_count` is None, these are the counts that the peer keeps, as few peers do.
 
     Raises
     ------
+    TypeError
+        If the peer is of another class.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
     ValueError
-        If `class_count` is None, is not of each class, or does not have the shares that the peer saw.
+        If there are no counts, not one for each class, or not with the shares that the peer saw.
     KeyError
-        If it is by label, and lacks a class.
+        If the counts are by label, and lack a class.
     """
+    if not isinstance(peer, kind):
+        raise TypeError(f"a fitted {kind.__module__.split('._')[0]}.{kind.__name__} is needed; got {peer!r}")
+    check_is_fitted(peer)
+    if class_count is None:
+        class_count = getattr(peer, "class_count_", None)
     if class_count is None:
         raise ValueError(
             f"scikit-learn's {type(peer).__name__} does not keep how many rows it has seen; give "

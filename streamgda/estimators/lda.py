@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators import exchange
 from streamgda.estimators.categorical import Treatment
@@ -464,7 +463,6 @@ class LinearDiscriminantAnalysis(
         the shrinkage, the solver is "eigen", whose projection is not centred. scikit-learn multiplies rows
         that are not centred, so it loses digits if means are much larger than standard deviations.
         """
-        check_is_fitted(self)
         exchange.check_plugin(self)
         regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
@@ -505,8 +503,8 @@ class LinearDiscriminantAnalysis(
         ValueError
             If it does not determine the covariance of the rows.
         """
-        exchange.check_kind(estimator, discriminant_analysis.LinearDiscriminantAnalysis)
-        counts = exchange.class_counts(estimator, class_count)
+        kind = discriminant_analysis.LinearDiscriminantAnalysis
+        counts = exchange.class_counts(estimator, kind, class_count)
         exchange.check_not_shrunk(estimator)
         if not hasattr(estimator, "covariance_"):
             raise ValueError("the estimator holds no covariance; fit it with store_covariance=True")

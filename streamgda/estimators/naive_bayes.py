@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators import exchange
@@ -236,7 +235,6 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         >>> model.to_sklearn().predict([[0.2]])
         array([0])
         """
-        check_is_fitted(self)
         exchange.check_has_peer(self)
         peer = naive_bayes.GaussianNB(priors=self._priors_of_peer, var_smoothing=self.var_smoothing)
         return exchange.describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
@@ -262,10 +260,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
             If `class_count` does not have one entry for each class, or differs from the shares of the
             classes.
         """
-        exchange.check_kind(estimator, naive_bayes.GaussianNB)
-        counts = exchange.class_counts(
-            estimator, estimator.class_count_ if class_count is None else class_count
-        )
+        counts = exchange.class_counts(estimator, naive_bayes.GaussianNB, class_count)
         seen = counts > 0
         classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
         scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
@@ -355,7 +354,6 @@ class QuadraticDiscriminantAnalysis(
         scikit-learn computes along the principal axes of the covariances. It loses digits there if the
         features have very different units.
         """
-        check_is_fitted(self)
         exchange.check_has_peer(self)
         for _, reason in finalised(self).singular:
             raise reason()
@@ -390,8 +388,8 @@ class QuadraticDiscriminantAnalysis(
         ValueError
             If it does not determine the covariances of the rows.
         """
-        exchange.check_kind(estimator, discriminant_analysis.QuadraticDiscriminantAnalysis)
-        counts = exchange.class_counts(estimator, class_count)
+        kind = discriminant_analysis.QuadraticDiscriminantAnalysis
+        counts = exchange.class_counts(estimator, kind, class_count)
         exchange.check_not_shrunk(estimator)
         share = estimator.reg_param if estimator.solver == "svd" else 0.0
         spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
