@@ -9,12 +9,11 @@ the metadata of its statistics as JSON, and their table as an Arrow stream.
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar, cast
 
@@ -42,6 +41,7 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
 from streamgda.storage import tables
 from streamgda.storage.documents import Metadata, digest
+from streamgda.storage.fetching import read_ahead
 from streamgda.storage.filesystems import (
     Version,
     children,
@@ -65,8 +65,6 @@ _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older 
 _LEAST = 1e-300  # of weights that underflow: with a weight of 0, the class would be lost
 
 _READERS = 16  # an object store answers many requests in the time of one
-
-_MOST_BYTES = 1 << 24  # fetched and not yet used; a larger file is fetched when its turn comes
 
 
 @dataclass(frozen=True)
@@ -226,7 +224,8 @@ class LedgerFolder:
     def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
         sizes = {name: version.size or 0 for name, version in self.entries().items()}
         paths = [self._at(ENTRIES, name) for name in names]
-        return read_ahead(self.filesystem, paths, [sizes.get(name, 0) for name in names])
+        fetch = partial(_fetch, self.filesystem)
+        return read_ahead(fetch, paths, _READERS, [sizes.get(name, 0) for name in names])
 
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         table, metadata, held = self._parsed(content, name)
@@ -369,47 +368,6 @@ def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> S
         raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
     states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
     return FoldStatistics(empty.empty, rule, states, n_dropped)
-
-
-# ---------------------------------------------------------------------- the contents of entries
-
-
-def read_ahead(
-    filesystem: pafs.FileSystem, paths: Sequence[str], sizes: Sequence[int]
-) -> Iterator[pa.Buffer]:
-    """Yield the contents of some files, in order. While one is used, the next few are fetched.
-
-    A content counts as used when the next one is requested.
-
-    Parameters
-    ----------
-    filesystem, paths
-        Where the files are.
-    sizes : sequence of int
-        The bytes in each file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is missing.
-    OSError
-        If the filesystem cannot be reached.
-    """
-    waiting: deque[Future[pa.Buffer]] = deque()
-    n_asked = n_bytes = 0
-    pool = ThreadPoolExecutor(_READERS)
-    try:
-        for turn, size in enumerate(sizes):
-            ahead = slice(n_asked, turn + _READERS)
-            for path, following in zip(paths[ahead], sizes[ahead], strict=True):
-                if waiting and n_bytes + following > _MOST_BYTES:
-                    break
-                waiting.append(pool.submit(_fetch, filesystem, path))
-                n_asked, n_bytes = n_asked + 1, n_bytes + following
-            yield waiting.popleft().result()
-            n_bytes -= size
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _fetch(filesystem: pafs.FileSystem, path: str) -> pa.Buffer:

@@ -10,13 +10,11 @@ import asyncio
 import itertools
 import math
 import uuid
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, KeysView, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Container, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +35,7 @@ from streamgda.blocks.block import Block, Missing, Places, check_missing, withou
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place
+from streamgda.storage.fetching import read_ahead
 from streamgda.storage.filesystems import Place, version_of_info
 from streamgda.storage.retries import is_of_storage
 
@@ -48,8 +47,6 @@ _TIMES = "mM"
 
 ChunkVersion = tuple[int | None, int | str]
 """The size of a stored chunk, and its ETag or modification time."""
-S = TypeVar("S")
-T = TypeVar("T")
 READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
 _MOST_AHEAD = 1 << 23  # elements that are read ahead, in float64 64 MB
 _MOST_OF_SHARD = 1 << 22  # elements of a shard that is read whole, as one chunk: in float64 32 MB
@@ -618,25 +615,3 @@ def _slabs_of(
         del more
         yield held[: min(size, stop - first)]
         held = held[size:].copy()  # a view would keep the slab
-
-
-def read_ahead(read: Callable[[S], T], places: Iterable[S], n_ahead: int) -> Iterator[T]:
-    """Yield what is read at some places, in order; threads read at the next `n_ahead` places meanwhile.
-
-    An error of reading a place is raised when the turn of that place comes.
-    """
-    if not n_ahead:
-        yield from map(read, places)
-        return
-    with ThreadPoolExecutor(n_ahead) as readers:
-        waiting = deque[Future[T]]()
-        try:
-            for place in places:
-                waiting.append(readers.submit(read, place))
-                if len(waiting) > n_ahead:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for reading in waiting:
-                reading.cancel()

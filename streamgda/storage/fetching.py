@@ -6,6 +6,8 @@ requested together, and a long range is requested in pieces that are fetched at 
 The requests are made by threads that all readers of a process share. For one task, at most 64 MB wait to be
 used, or twice that if row groups are longer. A pass in threads of this process allows this for each thread,
 and once more for the next tasks.
+
+`read_ahead` reads anything else before it is used.
 """
 
 from __future__ import annotations
@@ -17,10 +19,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from math import ceil
 from threading import RLock
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -29,6 +31,9 @@ import pyarrow.parquet as pq
 from streamgda.storage.filesystems import Version, check_unchanged, fsspec_of, opened
 from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, reader_of, tail_of
 from streamgda.storage.retries import storing
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 STEP = 1 << 26
 """Bytes of a row group that are requested together. A longer one is cut into equal shares of each column."""
@@ -42,6 +47,7 @@ _HOLE, _LONGEST_HOLE = 1 << 13, 1 << 16
 Range: TypeAlias = tuple[int, int]
 """The first byte, and the byte behind the last."""
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
+_MOST_UNUSED = 1 << 24  # bytes that `read_ahead` has read and that are not used yet
 Plan: TypeAlias = Callable[[pq.FileMetaData], Sequence[Sequence[Range]]]
 """Returns the ranges that are needed of a file, from its footer, in steps. There are several steps if a row
 group is so long that shares of its columns are fetched one after the other."""
@@ -348,6 +354,38 @@ def request_threads() -> ThreadPoolExecutor:
 
 # A forked child process has none of the threads.
 os.register_at_fork(after_in_child=request_threads.cache_clear)
+
+
+def read_ahead(
+    read: Callable[[S], T], places: Iterable[S], n_ahead: int, sizes: Iterable[int] = repeat(0)
+) -> Iterator[T]:
+    """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
+
+    If the sizes at the places are given, in bytes, at most 16 MB are read and not yet used, or one place if
+    it is larger. What is yielded counts as used when the next is requested. An error of reading a place is
+    raised when the turn of that place comes.
+    """
+    if not n_ahead:
+        yield from map(read, places)
+        return
+    coming, unused = zip(places, sizes, strict=False), deque[int]()
+    following = next(coming, None)
+    with ThreadPoolExecutor(n_ahead) as readers:
+        waiting = deque[Future[T]]()
+        try:
+            while following or waiting:
+                while following and len(waiting) <= n_ahead:
+                    place, size = following
+                    if waiting and sum(unused) + size > _MOST_UNUSED:
+                        break
+                    waiting.append(readers.submit(read, place))
+                    unused.append(size)
+                    following = next(coming, None)
+                yield waiting.popleft().result()
+                unused.popleft()
+        finally:
+            for reading in waiting:
+                reading.cancel()
 
 
 def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.NativeFile | None:

@@ -13,6 +13,7 @@ import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ import pytest
 
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
 from streamgda.ledger import folder as entries
+from streamgda.storage import fetching
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -566,18 +568,19 @@ def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
 
 @pytest.mark.parametrize("sizes", [[10] * 40, [1000] * 5, [10, 1000] * 10])
 def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
-    monkeypatch.setattr(entries, "_MOST_BYTES", 100_000)
+    monkeypatch.setattr(fetching, "_MOST_UNUSED", 100_000)
+    fetch = partial(entries._fetch, pafs.LocalFileSystem())
     paths = [str(tmp_path / str(n)) for n in range(len(sizes))]
     for path, size in zip(paths, sizes, strict=True):
         Path(path).write_bytes(bytes([size % 251]) * size * 1000)
     n_bytes = [1000 * size for size in sizes]
     before = pa.total_allocated_bytes()
-    for size, content in zip(sizes, entries.read_ahead(pafs.LocalFileSystem(), paths, n_bytes), strict=True):
+    for size, content in zip(sizes, fetching.read_ahead(fetch, paths, 16, n_bytes), strict=True):
         assert content.size == size * 1000
         assert pa.total_allocated_bytes() - before <= 100_000 + 1000 * max(sizes) + 1000
         del content
     with pytest.raises(FileNotFoundError, match="gone is missing"):
-        list(entries.read_ahead(pafs.LocalFileSystem(), [*paths, str(tmp_path / "gone")], [*n_bytes, 0]))
+        list(fetching.read_ahead(fetch, [*paths, str(tmp_path / "gone")], 16, [*n_bytes, 0]))
 
 
 # ---------------------------------------------------------------------- what goes wrong

@@ -40,7 +40,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.sources.base import Source, Split
-from streamgda.sources.zarr import read_ahead
+from streamgda.storage.fetching import read_ahead
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
 
