@@ -5,7 +5,7 @@ files do; "quarantined" and "rejected" files do not. ``alarm`` says why. A manif
 count is of format 3. Old versions of this library, which would count these files, refuse to read it.
 
 The names of the files in a ledger are made here, and recognised here before a file is opened or deleted.
-Files are chosen by path, by partition or by time, and weighted by their age.
+Input files are chosen by path, by partition or by time, and weighted by their age.
 """
 
 from __future__ import annotations
@@ -31,61 +31,6 @@ from streamgda.storage import tables
 from streamgda.storage.documents import digest
 from streamgda.storage.filesystems import LOCK, Version, children, finished_name
 from streamgda.storage.paths import one_line
-
-MANIFEST = "manifest.parquet"
-
-TOTAL = "total.parquet"
-
-ENTRIES = "entries"
-
-_ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
-
-
-def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
-    """The name of the entry of a file in its present version.
-
-    If the target is a partition key, its labels are integers as long as all names of folders are integers.
-    Otherwise all of them are text, and the entries get other names, since those with integers cannot be used.
-    If files are verified, contents with the same size and time have different footers, and so different
-    names.
-    """
-    if isinstance(file.partition.get(str(read_options.get("target"))), str):
-        read_options = {**read_options, "labels": "text"}
-    seen = file.version.identity if file.footer is None else (*file.version.identity, file.footer)
-    parts = digest(file.path), digest(seen, 8), digest(read_options, 4)
-    return f"{'-'.join(parts)}.parquet"
-
-
-def fold_name(entries: Iterable[str]) -> str:
-    """The name of the entry that several entries are folded into."""
-    return f"fold-{digest(sorted(entries))}.parquet"
-
-
-def is_entry_name(name: object) -> bool:
-    """Whether a name has the form that `entry_name` and `fold_name` give."""
-    return isinstance(name, str) and re.fullmatch(_ENTRY, name) is not None
-
-
-def is_entry(name: str) -> bool:
-    """Whether a file in the folder of entries is an entry, or an unfinished entry that a crash left."""
-    return is_entry_name(finished_name(name) or name)
-
-
-def is_unfinished(name: str) -> bool:
-    """Whether a file in the folder of a ledger is an unfinished manifest or total that a crash left."""
-    return finished_name(name) in {MANIFEST, TOTAL}
-
-
-def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
-    """The files in the folder of a ledger, and among its entries, that no ledger writes.
-
-    A total without entries is not that of a ledger.
-    """
-    entries = children(filesystem, f"{folder}/{ENTRIES}")
-    own = {MANIFEST, ENTRIES, LOCK, *([TOTAL] if entries else [])}
-    outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
-    return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]
-
 
 _KIND = "StatisticsLedger"
 
@@ -304,33 +249,69 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: s
         )
 
 
+# ---------------------------------------------------------------------- the names of the files in a ledger
+
+
+MANIFEST = "manifest.parquet"
+
+TOTAL = "total.parquet"
+
+ENTRIES = "entries"
+
+_ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
+
+
+def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
+    """The name of the entry of a file in its present version.
+
+    If the target is a partition key, its labels are integers as long as all names of folders are integers.
+    Otherwise all of them are text, and the entries get other names, since those with integers cannot be used.
+    If files are verified, contents with the same size and time have different footers, and so different
+    names.
+    """
+    if isinstance(file.partition.get(str(read_options.get("target"))), str):
+        read_options = {**read_options, "labels": "text"}
+    seen = file.version.identity if file.footer is None else (*file.version.identity, file.footer)
+    parts = digest(file.path), digest(seen, 8), digest(read_options, 4)
+    return f"{'-'.join(parts)}.parquet"
+
+
+def fold_name(entries: Iterable[str]) -> str:
+    """The name of the entry that several entries are folded into."""
+    return f"fold-{digest(sorted(entries))}.parquet"
+
+
+def is_entry_name(name: object) -> bool:
+    """Whether a name has the form that `entry_name` and `fold_name` give."""
+    return isinstance(name, str) and re.fullmatch(_ENTRY, name) is not None
+
+
+def is_entry(name: str) -> bool:
+    """Whether a file in the folder of entries is an entry, or an unfinished entry that a crash left."""
+    return is_entry_name(finished_name(name) or name)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file in the folder of a ledger is an unfinished manifest or total that a crash left."""
+    return finished_name(name) in {MANIFEST, TOTAL}
+
+
+def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+    """The files in the folder of a ledger, and among its entries, that no ledger writes.
+
+    A total without entries is not that of a ledger.
+    """
+    entries = children(filesystem, f"{folder}/{ENTRIES}")
+    own = {MANIFEST, ENTRIES, LOCK, *([TOTAL] if entries else [])}
+    outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
+    return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]
+
+
+# ---------------------------------------------------------------------- choosing files
+
+
 FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
-
-Age: TypeAlias = str | Sequence[str] | Mapping[str, str | date] | None
-"""Partition keys, or dates by path, that say how old a file is; None for the time of the file."""
-
-_TOMORROW = timedelta(days=1)  # a date has no time zone, and may be that of tomorrow in UTC
-
-
-def to_table(manifest: Manifest) -> pa.Table:
-    """The records as a table, with a column for each partition key."""
-    table = manifest.to_arrow()
-    keys = [manifest.records[path].partition_keys for path in sorted(manifest.records)]
-    for name in dict.fromkeys(name for partition in keys for name in partition):
-        if name not in table.column_names:
-            table = table.append_column(name, _column([partition.get(name) for partition in keys]))
-    return table.drop_columns(["partition", "status", "alarm"])
-
-
-def _column(values: list[Any]) -> pa.Array:
-    """The values of a partition key as integers, if all of them are, else as strings."""
-    if any(isinstance(value, str) for value in values):
-        values = [None if value is None else str(value) for value in values]
-    return pa.array(values)
-
-
-# ---------------------------------------------------------------------- choosing
 
 
 def select(
@@ -389,7 +370,30 @@ def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
     return paths
 
 
-# ---------------------------------------------------------------------- weighing
+def to_table(manifest: Manifest) -> pa.Table:
+    """The records as a table, with a column for each partition key."""
+    table = manifest.to_arrow()
+    keys = [manifest.records[path].partition_keys for path in sorted(manifest.records)]
+    for name in dict.fromkeys(name for partition in keys for name in partition):
+        if name not in table.column_names:
+            table = table.append_column(name, _column([partition.get(name) for partition in keys]))
+    return table.drop_columns(["partition", "status", "alarm"])
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """The values of a partition key as integers, if all of them are, else as strings."""
+    if any(isinstance(value, str) for value in values):
+        values = [None if value is None else str(value) for value in values]
+    return pa.array(values)
+
+
+# ---------------------------------------------------------------------- weighing files
+
+
+Age: TypeAlias = str | Sequence[str] | Mapping[str, str | date] | None
+"""Partition keys, or dates by path, that say how old a file is; None for the time of the file."""
+
+_TOMORROW = timedelta(days=1)  # a date has no time zone, and may be that of tomorrow in UTC
 
 
 def weights_by_age(

@@ -138,7 +138,7 @@ class Downdate(ABC):
         self._pooling = Regularisation.by_share(self._share, self._weights, statistics.n_features)
 
     def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
-        """Score rows that are among those of the statistics, as `log_joint` does."""
+        """Score rows that are among those of the statistics; see `log_joint`."""
         scores = self.log_joint(rows, truth, weights)
         joint = scores[np.arange(len(rows)), truth] if log_joint else None
         temperature = self._fitted.temperature
@@ -298,8 +298,9 @@ class DiscriminantDowndate(Downdate):
     """Linear and quadratic discriminant analysis: plain, shrunk, pooled or regularised by numbers.
 
     The scatter of class j is B_j = (1 − λ) W_j + λ W, with λ = 0 for quadratic and 1 for linear discriminant
-    analysis. In the coordinates in which its regularised covariance is the identity and its ridge is
-    diagonal, all the regularised covariances are. They do not depend on the units of the features.
+    analysis. There are coordinates in which its regularised covariance is the identity and its ridge is
+    diagonal. In these, the covariance is diagonal for any divisor and any ridge. The coordinates do not
+    depend on the units of the features.
     """
 
     def __init__(self, estimator: Any, statistics: Statistics) -> None:
