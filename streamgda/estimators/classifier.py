@@ -202,7 +202,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Ln p(v | k) of the categories of each column, in the order of `categories_`."""
         densities = finalised(self).densities
         if not isinstance(densities, CategoricalDensities):
-            raise AttributeError(f"{self!r} has no probabilities of categories")
+            raise AttributeError(
+                f"{self!r} has no probabilities of categories. GaussianNB, QuadraticDiscriminantAnalysis and "
+                "categorical_model='conditional' have those of the categories that they learn"
+            )
         tables = np.where(densities.groups >= 0, densities.log_tables, np.nan)
         return {
             name: tables[:, place] for name, place in zip(self.categories_, densities.columns, strict=True)

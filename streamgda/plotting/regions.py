@@ -287,7 +287,7 @@ def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | s
     if estimator.statistics_.categories is not None:
         raise ValueError(
             "regions are drawn of models of numbers, and this one has learnt categories; "
-            "CategoryEffectDisplay draws what they say"
+            "CategoryEffectDisplay draws what they say in models with probabilities of them"
         )
     chosen = [_feature(estimator, feature) for feature in features] if np.ndim(features) == 1 else []
     if len(set(chosen)) != 2 or len(chosen) != 2:
