@@ -199,7 +199,7 @@ def check_readable(X: Any) -> None:
     if wrong:
         raise ValueError(
             f"columns {wording.listed(wrong, 20)} hold text or dates, and features are numbers; leave such "
-            "columns out, or encode them"
+            "columns out, or encode them. scan_arrow(frame, target) learns text as categories"
         )
 
 

@@ -202,7 +202,8 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
     """
     from streamgda import StatisticsLedger
 
-    needed = model.kind(**model.params).required_statistics() if model else {}
+    made = model.kind(**model.params) if model else None
+    needed = made.required_statistics() if made else {}
     held = options_held(path) or {"fourth_moments": needed.get("fourth_moments", False)}
     given = {name: value for name, value in kept.items() if value}
     ledger = StatisticsLedger(path, **{**held, **given})
@@ -211,6 +212,11 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
         raise ValueError(
             f"{ledger!r} keeps less than the model needs: refresh another, with --covariance-type full "
             "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"
+        )
+    if made and made._draws_centers and ledger.subclass_centers is None and made.n_subclasses != 1:
+        raise ValueError(
+            "a ledger has the centres of the subclasses before it reads the files: make it in Python, by "
+            "StatisticsLedger(path, subclass_centers=model.draw_centers(source)), or fit the model"
         )
     return ledger
 

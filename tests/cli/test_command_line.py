@@ -439,6 +439,13 @@ def test_a_refresh_with_other_parameters_reads_nothing_and_makes_the_model_of_a_
         np.testing.assert_allclose(saved.predict_log_proba(iris[FEATURES]), expected, rtol=1e-9, atol=1e-12)
 
 
+def test_a_ledger_without_centres_is_refused_for_subclasses_before_it_is_read(days):
+    command = [*REFRESH, "--model", "mda", "--out", "model.parquet"]
+    assert "make it in Python, by StatisticsLedger(path, subclass_centers=" in invoke(days, *command, code=1)
+    assert names_in(days) == ["days"]
+    assert "saved in model.parquet" in invoke(days, *command, "--n-subclasses", "1")
+
+
 def test_a_refresh_that_does_nothing_says_what_it_would_read(days):
     assert "would read 2 files" in invoke(days, *REFRESH, "--dry-run", "--out", "model.parquet")
     assert names_in(days) == ["days"]
