@@ -22,7 +22,9 @@ _CALIBRATION_BINS = 10
 
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 
-# The sums and counts that are saved as they are.
+_WEIGHTED_SUMS = ("_confusion", "_calibration", "_losses", "_log_loss", "_squared_error")
+
+# The attributes that are saved as they are.
 _PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
 
 
@@ -204,16 +206,11 @@ class Evaluation(Measures, Loadable):
         other = other._copy()
         for evaluation in (self, other):
             evaluation._reindex(classes)
-        self._confusion += other._confusion
+        for name in (*_WEIGHTED_SUMS, "n_rows", "n_dropped"):
+            vars(self)[name] += vars(other)[name]
         for ours, theirs in zip(self._scores, other._scores, strict=True):
             ours.merge(theirs)
-        self._calibration += other._calibration
-        self._log_loss += other._log_loss
-        self._squared_error += other._squared_error
-        self._losses += other._losses
         self._is_weighted |= other._is_weighted
-        self.n_rows += other.n_rows
-        self.n_dropped += other.n_dropped
         return self
 
     def __add__(self, other: object) -> Evaluation:
@@ -245,11 +242,10 @@ class Evaluation(Measures, Loadable):
         """
         if not isinstance(factor, int | float | np.number) or not 0 <= factor <= 1:
             raise ValueError(f"factor must be from 0 to 1; got {factor!r}")
-        for sums in (self._confusion, self._calibration, *(scored.weights for scored in self._scores)):
-            np.multiply(sums, factor, out=sums)
-        self._log_loss *= factor
-        self._squared_error *= factor
-        self._losses *= factor
+        for name in _WEIGHTED_SUMS:
+            vars(self)[name] *= factor
+        for scored in self._scores:
+            scored.weights *= factor
         self._is_weighted = True
         return self
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import and_
 from typing import Any, NamedTuple, TypeVar, overload
 from urllib.parse import unquote
@@ -344,16 +344,13 @@ class FilePlanner:
     def footers(self, paths: Sequence[str], each: Map = map) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
         planner = replace(self, first=None)
-        return [found for batch in each(planner.digest_batch, _batches(paths)) for found in batch]
+        digests = each(partial(planner._each, planner._digest), _batches(paths))
+        return [digest for batch in digests for digest in batch]
 
-    def digest_batch(self, paths: Sequence[str]) -> list[str]:
-        """One task: the digests of the footers of some files."""
-        return list(self._each(self._digest, paths))
-
-    def _each(self, function: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
+    def _each(self, function: Callable[[T], R], files: Sequence[T]) -> list[R]:
         """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
         if is_local(self.read_options.filesystem):
-            return map(function, files)
+            return list(map(function, files))
         contexts = [copy_context() for _ in files]  # in which retries are noted
         with ThreadPoolExecutor(_READERS) as readers:
             return list(readers.map(lambda context, file: context.run(function, file), contexts, files))
