@@ -368,7 +368,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                [ True,  True]])
         """
         reading.check_has_learnt(self)
-        least = reading.checked_quantile(quantile, len(self.classes_))
+        least = checked_quantile(quantile, len(self.classes_))
 
         def sets(model: Self, X: Any) -> NDArray[np.bool_]:
             return model._apply(X, lambda scores: scores.log_odds >= least)
@@ -443,6 +443,17 @@ def score_rows(
         Whether NaN may mark a missing value. If None, the parameter of the model.
     """
     return score_finalised(finalised(model), rows, missing or model.missing)
+
+
+def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:
+    """The least log-odds of the classes in a set: one number, or one for each class."""
+    least = np.asarray(quantile, dtype=np.float64)
+    if least.shape not in {(), (n_classes,)} or np.isnan(least).any():
+        raise ValueError(
+            f"quantile is a number, or one for each of the {n_classes} classes, as "
+            f"Evaluation.conformal_quantile returns it; got {quantile!r}"
+        )
+    return least
 
 
 def _regularisation_of(gaussians: Gaussians, weights: Array) -> Regularisation:

@@ -13,9 +13,6 @@ from streamgda.blocks.wording import Message, listed, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
-Priors: TypeAlias = "ArrayLike | Mapping[Any, float] | None"
-"""Probabilities in the order of the classes, or by their labels; None for the shares of the classes."""
-
 ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
 """Rows of each class, in the order of the classes or by their labels; None if they are not known."""
 

@@ -1,7 +1,7 @@
 """The rows that a model learns or scores: how they are checked, and how they are read.
 
-Rows to score come first, then rows to learn, and how these are added to the statistics of a model. What all
-of them need stands last.
+Rows to score come first, then rows to learn, and how these are added to the statistics of a model. Checks
+that all of them need stand last.
 
 Arrays are read in blocks, sources in passes, more than once if EM needs it. A model holds ordinary statistics
 as long as no row lacks a feature. So complete data gives the same statistics, files and speed whether or not
@@ -452,21 +452,3 @@ def check_holds_products(statistics: Statistics, covariance_type: CovarianceType
             "statistics_ holds each feature by itself, without the covariances that the model needs: fit it "
             "again, or make a model of them with GaussianNB.from_statistics"
         )
-
-
-def check_numbers_alone(model: Any, what: str) -> None:
-    """Raise ValueError for a model with categories, which `what` cannot hold."""
-    if model.statistics_.categories is not None:
-        columns = wording.listed(model.statistics_.categories.columns)
-        raise ValueError(f"{what} takes numbers alone, and the model has learnt the categories of {columns}")
-
-
-def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:
-    """The least log-odds of the classes in a set: one number, or one for each class."""
-    least = np.asarray(quantile, dtype=np.float64)
-    if least.shape not in {(), (n_classes,)} or np.isnan(least).any():
-        raise ValueError(
-            f"quantile is a number, or one for each of the {n_classes} classes, as "
-            f"Evaluation.conformal_quantile returns it; got {quantile!r}"
-        )
-    return least

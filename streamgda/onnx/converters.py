@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from streamgda.blocks.wording import listed
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.formula import score_formula
-from streamgda.estimators.reading import check_has_learnt, check_numbers_alone
+from streamgda.estimators.reading import check_has_learnt
 
 _ABSENT = -1e300  # the score of a class without density; a class of -inf alone would make NaN
 _OPSET = 18
@@ -57,7 +58,9 @@ def _output_shapes(operator: Any) -> None:
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
     check_has_learnt(operator.raw_operator)
-    check_numbers_alone(operator.raw_operator, "ONNX")
+    if (categories := operator.raw_operator.statistics_.categories) is not None:
+        columns = listed(categories.columns)
+        raise ValueError(f"ONNX takes numbers alone, and the model has learnt the categories of {columns}")
     calculate_linear_classifier_output_shapes(operator)
     is_double = isinstance(operator.inputs[0].type, DoubleTensorType)
     shape = operator.outputs[1].type.shape

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, code_dtype
-from streamgda.estimators.reading import checked_quantile
+from streamgda.estimators.classifier import checked_quantile
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.posteriors import Array
 from streamgda.scoring.inference import Decision, Model, pieces_of, score_piece

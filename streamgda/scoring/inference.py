@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.categories import MixedColumns
@@ -148,7 +147,6 @@ def check_model(model: Any) -> None:
             f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "
             "scores of any classifier"
         )
-    check_is_fitted(model)
     model.finalise_anew()  # before several threads need the result, and with the bits that workers get
 
 
