@@ -18,12 +18,11 @@ from streamgda.blocks.wording import Message, Setting, counted
 from streamgda.estimators import ESTIMATORS
 from streamgda.storage.paths import shown
 
+# The keys of what commands note in `click.Context.meta`.
 DEBUG = "streamgda.debug"
-
 QUIET = "streamgda.quiet"
-
 AS_TRIED = "streamgda.as-tried"
-"""The options of a search, whose messages name all other parameters as ``--try`` takes them."""
+"""The names of the options of a search. Its messages name other parameters as ``--try`` takes them."""
 
 _OPTIONS = {"categorical_features": "categorical", "filters": "filter"}
 """Options that are not named as the parameters that they give."""

@@ -149,7 +149,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         finalised(self)
 
     def _warn_once(self, state: Finalised[G]) -> None:
-        """Warn of what the densities lack, unless this has been done; copies in workers know if it has."""
+        """Warn once of what the densities lack. Copies in workers know of it, and do not warn again."""
         warned = self.__dict__.pop("_warned", {})
         now: dict[str, Any] = {}
         if (common := state.gaussians.singular_common) is not None:

@@ -144,7 +144,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     @abstractmethod
     def _warn_once(self, state: Finalised[Any]) -> None:
-        """Warn of what the densities lack, unless this has been done; copies in workers know if it has."""
+        """Warn once of what the densities lack. Copies in workers know of it, and do not warn again."""
 
     def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
         """Read rows in memory, in blocks that are made anew for each read."""
@@ -174,11 +174,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return self._empty(**self.required_statistics()), 0
 
     def _empty(self, **kind: Any) -> Statistics:
-        """The state of no rows, of such a kind, that takes what the model learns from."""
-        incomplete = self.learns_incomplete
-        return empty_statistics(
-            exact=self.exact, incomplete=incomplete, max_patterns=self.most_patterns, **kind
-        )
+        """A state of no rows, of this kind. It takes incomplete rows if the model learns from them."""
+        kind |= {"incomplete": self.learns_incomplete, "max_patterns": self.most_patterns}
+        return empty_statistics(exact=self.exact, **kind)
 
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
         """The rows of a later batch. A model that draws centres first draws them from these rows."""

@@ -212,7 +212,7 @@ def blocks_to_learn(
     reset: bool,
     min_rows: int = 1,
 ) -> Iterator[Block]:
-    """Check rows in memory and cut them into blocks. With `reset`, a model gets their features and types."""
+    """Check rows in memory and cut them into blocks. With `reset`, the model gets the features of the rows."""
     check_missing(missing)
     check_batch(X)
     if y is None:

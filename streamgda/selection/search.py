@@ -54,8 +54,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     row in memory. Rows keep their folds when others are added, and schedulers and chunks do not matter. Of n
     rows, each fold has n / cv on average. The standard deviation is less than the square root of this mean.
     The same holds for the rows of each class. The first read needs memory for a state of each fold. The
-    comparison of candidates needs the same amount again. The second read needs memory for
-    the densities of all candidates.
+    comparison of candidates needs the same amount again. The second read needs memory for the densities of
+    all candidates.
 
     Parameters
     ----------

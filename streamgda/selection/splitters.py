@@ -1,7 +1,7 @@
 """The rows that models are compared on: their folds, and the read that keeps a state for each fold.
 
-A number of folds hashes the places or the groups of rows, so that the folds do not depend on how the rows are
-cut. Rows in memory are a source too, so that all kinds of data take the same code.
+Where only the number of folds is given, the fold of a row is a hash of its place or its group. So it does not
+depend on how the rows are cut. Rows in memory are a source too, so that all kinds of data take the same code.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def learning_curve(
     """Score an estimator that learns from one fold, from two, from four and so on.
 
     For each held-out fold, the states of other folds are merged, starting with the fold after it. So the
-    whole curve takes one read of the rows, or two. With more folds, the parts
-    are smaller, and there are more of them.
+    whole curve takes one read of the rows, or two. With more folds, the parts are smaller, and there are more
+    of them.
 
     Parameters
     ----------

@@ -35,6 +35,7 @@ S = TypeVar("S", bound="Split")
 T = TypeVar("T")
 
 Groups: TypeAlias = Sequence[Sequence[Any]]
+"""The splits that one task reads, in groups of which each is read into one state."""
 
 Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Applies a function to each element, in order, as `map` does, and perhaps in other processes."""
