@@ -212,7 +212,7 @@ def blocks_to_learn(
     reset: bool,
     min_rows: int = 1,
 ) -> Iterator[Block]:
-    """Check rows in memory and cut them into blocks. With `reset`, the model gets the features of the rows."""
+    """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
     check_batch(X)
     if y is None:
