@@ -73,7 +73,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
     _covariance_type: ClassVar[CovarianceType]
-    _draws_centers: ClassVar[bool] = False
     # The values of the parameters that several estimators have.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "priors": ["array-like", dict, None],
@@ -99,6 +98,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     exact: bool
     missing: MissingAtPrediction
+    max_patterns: int = MAX_PATTERNS
+    max_reads: int = 1
+    em_tol: float = READ_TOLERANCE
     singular: Literal["raise", "skip"] | None = None
     covariance_estimator: Any = None
     categorical_features: CategoricalFeatures = None
@@ -125,13 +127,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return self.missing == "marginal"
 
     @property
-    def most_patterns(self) -> int:
-        """How many patterns of missing features the statistics may keep."""
-        return getattr(self, "max_patterns", MAX_PATTERNS)
-
-    @property
     def _em_steps(self) -> Steps:
-        return Steps(getattr(self, "max_reads", 1), getattr(self, "em_tol", READ_TOLERANCE))
+        return Steps(self.max_reads, self.em_tol)
 
     def _check_learns_in_parts(self) -> None:
         """Raise ValueError if a parameter needs all the rows in memory at once."""
@@ -175,7 +172,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def _empty(self, **kind: Any) -> Statistics:
         """A state of no rows, of this kind. It takes incomplete rows if the model learns from them."""
-        kind |= {"incomplete": self.learns_incomplete, "max_patterns": self.most_patterns}
+        kind |= {"incomplete": self.learns_incomplete, "max_patterns": self.max_patterns}
         return empty_statistics(exact=self.exact, **kind)
 
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
@@ -312,7 +309,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         if self.learns_incomplete:
             check_holds_products(self.statistics_, self._covariance_type)
             with _replacing:
-                self.statistics_ = updated(self.statistics_, list(blocks), self.most_patterns)
+                self.statistics_ = updated(self.statistics_, list(blocks), self.max_patterns)
         else:
             statistics = self.statistics_
             statistics.update_blocks(complete_blocks(blocks) if statistics.keeps_patterns else blocks)
@@ -359,7 +356,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             held = self.__dict__.get("statistics_")
             if held is None:
                 self._types = getattr(other, "_types", self._types)
-            self.statistics_ = added if held is None else merged(held, added, self.most_patterns)
+            self.statistics_ = added if held is None else merged(held, added, self.max_patterns)
         self._describe_features(self.statistics_)
         return self
 

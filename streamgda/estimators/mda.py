@@ -159,7 +159,6 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
     _renormalises_priors = True
-    _draws_centers = True
     _takes_categories = (
         "⟨set covariance_type='tied'|search with --try 'mda covariance_type=tied'⟩, "
         "or use ⟨LinearDiscriminantAnalysis⟩"

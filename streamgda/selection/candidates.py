@@ -97,5 +97,5 @@ def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
         "fourth_moments": fourth,
         "exact": exact.pop(),
         "incomplete": all(candidate.estimator.learns_incomplete for candidate in candidates),
-        "max_patterns": max(candidate.estimator.most_patterns for candidate in candidates),
+        "max_patterns": max(candidate.estimator.max_patterns for candidate in candidates),
     }

@@ -130,7 +130,7 @@ def read_folds(
     if source.keeps_missing:
         _check_learn_incomplete(candidates, source)
     with remedying(_LEARN):
-        if not any(candidate.estimator._draws_centers for candidate in candidates):
+        if not _mixtures(candidates):
             states = [accumulate_folds(source, rule=rule, **kept, **how)] * len(candidates)
             return states, source, 1
         centers, n_reads = _centers_for(candidates, source, how)
@@ -152,13 +152,10 @@ def _centers_for(
     candidates: Sequence[Candidate], source: Source, how: Mapping[str, Any]
 ) -> tuple[list[SubclassCenters | None], int]:
     """The centres of each candidate's statistics, and how many times the rows were read to find them."""
-    mixtures = [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
+    mixtures = _mixtures(candidates)
     widest = min(mixtures, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
-    sampled = (
-        clone(widest)
-        .set_params(rows_per_class=max(model.rows_per_class for model in mixtures))
-        .empty_sample()
-    )
+    most = max(model.rows_per_class for model in mixtures)
+    sampled = clone(widest).set_params(rows_per_class=most).empty_sample()
     n_reads = int(any(model.subclass_centers is None for model in mixtures))
     if n_reads:
         sampled = read_into(source, sampled, **how)
@@ -166,11 +163,16 @@ def _centers_for(
     return [drawn.get(id(candidate.estimator)) for candidate in candidates], n_reads
 
 
+def _mixtures(candidates: Sequence[Candidate]) -> list[MixtureDiscriminantAnalysis]:
+    """The candidates that draw centres of subclasses."""
+    return [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
+
+
 def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
     """Whether scoring the candidates needs the rows, not only the states of the folds."""
-    plugin = all(getattr(one.estimator, "predictive", "plugin") == "plugin" for one in candidates)
-    mixtures = any(one.estimator._draws_centers for one in candidates)
-    return is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or not plugin or mixtures
+    if is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or _mixtures(candidates):
+        return True
+    return any(candidate.estimator.predictive != "plugin" for candidate in candidates)
 
 
 def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
