@@ -61,9 +61,19 @@ def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -
 
 
 def deficient_features(statistics: Statistics, covariance: Array, least_eigenvalue: float) -> str:
-    """Describe the features that make the covariance (d, d) within the classes singular."""
-    constant = np.flatnonzero(constant_features(np.diag(covariance), statistics.means))
-    collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
+    """Describe the features that make the covariance (d, d) within the classes singular.
+
+    The dummies of a column add up to 1. They are named only if nothing else makes it singular.
+    """
+    is_constant = constant_features(np.diag(covariance), statistics.means)
+    constant, kept = np.flatnonzero(is_constant), np.ones(len(is_constant), np.bool_)
+    for place in statistics.categories.slices if statistics.categories else ():
+        kept[[i for i in range(place.start, place.stop) if not is_constant[i]][-1:]] = False
+    chosen = np.flatnonzero(kept)
+    within = covariance[np.ix_(chosen, chosen)]
+    collinear = chosen[Spectrum.of(within, statistics.means[:, chosen], least_eigenvalue).collinear]
+    if not len(constant) and not len(collinear):
+        collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
     found = [("constant", constant), ("collinear", collinear)]
     return "features are " + " or ".join(
         f"{what} ({feature_list(statistics, features)})" for what, features in found if len(features)

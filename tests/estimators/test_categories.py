@@ -236,6 +236,19 @@ def test_transform_of_incomplete_rows_says_how_to_complete_a_frame(customers, ki
     assert np.isfinite(model.transform(whole)).all()
 
 
+def test_a_warning_of_rank_does_not_blame_the_dummies(customers, kinds):
+    X = customers.assign(twice=2 * customers["age"], one=1.0)
+    with pytest.warns(
+        UserWarning, match=r"constant \('one'\) or collinear \('age', 'twice'\)\. The model works"
+    ):
+        LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(X, kinds).predict(X)
+    with pytest.raises(
+        np.linalg.LinAlgError, match=r"collinear \('city=Oslo', .* 'grade=3'\)\. Leave them out"
+    ):
+        model = GaussianDiscriminantAnalysis(covariance_model="EEE", categorical_features=CHOSEN)
+        model.fit(customers, kinds)
+
+
 def test_a_source_that_lacks_a_category_says_how_to_scan_it(model, customers, kinds, tmp_path):
     table = pa.Table.from_pandas(customers.assign(kind=kinds).dropna(), preserve_index=False)
     write_to_dataset(table, tmp_path, partition_cols=["city"])
