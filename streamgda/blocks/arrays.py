@@ -52,12 +52,9 @@ def with_columns(X: Any, names: list[Any]) -> Any:
     return X.select(names) if library_of(X) in {"polars", "pyarrow"} else X[names]
 
 
-def columns_of_other_types(X: Any) -> list[str]:
-    """The names of the columns of a frame that hold neither numbers nor bools.
-
-    The list is empty for a frame whose columns have no names.
-    """
-    names = column_names(X) or ()
+def columns_of_other_types(X: Any) -> list[Any]:
+    """The labels of the columns of a frame that hold neither numbers nor bools."""
+    names = column_labels(X)
     if not names:
         return []
     if library_of(X) == "pyarrow":

@@ -236,6 +236,16 @@ def test_transform_of_incomplete_rows_says_how_to_complete_a_frame(customers, ki
     assert np.isfinite(model.transform(whole)).all()
 
 
+def test_columns_whose_labels_are_numbers(customers, kinds):
+    numbered = customers.set_axis(range(4), axis=1)
+    model = LinearDiscriminantAnalysis().fit(numbered, kinds)
+    assert model.categories_ == {"1": ["Oslo", "Paris", "Rome", None]}
+    named = LinearDiscriminantAnalysis().fit(customers, kinds)
+    np.testing.assert_array_equal(model.predict_proba(numbered), named.predict_proba(customers))
+    with pytest.raises(ValueError, match="columns 1 hold text"):
+        LinearDiscriminantAnalysis(categorical_features=None).fit(numbered, kinds)
+
+
 def test_a_warning_of_rank_does_not_blame_the_dummies(customers, kinds):
     X = customers.assign(twice=2 * customers["age"], one=1.0)
     with pytest.warns(
