@@ -200,7 +200,7 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
     ValueError
         If the model needs more than the ledger keeps.
     """
-    from streamgda import StatisticsLedger
+    from streamgda import MixtureDiscriminantAnalysis, StatisticsLedger
 
     made = model.kind(**model.params) if model else None
     needed = made.required_statistics() if made else {}
@@ -213,7 +213,8 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
             f"{ledger!r} keeps less than the model needs: refresh another, with --covariance-type full "
             "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"
         )
-    if made and made._draws_centers and ledger.subclass_centers is None and made.n_subclasses != 1:
+    is_mixture = isinstance(made, MixtureDiscriminantAnalysis) and made.n_subclasses != 1
+    if is_mixture and ledger.subclass_centers is None:
         raise ValueError(
             "a ledger has the centres of the subclasses before it reads the files: make it in Python, by "
             "StatisticsLedger(path, subclass_centers=model.draw_centers(source)), or fit the model"
