@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -189,9 +190,9 @@ def check_readable(X: Any) -> None:
     wrong: list[str] = []
     for name in columns_of_other_types(X):
         _check_categories(X[name], name)
-        values = np.asarray(X[name][:1])
-        is_object = values.dtype.kind == "O"
-        if values.dtype.kind in "UTSMm" or (is_object and isinstance(next(iter(values), 0), str)):
+        values = np.asarray(X[name])
+        known = (v for v in values if isinstance(v, str | Number) and str(v) != "nan")
+        if values.dtype.kind in "UTSMm" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
             wrong.append(name)
     if wrong:
         raise ValueError(
