@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -180,7 +180,7 @@ class Evaluation(Measures, Loadable):
         if len(classes) == len(self.classes):
             self.classes = classes
             return
-        old, here = self._copy(), np.searchsorted(classes, self.classes)
+        old, here = deepcopy(self), np.searchsorted(classes, self.classes)
         self._allocate(len(classes))
         self._calibration[:, WEIGHT, 0] = old.weight
         self._confusion[np.ix_(here, here)] = old._confusion
@@ -203,7 +203,7 @@ class Evaluation(Measures, Loadable):
             If the labels of the two are of different kinds.
         """
         classes = labels.union(self.classes, other.classes)
-        other = other._copy()
+        other = deepcopy(other)
         for evaluation in (self, other):
             evaluation._reindex(classes)
         for name in (*_WEIGHTED_SUMS, "n_rows", "n_dropped"):
@@ -214,13 +214,10 @@ class Evaluation(Measures, Loadable):
         return self
 
     def __add__(self, other: object) -> Evaluation:
-        return self._copy().merge(other) if isinstance(other, Evaluation) else NotImplemented
+        return deepcopy(self).merge(other) if isinstance(other, Evaluation) else NotImplemented
 
     def __radd__(self, other: object) -> Evaluation:
-        return self._copy() if isinstance(other, int) and other == 0 else NotImplemented
-
-    def _copy(self) -> Evaluation:
-        return copy.deepcopy(self)
+        return deepcopy(self) if isinstance(other, int) and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal, to the last bit."""

@@ -22,6 +22,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -287,25 +288,18 @@ class RowRange(ScorableSplit):
     start: int
     stop: int
 
+    is_remote = property(attrgetter("split.is_remote"))
+    keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
+
     @property
     def n_rows(self) -> int:
         """The number of rows."""
         return self.stop - self.start
 
     @property
-    def keeps_all_rows(self) -> bool:
-        """Whether no row is left out."""
-        return self.split.keeps_all_rows
-
-    @property
     def identity(self) -> list[Any]:
         """The split and the range of its rows, as plain values."""
         return [self.split.identity, self.start, self.stop]
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the rows are fetched from a remote storage."""
-        return self.split.is_remote
 
     def begun(self, ahead: Ahead) -> RowRange:
         """Start to fetch as much as `ahead` allows; return the same rows with what is fetched."""
