@@ -65,11 +65,11 @@ def test_memory_does_not_grow_with_the_rows_of_a_stream(tmp_path, lazily):
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["out", "out.zarr"])
 def test_memory_does_not_grow_with_classes_times_rows(tmp_path, out):
-    """All the probabilities take 480 MB."""
+    """All the probabilities take 640 MB; those that wait to be written, 230 to 340 MB by chance."""
     rng, y = np.random.default_rng(0), np.arange(4000) % 200
     X = pd.DataFrame(rng.normal(size=(4000, 4)) + y[:, None] / 20, columns=list("abcd"))
-    table = pa.table({name: rng.normal(size=300_000) for name in X.columns})
-    assert memory(GaussianNB().fit(X, y), table, tmp_path, out) < 300
+    table = pa.table({name: rng.normal(size=400_000) for name in X.columns})
+    assert memory(GaussianNB().fit(X, y), table, tmp_path, out) < 400
 
 
 @pytest.mark.slow
