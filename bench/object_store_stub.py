@@ -50,6 +50,7 @@ SETTINGS: dict[str, Any] = {
     "bandwidth": 0.0,  # bytes a second of a connection; 0 for as many as there can be
     "fail_every": 0,  # 503 instead of every n-th request
     "truncate_every": 0,  # half of the body of every n-th response that has one, and the connection is closed
+    "shorten_every": 0,  # half of the body of every n-th GET, with the headers of just these bytes
     "stall_every": 0,  # no answer to every n-th request for `stall` seconds, and the connection is closed
     "stall": 30.0,
     "most_faults": -1,  # after so many the store is well again; -1 for never
@@ -163,11 +164,11 @@ class Server(ThreadingHTTPServer):
         """What goes wrong with this request, if anything."""
         only = self.settings["only"].split()
         with self.lock:
-            for fault in ("fail", "truncate", "stall"):
+            for fault in ("fail", "truncate", "shorten", "stall"):
                 every = self.settings[f"{fault}_every"]
                 if not every or (only and operation not in only) or not self.settings["most_faults"]:
                     continue
-                if fault == "truncate" and operation != "GET":
+                if fault in {"truncate", "shorten"} and operation != "GET":
                     continue
                 self.until_fault[fault] += 1
                 if self.until_fault[fault] % every == 0:
@@ -261,6 +262,8 @@ class Handler(BaseHTTPRequestHandler):
                     self._error(416, "InvalidRange")
                     return
                 stop = min(int(last) + 1, stop) if first and last else stop
+                if self.fault == "shorten":
+                    stop -= (stop - start + 1) // 2
                 headers["Content-Range"] = f"bytes {start}-{stop - 1}/{status.st_size}"
             self._begin(206 if asked and status.st_size else 200, stop - start, headers)
             if self.command == "HEAD":

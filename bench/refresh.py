@@ -83,25 +83,23 @@ def night(folder: Path, share: float, merge: bool) -> Callable[[], object]:
 def many_entries(folder: Path, entries: int, classes: int, features: int, fold: bool) -> Callable[[], object]:
     """Merge a ledger of so many entries; folded beforehand, if that is asked for.
 
-    The files of 100 entries stand under all the names: what reading one costs is the same.
+    The states of 100 entries stand under all the names: what reading one costs is the same.
     """
     home = Path(tempfile.mkdtemp(dir=folder, prefix="entries-"))
     ledger = StatisticsLedger(home)
     (home / "entries").mkdir()
-    rng, held, names = np.random.default_rng(0), {}, []
+    rng, held, states = np.random.default_rng(0), {}, []
     for i in range(entries):
         file = InputFile(f"{i:05}", f"{i:05}", Version(1, i), {})
         name = entry_name(file, {})
         holding = FileRecord.of(FilePlan(file, (), "", ""), rows=20 * classes, dropped=0, entry=name)
         if i < DISTINCT:
             y = np.arange(20 * classes) % classes
-            state = ClassStatistics().update(rng.normal(size=(len(y), features)), y)
-            ledger._folder.write_entry(name, state, [holding])
-        else:
-            os.link(home / "entries" / names[i % DISTINCT], home / "entries" / name)
-        names.append(name)
+            states.append(ClassStatistics().update(rng.normal(size=(len(y), features)), y))
+        ledger._folder.write_entry(name, states[i % DISTINCT], [holding])
         held[file.path] = holding
-    ledger._folder.write_manifest(Manifest(ledger._kept, held))
+    records = Manifest(ledger._kept, held)
+    ledger._folder.write_manifest(records, Manifest(ledger._kept, {}))
     if fold:
         ledger.compact()
     return lambda: StatisticsLedger(home).statistics()

@@ -140,7 +140,7 @@ def learning(folder: Path, subclasses: int) -> Callable[[], Any]:
 
     source = scan_parquet(folder, "y")
     centers = MixtureDiscriminantAnalysis(subclasses).draw_centers(source) if subclasses > 1 else None
-    return lambda: accumulate(source, subclass_centers=centers, scheduler="synchronous")
+    return lambda: accumulate(source, rule=centers, scheduler="synchronous")
 
 
 def predicting_mixture(folder: Path, subclasses: int, rows: int) -> Callable[[], Any]:

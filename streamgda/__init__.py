@@ -23,14 +23,13 @@ from streamgda.estimators import ESTIMATORS
 if TYPE_CHECKING:
     from streamgda.estimators.edda import GaussianDiscriminantAnalysis
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
-    from streamgda.estimators.mda import MixtureDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
-    from streamgda.passes.compute import PassProgress
+    from streamgda.passes.progress import PassProgress
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.label_shift import estimate_priors
@@ -45,8 +44,9 @@ if TYPE_CHECKING:
     from streamgda.statistics.exact.state import ExactClassStatistics
     from streamgda.statistics.floating.state import ClassStatistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
-    from streamgda.statistics.subclasses import SubclassCenters
     from streamgda.statistics.window import WindowedStatistics
+    from streamgda.subclasses.centers import SubclassCenters
+    from streamgda.subclasses.mda import MixtureDiscriminantAnalysis
 
 __all__ = [
     "ClassStatistics",
@@ -85,7 +85,7 @@ __all__ = [
 
 __docformat__ = "numpy"
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
@@ -95,9 +95,9 @@ _HOME_OF = {
     "HashedKFold": "streamgda.selection.splitters",
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
-    "SubclassCenters": "streamgda.statistics.subclasses",
+    "SubclassCenters": "streamgda.subclasses.centers",
     "WindowedStatistics": "streamgda.statistics.window",
-    "PassProgress": "streamgda.passes.compute",
+    "PassProgress": "streamgda.passes.progress",
     "accumulate": "streamgda.passes.accumulate",
     "cross_validate": "streamgda.selection.validation",
     "drift": "streamgda.ledger.drift",
@@ -118,8 +118,16 @@ _HOME_OF = {
 }
 
 
+_PACKAGES = ("diagnostics", "onnx", "plotting")
+
+
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used (PEP 562), so that importing the package stays quick."""
+    if name in _PACKAGES:
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ImportError as error:
+            raise AttributeError(f"{__name__}.{name} cannot be imported: {error}") from error
     home = ESTIMATORS[name].module if name in ESTIMATORS else _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -128,4 +136,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_PACKAGES])

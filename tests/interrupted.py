@@ -1,8 +1,14 @@
-"""Work in a process of its own that is stopped in the middle."""
+"""Work that is stopped in the middle: in a process of its own by a signal, or in this one at any line."""
 
 import multiprocessing
 import os
+import sys
 import time
+from pathlib import Path
+
+import streamgda
+
+PACKAGE = str(Path(streamgda.__file__).parent)
 
 
 def interrupt(how, begun, work, *arguments):
@@ -16,3 +22,69 @@ def interrupt(how, begun, work, *arguments):
     os.kill(process.pid, how)
     process.join(60)
     assert process.exitcode not in (0, None)
+
+
+def interrupted_at(n, operate):
+    """Raise KeyboardInterrupt before the n-th line of the package that an operation runs.
+
+    Returns the place of this line, or None if the operation ended before it came there.
+    """
+    left, place = n, None
+
+    def of_line(frame, event, _):
+        nonlocal left, place
+        if event == "line" and place is None:
+            left -= 1
+            if not left:
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return of_line
+
+    def of_call(frame, *_):
+        return of_line if place is None and frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        operate()
+    except KeyboardInterrupt:
+        pass
+    else:
+        assert place is None, f"the interruption at {place} was swallowed"
+    finally:
+        sys.settrace(before)
+    return place
+
+
+def check_interruptions(make, operate, look, *, step=1):
+    """Interrupt an operation at each of its lines, or every `step` lines; it must be done, or undone.
+
+    Parameters
+    ----------
+    make : callable
+        Makes an object.
+    operate : callable
+        Changes the object. After an interruption that undid it, it is called again, and must then work.
+    look : callable
+        Returns what can be seen of the object, which is compared by ``==``.
+
+    Returns
+    -------
+    int
+        How many lines the operation has, or at most `step` more.
+    """
+    before, done = look(make()), make()
+    operate(done)
+    after = look(done)
+    assert before != after
+    n, place = 1, ""
+    while place is not None:
+        one = make()
+        place = interrupted_at(n, lambda one=one: operate(one))
+        found = look(one)
+        assert found == after or (place and found == before), f"half done when interrupted at {place}"
+        if found == before:
+            operate(one)
+            assert look(one) == after, f"other than without the interruption at {place}"
+        n += step
+    return n - step

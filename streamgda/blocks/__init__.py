@@ -5,7 +5,7 @@ dropped, and what they weigh.
 
 - `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors and their
   folds, for cross-validation. `arrays`: the blocks of an array or a data frame.
-- `categories`: columns with categories, and rows in which they are coded.
+- `schema`: what the features of rows are: columns of numbers, or what another room makes of columns.
 - `labels`: class labels and their codes.
 - `wording`: the messages of errors and warnings.
 """

@@ -15,14 +15,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels, wording
-from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Matrix, Missing, Places, cut_into_blocks
-from streamgda.blocks.categories import MixedColumns
+from streamgda.blocks.block import (
+    INTEGERS_OF_FLOATS,
+    NOWHERE,
+    Block,
+    Matrix,
+    Missing,
+    Places,
+    cut_into_blocks,
+)
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.schema import MadeColumns
 
 
 def library_of(X: Any) -> str:
     """The name of the library that defines the type of an object."""
     return type(X).__module__.partition(".")[0]
+
+
+def in_numpy(values: Any) -> Any:
+    """An array of another library, such as a tensor of PyTorch, in NumPy; anything else as it is.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        Those of the library, if the array is not in the memory of the CPU. They say how it gets there.
+    """
+    is_other = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
+    return np.asarray(values) if is_other else values
 
 
 def column_labels(X: Any) -> list[Any] | None:
@@ -111,7 +131,7 @@ def _matrix_of_arrow(X: Any) -> NDArray[Any] | None:
 
 
 def array_blocks(
-    X: ArrayLike | MixedColumns,
+    X: ArrayLike | MadeColumns,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     feature_names: tuple[str, ...] | None = None,
@@ -132,8 +152,9 @@ def array_blocks(
         If X is not a matrix of numbers, if lengths differ, or if labels are not integers, strings or bools.
     """
     try:
-        matrix = X if isinstance(X, MixedColumns) else _matrix(X)
-        n_rows = matrix.n_rows if isinstance(matrix, MixedColumns) else len(matrix)
+        made = None if isinstance(X, np.ndarray) or not isinstance(X, MadeColumns) else X
+        matrix = _matrix(X) if made is None else made
+        n_rows = len(matrix) if made is None else made.n_rows
         classes, codes, unlabelled = labels.encode(y)
         weights = None if sample_weight is None else _weights(sample_weight)
         for name, other in (("y", codes), ("sample_weight", weights)):
@@ -151,13 +172,13 @@ def array_blocks(
         weights=weights,
         feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
-        row_name=places or Places(origin or "", dataset=origin or ""),
-        groups=None if groups is None else group_codes(groups, n_rows),
+        row_name=places or (Places(origin, dataset=origin) if origin else NOWHERE),
+        groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
     )
 
 
-def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
-    """The labels of the groups of rows, and the code of each row.
+def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) -> tuple[Labels, Codes]:
+    """The labels of the groups of rows, and the code of each row. `row_name` names a row in an error.
 
     Raises
     ------
@@ -168,7 +189,8 @@ def group_codes(groups: ArrayLike, n_rows: int) -> tuple[Labels, Codes]:
     if codes.shape != (n_rows,):
         raise ValueError(f"groups or folds have shape {codes.shape} for {wording.counted(n_rows, 'row')}")
     if missing is not None:
-        raise ValueError(f"row {int(np.argmax(missing))} has no group or fold (null or NaN)")
+        row = (row_name or Places())(int(np.argmax(missing)))
+        raise ValueError(f"{row} has no group or fold (null or NaN)")
     return values, codes
 
 

@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.categories import Categories, MixedColumns
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.schema import UNNAMED, Columns, MadeColumns, Schema
 from streamgda.blocks.wording import Message
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]
 Features = Matrix | Sequence[Column]
 Missing = Literal["raise", "drop", "keep"]
+_CHOICES = get_args(Missing)
 RowName = Callable[[int], str]
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
@@ -132,7 +133,7 @@ class Places:
         return (self.before + self.start + kept).astype(np.int64)
 
 
-_NOWHERE = Places()
+NOWHERE = Places()
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ class Block:
 
     Attributes
     ----------
-    features : ndarray of shape (n_rows, n_features), one array per feature, or MixedColumns
-        Numbers of any real type, or numbers and codes of categories. They are converted to float64 when the
+    features : ndarray of shape (n_rows, n_features), one array per feature, or MadeColumns
+        Numbers of any real type, or what makes them. They are converted to float64 when the
         block is reduced.
     classes : ndarray of shape (n_classes,)
         The labels that occur, sorted.
@@ -167,7 +168,7 @@ class Block:
     weights: NDArray[np.float64] | None = None
     feature_names: tuple[str, ...] | None = None
     n_dropped: int = 0
-    row_name: Places = _NOWHERE
+    row_name: Places = NOWHERE
     groups: tuple[Labels, Codes] | None = None
 
     @property
@@ -176,9 +177,12 @@ class Block:
         return self.features.shape[1] if isinstance(self.features, np.ndarray) else len(self.features)
 
     @property
-    def categories(self) -> Categories | None:
-        """The columns with categories and their values; None if all columns are numbers."""
-        return self.features.categories if isinstance(self.features, MixedColumns) else None
+    def schema(self) -> Schema:
+        """What the features are."""
+        made = self.features
+        if not isinstance(made, np.ndarray) and isinstance(made, MadeColumns):
+            return made.schema
+        return UNNAMED if self.feature_names is None else Columns(self.feature_names)
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
@@ -200,13 +204,13 @@ class Block:
         return matrix
 
     def of_numbers(self) -> Block:
-        """The rows without their columns that have categories; ValueError if nothing is left."""
-        if not isinstance(self.features, MixedColumns):
+        """The rows with their columns of numbers alone; ValueError if there is none."""
+        if not isinstance(self.features, MadeColumns):
             return self
-        names = self.features.categories.numbers
-        if not names:
-            raise ValueError("all columns have categories, and subclasses need a column of numbers")
-        return replace(self, features=self.features.numbers, feature_names=names)
+        numbers, names = self.features.numbers, self.feature_names
+        if not numbers:
+            raise ValueError("no column is of numbers, which distances between rows need")
+        return replace(self, features=numbers, feature_names=names and names[: len(numbers)])
 
     def between(self, start: int, stop: int) -> Block:
         """The rows start:stop, with `n_dropped` set to 0."""
@@ -228,11 +232,11 @@ class Block:
             groups=self.groups and (self.groups[0], self.groups[1][rows]),
         )
 
-    def with_categories(self, categories: Categories) -> Block:
-        """The rows with other categories of the same columns; the block itself if all columns are numbers."""
-        if not isinstance(self.features, MixedColumns):
+    def in_schema(self, schema: Schema) -> Block:
+        """The rows in another schema of the same columns; the block itself if all columns are numbers."""
+        if not isinstance(self.features, MadeColumns):
             return self
-        return replace(self, features=self.features.onto(categories), feature_names=categories.feature_names)
+        return replace(self, features=self.features.onto(schema), feature_names=schema.feature_names)
 
     def raise_for_values(self, powers: str = "squares", other_remedy: str = _LEARN_INCOMPLETE) -> None:
         """Raise the error that names the first value which statistics cannot hold.
@@ -281,9 +285,8 @@ class Block:
 
 def check_missing(missing: str) -> None:
     """Raise ValueError unless `missing` is one of the choices."""
-    choices = get_args(Missing)
-    if missing not in choices:
-        raise ValueError(f"missing must be {' or '.join(map(repr, choices))}; got {missing!r}")
+    if missing not in _CHOICES:
+        raise ValueError(f"missing must be {' or '.join(map(repr, _CHOICES))}; got {missing!r}")
 
 
 def rows_per_block(n_features: int, n_classes: int = 1) -> int:
@@ -316,7 +319,7 @@ def cut_into_blocks(
     weights: NDArray[Any] | None = None,
     feature_names: tuple[str, ...] | None = None,
     missing: Missing = "raise",
-    row_name: Places = _NOWHERE,
+    row_name: Places = NOWHERE,
     groups: tuple[Labels, Codes] | None = None,
 ) -> Iterator[Block]:
     """Cut rows into blocks, and check labels and weights.
@@ -338,8 +341,10 @@ def cut_into_blocks(
     ValueError
         If a label or a weight is missing and `missing` is not "drop", or a weight is negative or infinite.
     """
-    n_features = features.shape[1] if isinstance(features, np.ndarray) else len(features)
-    n_features = features.n_columns if isinstance(features, MixedColumns) else n_features
+    if isinstance(features, np.ndarray):
+        n_features = features.shape[1]
+    else:
+        n_features = features.n_columns if isinstance(features, MadeColumns) else len(features)
     size = _FEWEST_ROWS if len(codes) <= _FEWEST_ROWS else rows_per_block(n_features, len(classes))
     is_whole = unlabelled is None and weights is None and missing != "drop"
     for start in range(0, len(codes), size):
@@ -401,9 +406,9 @@ def checked_weights(
 
 
 def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:
-    if isinstance(features, MixedColumns):
-        return features.rows(rows)
-    return features[rows] if isinstance(features, np.ndarray) else [column[rows] for column in features]
+    if isinstance(features, np.ndarray):
+        return features[rows]
+    return features.rows(rows) if isinstance(features, MadeColumns) else [column[rows] for column in features]
 
 
 def _columns(features: Features) -> Sequence[Column]:
@@ -412,7 +417,7 @@ def _columns(features: Features) -> Sequence[Column]:
 
 def _numbers(features: Features) -> Sequence[Column]:
     """The columns in which a value may be missing or infinite."""
-    return features.numbers if isinstance(features, MixedColumns) else _columns(features)
+    return features.numbers if isinstance(features, MadeColumns) else _columns(features)
 
 
 def _finite_rows(features: Features) -> NDArray[np.bool_]:
@@ -447,11 +452,8 @@ class FoldRule:
     def split(self, block: Block) -> Iterator[tuple[Any, NDArray[np.intp]]]:
         """Yield each fold that occurs in a block, with the positions of its rows."""
         folds, codes = self.assign(block)
-        order = np.argsort(codes, kind="stable")
-        bounds = np.searchsorted(codes[order], np.arange(len(folds) + 1))
-        for k, fold in enumerate(folds.tolist()):
-            if bounds[k] < bounds[k + 1]:
-                yield fold, order[bounds[k] : bounds[k + 1]]
+        for k, rows in labels.positions_by_code(codes, len(folds)):
+            yield folds[k].item(), rows
 
     def assign(self, block: Block) -> tuple[Labels, Codes]:
         """The folds, sorted, and the position of each row's fold among them."""
@@ -466,10 +468,10 @@ class FoldRule:
         return np.arange(self.n_folds), folds_of_groups(labels, self.n_folds)[codes]
 
 
-def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> NDArray[np.uint16]:
+def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> Codes:
     """The fold of each row, from its number in a file of a dataset."""
     hashed = mixed(numbers.astype(np.uint64), _hash_of(dataset))
-    return (hashed % np.uint64(n_folds)).astype(np.uint16)
+    return (hashed % np.uint64(n_folds)).astype(labels.code_dtype(n_folds))
 
 
 def mixed(numbers: NDArray[np.uint64], start: int = 0) -> NDArray[np.uint64]:
@@ -488,9 +490,10 @@ def mixed(numbers: NDArray[np.uint64], start: int = 0) -> NDArray[np.uint64]:
     return hashed
 
 
-def folds_of_groups(labels: Labels, n_folds: int) -> NDArray[np.uint16]:
+def folds_of_groups(groups: Labels, n_folds: int) -> Codes:
     """The fold of each group, from its label."""
-    return np.array([_hash_of(str(label)) % n_folds for label in labels.tolist()], dtype=np.uint16)
+    folds = [_hash_of(str(label)) % n_folds for label in groups.tolist()]
+    return np.array(folds, dtype=labels.code_dtype(n_folds))
 
 
 def _hash_of(text: str) -> int:

@@ -6,7 +6,8 @@ kept sorted, so that the position of a label does not depend on when it was firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from streamgda.blocks.wording import counted, listed
 Labels = NDArray[Any]
 Codes = NDArray[Any]
 
-_SUBCLASS = np.dtype(np.int32)
+_PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the number of a part of its rows
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
@@ -31,27 +32,28 @@ def no_labels() -> Labels:
 
 
 def kind_of(labels: Labels) -> str:
-    """The kind of labels in an encoded array: "int", "str" or "bool"; of subclasses, said of them."""
+    """The kind of labels in an encoded array: "int", "str" or "bool"; of divided ones, said of them."""
     if labels.dtype.names:
-        return f"subclasses of {kind_of(labels['label'])}"
+        return f"{_PARTS[1]}es of {kind_of(labels['label'])}"
     return _KINDS[labels.dtype.kind]
 
 
-def subclass_labels(classes: Labels, numbers: ArrayLike) -> Labels:
-    """Labels of subclasses: the label of the class and the number of the subclass, as records.
+def divided_labels(classes: Labels, numbers: ArrayLike) -> Labels:
+    """Labels of parts of classes: the label of the class and the number of the part, as records.
 
     Examples
     --------
-    >>> subclass_labels(np.array(["a", "a", "b"]), [0, 1, 0]).tolist()
+    >>> divided_labels(np.array(["a", "a", "b"]), [0, 1, 0]).tolist()
     [('a', 0), ('a', 1), ('b', 0)]
     """
-    labels = np.empty(len(classes), [("label", classes.dtype), ("subclass", _SUBCLASS)])
-    labels["label"], labels["subclass"] = classes, numbers
+    labels = np.empty(len(classes), list(zip(_PARTS, (classes.dtype, np.int32), strict=True)))
+    for name, values in zip(_PARTS, (classes, numbers), strict=True):
+        labels[name] = values
     return labels
 
 
 def by_class(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
-    """The classes of sorted labels, and where the first subclass of each stands.
+    """The classes of sorted labels, and where the first part of each stands.
 
     Labels of classes are each its own.
     """
@@ -62,7 +64,11 @@ def by_class(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
 
 
 def label_columns(labels: Labels) -> dict[str, NDArray[Any]]:
-    """Labels as columns of a table: of subclasses, their classes and their numbers."""
+    """Labels as columns of a table: of divided ones, their classes and their numbers.
+
+    Strings have the width of the longest, whatever rows were once among them.
+    """
+    labels = trimmed(labels)
     return {name: labels[name] for name in labels.dtype.names or ()} or {"label": labels}
 
 
@@ -74,8 +80,12 @@ def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
     ValueError
         As `as_labels` does.
     """
-    labels = as_labels(columns["label"])
-    return subclass_labels(labels, columns["subclass"]) if "subclass" in columns else labels.copy()
+    labels, numbers = as_labels(columns["label"]), columns.get(_PARTS[1])
+    if numbers is None:
+        return labels.copy()
+    if numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers > np.iinfo(np.int32).max)).any():
+        raise ValueError(f"column {_PARTS[1]!r} holds other things than the numbers of parts")
+    return divided_labels(labels, numbers)
 
 
 def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
@@ -155,7 +165,7 @@ def as_labels(labels: ArrayLike) -> Labels:
     """
     if isinstance(labels, list) and labels and all(isinstance(label, tuple) for label in labels):
         classes, numbers = zip(*labels, strict=True)
-        return subclass_labels(as_labels(list(classes)), numbers)
+        return divided_labels(as_labels(list(classes)), numbers)
     values = _one_dimensional(labels)
     if values.dtype.kind in "fO" and _missing(values) is not None:
         raise ValueError("a label is missing (null or NaN)")
@@ -194,7 +204,7 @@ def _typed(values: NDArray[Any]) -> Labels:
     missing value.
     """
     kind = values.dtype.kind
-    if kind in "bU" or values.dtype.names == ("label", "subclass"):
+    if kind in "bU" or values.dtype.names == _PARTS:
         return values
     if kind in "iu":
         if kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
@@ -257,7 +267,7 @@ def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
 def trimmed(classes: Labels) -> Labels:
     """Strings at the width of the longest of them; other labels as they are."""
     if classes.dtype.names:
-        return subclass_labels(trimmed(classes["label"]), classes["subclass"])
+        return divided_labels(trimmed(classes["label"]), classes[_PARTS[1]])
     if classes.dtype.kind != "U":
         return classes
     width = max(int(np.strings.str_len(classes).max(initial=0)), 1)
@@ -286,6 +296,21 @@ def first_positions(codes: Codes, n_codes: int) -> NDArray[np.intp]:
     return first
 
 
+def positions_by_code(codes: NDArray[np.integer], n_codes: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield each code that occurs, of 0 … n_codes − 1, with the positions where it stands, in order.
+
+    Examples
+    --------
+    >>> [(code, rows.tolist()) for code, rows in positions_by_code(np.array([2, 0, 2]), 4)]
+    [(0, [1]), (2, [0, 2])]
+    """
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(n_codes + 1)).tolist()
+    for code, (start, stop) in enumerate(pairwise(bounds)):
+        if start < stop:
+            yield code, order[start:stop]
+
+
 def union(ours: Labels, theirs: Labels) -> Labels:
     """The sorted union of two sorted label sets; no copy where the first contains the second.
 
@@ -307,7 +332,7 @@ def union(ours: Labels, theirs: Labels) -> Labels:
         if max(len(ours), len(theirs)) * longest.dtype.itemsize > _MOST_BYTES // 2:
             n_labels = len({*ours.tolist(), *theirs.tolist()})  # before NumPy compares labels at this width
             _check_width(n_labels, longest.dtype.itemsize // 4, longest)
-    places = np.searchsorted(ours, theirs)
+    places = ours.searchsorted(theirs)
     is_new = ours.take(places, mode="clip") != theirs
     if not is_new.any():
         return ours

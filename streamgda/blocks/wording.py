@@ -146,3 +146,34 @@ def check_known(names: Iterable[str], known: Collection[str], origin: str, kind:
             close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
             hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
             raise ValueError(Message(origin, f": there is no {kind} {name!r}; {hint}"))
+
+
+class RowError(ValueError):
+    """The fault of a row, told by the position of the row among those that a function was given.
+
+    Callers that know where these rows come from raise it anew: with its position among more rows, by `moved`,
+    or with the name that the row has for a user, by `named`.
+
+    Examples
+    --------
+    >>> error = RowError(513, " is too far from the classes")
+    >>> error.moved(lambda row: row + 3264)
+    RowError(3777, ' is too far from the classes')
+    >>> error.named("day.parquet, row {}".format)
+    ValueError('day.parquet, row 513 is too far from the classes')
+    """
+
+    def __init__(self, row: int, fault: str) -> None:
+        super().__init__(int(row), fault)
+        self.row, self.fault = int(row), fault
+
+    def __str__(self) -> str:
+        return f"row {self.row}{self.fault}"
+
+    def moved(self, position: Callable[[int], int]) -> RowError:
+        """The same fault of the row at another position."""
+        return RowError(position(self.row), self.fault)
+
+    def named(self, name: Callable[[int], str]) -> ValueError:
+        """The same fault with a name of the row."""
+        return ValueError(Message(name(self.row), self.fault))

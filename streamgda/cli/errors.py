@@ -8,15 +8,17 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import click
 
 from streamgda.blocks.wording import Message, Setting, counted
 from streamgda.estimators import ESTIMATORS
-from streamgda.storage.paths import shown
+from streamgda.storage.paths import without_options
+from streamgda.storage.secrets import concealing
 
 # The keys of what commands note in `click.Context.meta`.
 DEBUG = "streamgda.debug"
@@ -63,22 +65,17 @@ class OneLineErrors(click.Group):
         """The commands in the order in which they were added."""
         return list(self.commands)
 
-    def main(self, *args: Any, **extra: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:
         """Run the command line and leave with its exit code."""
-        try:
-            status = super().main(*args, **{**extra, "standalone_mode": False})
-        except click.ClickException as error:
-            status = error.exit_code
-            click.echo(f"Error: {_message_of(error)}", err=True)
-            if isinstance(error, Interrupted):
-                _end_threads(status)
-        sys.exit(status)
+        words = sys.argv[1:] if args is None else list(args)
+        run = partial(super().main, words, *others, **{**extra, "standalone_mode": False})
+        sys.exit(concealing(words, lambda: _status_of(run)))
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command, and convert its exceptions to errors of one line."""
         try:
             with warnings.catch_warnings(), interruptible("no file is half-written"):
-                warnings.showwarning = warn
+                warnings.showwarning = partial(_show, context.meta)  # worker threads have no context
                 return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit):
             raise
@@ -86,6 +83,17 @@ class OneLineErrors(click.Group):
             if context.meta.get(DEBUG) or _is_closed_pipe(error):
                 raise
             raise click.ClickException(describe(error)) from error
+
+
+def _status_of(run: Callable[[], Any]) -> Any:
+    """Run the command line, and return its exit code."""
+    try:
+        return run()
+    except click.ClickException as error:
+        click.echo(f"Error: {_message_of(error)}", err=True)
+        if isinstance(error, Interrupted):
+            _end_threads(error.exit_code)
+        return error.exit_code
 
 
 @contextmanager
@@ -118,6 +126,10 @@ def describe(error: BaseException) -> str:
     else:
         message = in_words_of_command(Message.of(error))
     message = _folded(message)
+    # Statistics that a model keeps for the next call end with the process.
+    notes = [_folded(note) for note in getattr(error, "__notes__", ()) if "statistics_" not in note]
+    if notes:
+        return f"{type(error).__name__}: {'; '.join(filter(None, [message, *notes]))}"
     if isinstance(error, _EXPECTED) and message:
         return message
     return f"{type(error).__name__}: {message or 'no more is known'} (--debug shows where)"
@@ -131,14 +143,15 @@ def _message_of(error: click.ClickException) -> str:
     return message
 
 
-def in_words_of_command(message: str) -> str:
+def in_words_of_command(message: str, meta: Mapping[str, Any] | None = None) -> str:
     """A message with parameters named as options: ``--missing drop`` for ``missing='drop'``.
 
     In a search, a parameter that is not an option of the command is written as in ``--try``: ``reg_param=0``.
+    `meta` is that of the context of the command, which only its own thread has.
     """
     if not isinstance(message, Message):
         return message
-    options = click.get_current_context().meta.get(AS_TRIED)
+    options = (click.get_current_context().meta if meta is None else meta).get(AS_TRIED)
     return message.put(lambda setting: _as_tried(setting, options) if options else _as_option(setting))
 
 
@@ -169,7 +182,7 @@ def _listed(value: Any) -> str:
 
 
 def _folded(text: str) -> str:
-    return " ".join(shown(text).split())
+    return " ".join(without_options(text).split())
 
 
 def _is_closed_pipe(error: Exception) -> bool:
@@ -177,11 +190,15 @@ def _is_closed_pipe(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EPIPE
 
 
-def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+def warn(message: str) -> None:
     """Show a warning in one line, but not with ``--quiet``."""
-    if not click.get_current_context().meta.get(QUIET):
+    _show(click.get_current_context().meta, message)
+
+
+def _show(meta: Mapping[str, Any], message: Warning | str, *_: Any, **__: Any) -> None:
+    if not meta.get(QUIET):
         said = message if isinstance(message, str) else Message.of(message)
-        click.echo(f"Warning: {_folded(in_words_of_command(said))}", err=True)
+        click.echo(f"Warning: {_folded(in_words_of_command(said, meta))}", err=True)
 
 
 def _end_threads(status: int) -> None:

@@ -71,7 +71,7 @@ def fit(
         if isinstance(estimator, MixtureDiscriminantAnalysis):
             missing = "marginal" if data.missing == "marginal" else "raise"
             estimator.set_params(exact=exact, missing=missing)
-            kept["subclass_centers"] = estimator.draw_centers(source, **options)
+            kept["rule"] = estimator.draw_centers(source, **options)
         learnt = accumulate(source, exact=exact, **reads, **kept, **options)
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
@@ -117,9 +117,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
     saved = load(saved_in)
     statistics = statistics_of(saved)
     out = saved_in if out is None else out
-    categories = statistics.categories
-    names = statistics.feature_names if categories is None else categories.names
-    source = data.labelled(names, () if categories is None else categories.columns)
+    source = data.labelled(statistics.schema.names, statistics.schema.encoded)
     check_replaceable(out, source)
     with run.scheduler_options() as options:
         new = accumulate(
@@ -127,7 +125,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
             statistics.covariance_type,
             fourth_moments=statistics.has_fourth_moments,
             exact=statistics.exact,
-            subclass_centers=statistics.subclass_centers,
+            rule=statistics.rule,
             **options,
         )
     could_predict = fault_of(saved) is None

@@ -11,6 +11,7 @@ import click
 from streamgda.cli.data import Data, to_plot
 from streamgda.cli.running import NAMES, Running, literal, running_options
 from streamgda.cli.saved import check_folder_of, load_model
+from streamgda.storage.paths import shown
 
 _OF_MODELS = {"regions": "DecisionRegionsDisplay", "projection": "LinearProjectionDisplay"}
 
@@ -102,7 +103,7 @@ def plot(
     display.figure_.savefig(buffer, format=picture, dpi=150, bbox_inches="tight")
     with replacing(*resolve(out)) as file:
         file.write(buffer.getvalue())
-    run.report({"kind": kind, "out": out}, f"drawn to {out}")
+    run.report({"kind": kind, "out": shown(out)}, f"drawn to {out}")
 
 
 def _check_usage(kind: str, data: Data, show: list[str] | None, normalize: str | None) -> None:

@@ -12,6 +12,7 @@ from streamgda.cli.data import Data, to_evaluate, to_predict
 from streamgda.cli.errors import interruptible
 from streamgda.cli.running import NAMES, Running, of_library, running_options
 from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_option, save_if_named
+from streamgda.storage.paths import shown
 
 
 @click.command()
@@ -60,7 +61,7 @@ def predict(
     dropped = f" ({written.n_dropped:,} dropped)" if written.n_dropped else ""
     found = f", {written.n_found:,} of them from before" if written.n_found else ""
     rows, parts = counted(written.n_rows, "row"), counted(written.n_parts, "part")
-    run.report({**asdict(written), "out": out}, f"{rows}{dropped} in {parts}{found}\nwritten to {out}")
+    run.report({**asdict(written), "out": shown(out)}, f"{rows}{dropped} in {parts}{found}\nwritten to {out}")
 
 
 @click.command()

@@ -22,6 +22,7 @@ from streamgda.cli.running import (
     running_options,
 )
 from streamgda.cli.saved import check_replaceable, options_held, out_option
+from streamgda.storage.paths import shown
 
 if TYPE_CHECKING:
     from streamgda import StatisticsLedger
@@ -172,7 +173,7 @@ def refresh(
             saved = out
     finally:
         text = f"{report}\nsaved in {saved}" if saved else str(report)
-        run.report({**asdict(report), "read": report.read, "out": saved}, text)
+        run.report({**asdict(report), "read": report.read, "out": saved and shown(saved)}, text)
     for path, reason in report.skipped.items():
         run.insist(f"skipped {path}: {reason}")
     if compact_before is not None and not dry_run:
@@ -214,10 +215,10 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
             "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"
         )
     is_mixture = isinstance(made, MixtureDiscriminantAnalysis) and made.n_subclasses != 1
-    if is_mixture and ledger.subclass_centers is None:
+    if is_mixture and ledger.rule is None:
         raise ValueError(
             "a ledger has the centres of the subclasses before it reads the files: make it in Python, by "
-            "StatisticsLedger(path, subclass_centers=model.draw_centers(source)), or fit the model"
+            "StatisticsLedger(path, rule=model.draw_centers(source)), or fit the model"
         )
     return ledger
 

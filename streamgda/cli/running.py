@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from inspect import signature
+from types import CodeType
+from typing import Any, get_args, get_type_hints
 
 import click
 
-from streamgda.storage.paths import shown
+from streamgda.storage.paths import without_options
 
 Command = Callable[..., Any]
 
@@ -49,7 +52,8 @@ def bundled(bundle: str, make: Callable[..., Any], options: Mapping[str, Option]
 def documented(place: str) -> dict[str, tuple[str, list[str]]]:
     """The parameters of a class, function or method, by its docstring: type and default, and sentences.
 
-    The docstring is read from the source file: importing the module would import NumPy, and slow down help.
+    The docstring is read from the code of the module: importing it would import NumPy, and slow down help.
+    ``python -OO`` leaves docstrings out. Then the module is imported, and types are those of the signature.
 
     Parameters
     ----------
@@ -63,9 +67,11 @@ def documented(place: str) -> dict[str, tuple[str, list[str]]]:
     """
     module, _, name = place.partition(":")
     spec = find_spec(module)
-    source: str = spec.loader.get_source(module)  # type: ignore[union-attr]
-    found = re.search(rf'^ *(?:class|def) {name}\b.*?"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
-    section = re.search(r"\n( *)Parameters\n *-+\n(.*?)(?=\n\n\1\S|$)", found[1] if found else "", re.DOTALL)
+    code: CodeType = spec.loader.get_code(module)  # type: ignore[union-attr]
+    docstring = next(_docstrings(code, name), None)
+    if docstring is None:
+        return _by_signature(import_module(module), name)
+    section = re.search(r"\n( *)Parameters\n *-+\n(.*?)(?=\n\n\1\S|$)", docstring, re.DOTALL)
     if section is None:
         return {}
     entry = re.compile(rf"^{section[1]}(\w.*?) : (.*)\n((?:{section[1]}    .*\n?|\n)*)", re.MULTILINE)
@@ -74,6 +80,37 @@ def documented(place: str) -> dict[str, tuple[str, list[str]]]:
         for names, kind, text in entry.findall(section[2])
         for name in names.split(", ")
     }
+
+
+def _docstrings(code: CodeType, name: str) -> Iterator[str]:
+    """Yield the docstring of each class, function or method of a name in some code."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_name == name:
+                yield from (text for text in inner.co_consts[:3] if isinstance(text, str) and "\n" in text)
+            yield from _docstrings(inner, name)
+
+
+def _by_signature(module: Any, name: str) -> dict[str, tuple[str, list[str]]]:
+    """The parameters of a class, function or method, with types as docstrings have them, and no sentences."""
+    classes = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
+    function = next(getattr(owner, name) for owner in (module, *classes) if hasattr(owner, name))
+    hints = get_type_hints(vars(function).get("__init__", function))
+    return {
+        parameter.name: (f"{_kind_of(hints.get(parameter.name))}, default={parameter.default!r}", [""])
+        for parameter in signature(function).parameters.values()
+    }
+
+
+def _kind_of(hint: Any) -> str:
+    """A type as docstrings have it."""
+    options = get_args(hint) or (hint,)
+    literals = [name for option in options for name in get_args(option) or [option]]
+    names = [f'"{name}"' for name in literals if isinstance(name, str)]
+    for kind in (bool, float, int):
+        if kind in options:
+            return " or ".join([kind.__name__, *names])
+    return f"{{{', '.join(names)}}}" if names else "str"
 
 
 def _plain(text: str) -> str:
@@ -105,7 +142,7 @@ def of_library(
     kind, said = documented(place)[name]
     text = " ".join(said[:sentences])
     if applies_to:
-        text = f"{applies_to}: {text[0].lower()}{text[1:]}"
+        text = f"{applies_to}: {text[:1].lower()}{text[1:]}"
     known, _, standard = kind.partition(", default=")
     if known == "bool":
         settings["is_flag"] = True
@@ -191,19 +228,20 @@ class Reporting:
 
     def output(self, document: Mapping[str, Any], text: str) -> None:
         """Write the result that the command is run for."""
-        click.echo(
-            json.dumps(_jsonable(document), indent=2, allow_nan=False) if self.as_json else shown(text)
-        )
+        if self.as_json:
+            click.echo(json.dumps(_jsonable(document), indent=2, allow_nan=False))
+        else:
+            click.echo(without_options(text))
 
     def note(self, text: str) -> None:
         """Write a note for people. With --json or --quiet nothing is written."""
         if not (self.as_json or self.quiet):
-            click.echo(shown(text))
+            click.echo(without_options(text))
 
     def insist(self, text: str) -> None:
         """Write to stderr what the user must know even if the report is not written."""
         if self.quiet and not self.as_json:
-            click.echo(f"Warning: {shown(text)}", err=True)
+            click.echo(f"Warning: {without_options(text)}", err=True)
 
     def report(self, document: Mapping[str, Any], text: str) -> None:
         """Write what the command did. With --quiet the text is not written."""
@@ -227,8 +265,15 @@ class Running(Reporting):
             with _processes_ending_at_interrupts():
                 yield options
         else:
-            from distributed import Client
+            from distributed import Client, Security
 
+            security = Security().get_connection_args("client")
+            if self.scheduler.startswith("tls:") and security["ssl_context"] is None:
+                raise ValueError(
+                    f"{self.scheduler} needs certificates: name them in Dask's configuration, or in the "
+                    "environment as DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ...__CLIENT__CERT and "
+                    "...__CLIENT__KEY"
+                )
             with Client(self.scheduler, timeout=_SECONDS_TO_CONNECT, set_as_default=False) as client:
                 yield {**options, "scheduler": client}
 

@@ -15,6 +15,7 @@ from streamgda.cli.data import MODELS, Data
 from streamgda.cli.errors import describe, warn
 from streamgda.cli.running import Option, Reporting, reporting_options
 from streamgda.estimators import estimator_named
+from streamgda.storage.paths import shown
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -158,7 +159,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
         "n_dropped": statistics.n_dropped,
         "n_features": statistics.n_features,
         "feature_names": statistics.feature_names,
-        **({} if statistics.categories is None else {"categories": statistics.categories.described()}),
+        **{name: value for name, value in statistics.schema.to_metadata().items() if name != "feature_names"},
         **patterns,
         "classes": [{"label": label, "count": n, "weight": weight} for label, n, weight in sums],
     }
@@ -169,7 +170,7 @@ def summary_of(saved: Saved) -> str:
     statistics = statistics_of(saved)
     dropped = f" ({statistics.n_dropped:,} dropped)" if statistics.n_dropped else ""
     labels = statistics.classes
-    classes = counted(len(statistics.class_labels), "class")
+    classes = counted(len(statistics.by_label().classes), "class")
     classes += f" in {counted(len(labels), 'subclass')}" if labels.dtype.names else ""
     return (
         f"{type(saved).__name__}: {counted(statistics.n_rows, 'row')}{dropped}, "
@@ -187,9 +188,9 @@ def _has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
 
 def fault_of(saved: Saved) -> str | None:
     """Why a model cannot predict. None if it can predict, or if these are statistics."""
-    from streamgda.scoring.inference import check_model
+    from streamgda.scoring.inference import snapshot
 
-    return _fault(check_model, saved) if is_model(saved) else None
+    return _fault(snapshot, saved) if is_model(saved) else None
 
 
 def _faults_of(saved: Saved) -> dict[str, str | None]:
@@ -209,7 +210,7 @@ def _fault(make: Callable[[Any], object], saved: Saved) -> str | None:
 
 def save_if_named(model: Any, out: str | None, run: Reporting, found: dict[str, Any], text: str) -> None:
     """Write what was found. If a file is named, save the model there, and the text is a report."""
-    document = {**found, "out": out}
+    document = {**found, "out": out and shown(out)}
     if out is None:
         run.output(document, text)
     else:
@@ -227,7 +228,7 @@ def save(saved: Saved, out: str, run: Reporting, said: str = "", **more: Any) ->
     if fault is not None:
         warn(f"it cannot predict yet: {fault}")
     lines = [said, summary_of(saved), f"saved in {out}"]
-    run.report({**document_of(saved), **more, "out": out}, "\n".join(filter(None, lines)))
+    run.report({**document_of(saved), **more, "out": shown(out)}, "\n".join(filter(None, lines)))
 
 
 # ---------------------------------------------------------------------- ``streamgda inspect``
@@ -262,7 +263,7 @@ def inspect(path: str, tests: bool, run: Reporting) -> None:
     for model, fault in _faults_of(saved).items():
         verdicts.append({"model": model, "can_predict": fault is None, "reason": fault})
         lines.append(f"{model} can predict" if fault is None else f"{model} cannot predict: {fault}")
-    document = {"path": path, **facts, **document_of(saved), "verdicts": verdicts}
+    document = {"path": shown(path), **facts, **document_of(saved), "verdicts": verdicts}
     if tests:
         found = _tests(statistics_of(saved))
         document["tests"] = {name: _records(table) for name, table in found.items()}
@@ -295,11 +296,9 @@ def _text(saved: Saved) -> list[str]:
         "",
         classes.to_string(max_rows=_MOST_ROWS, float_format="{:.10g}".format),
     ]
-    if (categories := statistics.categories) is not None:
-        table = pd.DataFrame({"column": categories.columns, "categories": list(map(len, categories.values))})
-        table["values"] = [
-            abridged(["" if v is None else v for v in values], 8) for values in categories.values
-        ]
+    if (values := statistics.schema.values_of_columns()) is not None:
+        table = pd.DataFrame(values)
+        table["values"] = [abridged(values, 8) for values in table["values"]]
         lines += ["", table.to_string(max_rows=_MOST_ROWS, index=False)]
     if _has_patterns(statistics):
         patterns = statistics.patterns().to_pandas()

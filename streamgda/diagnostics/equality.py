@@ -12,6 +12,7 @@ from streamgda.diagnostics.base import Table, check_classes, singular_class, whi
 from streamgda.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import weighted_offsets
+from streamgda.statistics.locking import at_one_moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,6 +74,7 @@ class Manova(Table):
         return pd.DataFrame(rows, index=list(tests), columns=columns)
 
 
+@at_one_moment
 def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     """Test whether the means of the classes are equal, given that their covariances are.
 
@@ -205,6 +207,7 @@ class BoxM(Table):
         return pd.DataFrame([row], index=["Box's M"])
 
 
+@at_one_moment
 def box_m(statistics: Statistics, *, tol: float = 1e-4) -> BoxM:
     """Test whether the covariances of the classes are equal, given that the rows are normal.
 

@@ -13,6 +13,8 @@ from streamgda.diagnostics.base import Table, check_classes
 from streamgda.gaussians.whitening import Array, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import feature_list, pooled_covariance, weighted_offsets
+from streamgda.statistics.locking import at_one_moment
+from streamgda.statistics.validation import check_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +79,7 @@ class FeatureSelection(Table):
         return pd.DataFrame(rows, columns=columns, index=pd.RangeIndex(1, len(rows) + 1, name="step"))
 
 
+@at_one_moment
 def select_features(
     statistics: Statistics, n_features_to_select: int | None = None, *, alpha: float = 0.05, tol: float = 1e-4
 ) -> FeatureSelection:
@@ -133,8 +136,8 @@ def select_features(
     check_classes(statistics, covariances=("full", "tied"))
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is a probability; got {alpha!r}")
-    if n_features_to_select is not None and n_features_to_select < 1:
-        raise ValueError(f"n_features_to_select is at least 1, or None; got {n_features_to_select!r}")
+    if n_features_to_select is not None:
+        check_whole(n_features_to_select, "n_features_to_select", 1)
     within, offsets = _standardised(statistics)
     left, steps = np.ones(len(within), dtype=bool), list[SelectionStep]()
     while len(steps) != n_features_to_select and (best := _best(within, offsets, left, tol**2)) is not None:

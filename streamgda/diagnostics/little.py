@@ -14,6 +14,7 @@ from streamgda.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Indices
 from streamgda.statistics.incomplete.state import IncompleteStatistics
+from streamgda.statistics.locking import at_one_moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +51,7 @@ class LittleMCAR(Table):
         return pd.DataFrame.from_dict(rows, orient="index", columns=["chi2", "df", "p-value"])
 
 
+@at_one_moment
 def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR:
     """Test whether features are missing completely at random within the classes.
 

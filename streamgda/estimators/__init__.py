@@ -19,7 +19,7 @@ one an option of the other commands. Editors complete its name once it is also i
 The modules, from the top down:
 
 - `saved`: `load`.
-- `lda`, `qda`, `naive_bayes`, `edda`, `mda`: the estimators.
+- `lda`, `qda`, `naive_bayes`, `edda`: the estimators. `streamgda.subclasses.mda` is another.
 - `discriminant`: what LDA and QDA share.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.
@@ -28,13 +28,15 @@ The modules, from the top down:
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
 - `learning`: from rows to statistics. `reading`: how rows are checked and read.
 - `singular`: classes without a density, and why.
-- `categorical`: numbers given categories, and the probabilities of categories.
+- `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.
 - `lazy`: methods that take Dask collections.
 - `priors`, `dtypes`: prior probabilities, types.
 """
 
 from importlib import import_module
 from typing import Any, NamedTuple
+
+DOCUMENTATION = "https://github.com/streamgda/streamgda/tree/main/examples/guides"
 
 
 class Entry(NamedTuple):
@@ -49,12 +51,13 @@ ESTIMATORS: dict[str, Entry] = {
     "LinearDiscriminantAnalysis": Entry("streamgda.estimators.lda", "lda"),
     "GaussianNB": Entry("streamgda.estimators.naive_bayes", "nb"),
     "GaussianDiscriminantAnalysis": Entry("streamgda.estimators.edda", "edda"),
-    "MixtureDiscriminantAnalysis": Entry("streamgda.estimators.mda", "mda"),
+    "MixtureDiscriminantAnalysis": Entry("streamgda.subclasses.mda", "mda"),
 }
 """The estimators, by the names of their classes."""
 
 SKOPS_TYPES = [
-    "streamgda.blocks.categories.Categories",
+    "streamgda.categories.columns.Categories",
+    "streamgda.blocks.schema.Columns",
     *(f"{entry.module}.{name}" for name, entry in ESTIMATORS.items()),
     "streamgda.estimators.dtypes.FittedTypes",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
@@ -64,7 +67,7 @@ SKOPS_TYPES = [
     "streamgda.statistics.exact.state.ExactClassStatistics",
     "streamgda.statistics.exact.sums.Sums",
     "streamgda.statistics.labelled.Labelled",
-    "streamgda.statistics.subclasses.SubclassCenters",
+    "streamgda.subclasses.centers.SubclassCenters",
 ]
 """The types that `skops.io.load` must trust to load an estimator that has learnt from complete rows."""
 

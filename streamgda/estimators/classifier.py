@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from copy import copy
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, Self
+from operator import is_
+from typing import Any, ClassVar, Generic, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
-from streamgda.blocks.categories import Categories
-from streamgda.blocks.labels import Labels, by_class
-from streamgda.blocks.wording import Message, counted, listed, named
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators import reading
-from streamgda.estimators.categorical import GivenCategories, Treatment
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.learning import StatisticsLearner
+from streamgda.estimators.learning import StatisticsLearner, at_one_moment, of_one_moment
 from streamgda.estimators.priors import priors_of, sum_to_one
 from streamgda.estimators.reading import MissingAtPrediction
 from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
 from streamgda.estimators.singular import too_few_rows
+from streamgda.estimators.view import View
+from streamgda.gaussians.absent import PriorsAlone
 from streamgda.gaussians.base import Densities, Gaussians
-from streamgda.gaussians.categorical import CategoricalDensities
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
-from streamgda.gaussians.mixtures import Mixtures
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.students import DiagonalStudents, Students
-from streamgda.gaussians.whitening import Reason
+from streamgda.gaussians.whitening import Reason, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
@@ -47,11 +49,15 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     """
 
     _renormalises_priors: ClassVar[bool] = False
-    _takes_categories: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
-
+    _takes_encoded: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
     priors: ArrayLike | None
     predictive: Predictive = "plugin"
     temperature: float = 1.0
+
+    @property
+    def _encoding(self) -> str | None:
+        """How columns that are not numbers become features or densities; None if the model takes none."""
+        return None
 
     @abstractmethod
     def _finalise(self, statistics: Statistics) -> G:
@@ -62,74 +68,67 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return None
 
     def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
-        gaussians, is_table = None, statistics.categories is not None
         if before is None:
             self._validate_params()
-        elif self.predictive == "plugin" and not self.exact and not (is_table and self._splits(statistics)):
+        view = self._view(statistics)
+        try:
+            with single_blas_thread():  # whose number would change the last bits of a factor
+                gaussians, densities = self._densities(statistics, view, before and before.seen)
+        except np.linalg.LinAlgError as error:
+            if self._learnt_whole or self.singular == "raise":
+                raise
+            reason = partial(np.linalg.LinAlgError, *error.args)
+            densities = gaussians = cast("Any", PriorsAlone(len(view.labels), reason))
+        priors = priors_of(self, view.labels, view.weights)
+        state = Finalised.of(self, statistics.revision, view.labels, gaussians, densities, priors)
+        return state if self._announced is None else state.among(self.with_announced(view.labels))
+
+    def _densities(
+        self, statistics: Statistics, view: View, before: Finalised[G] | None
+    ) -> tuple[G, Densities]:
+        """The normal densities, and those that score rows.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            If the rows determine none.
+        ValueError
+            If there are none for another reason.
+        """
+        gaussians = None
+        if before is not None and before.why_none is None and not view.chain and not self.exact:
             later = statistics.revision.since(before.revision)
             gaussians = None if later is None else self._refinalise(before, statistics, later)
-        given = None
         if gaussians is None:
-            reading.check_suffices(statistics, self._covariance_type)
-            if statistics.categories is not None:
-                self._check_categories(statistics.categories, statistics.n_rows)
-                given = self._given_categories(statistics)
+            least = 2 if self._learnt_whole else 1
+            reading.check_suffices(statistics, self._covariance_type, view.labels, least)
             if statistics.keeps_patterns:
                 self._check_determined(statistics)
                 reading.warn_unless_converged(statistics)
-            gaussians = self._finalise(given.numbers if given else statistics)
+            gaussians = self._finalise(view.numbers)
         densities: Densities = gaussians
-        if self.predictive != "plugin":
-            densities = self._students(gaussians, given.numbers if given else statistics)
-        densities = given.densities(densities) if given else densities
-        priors = priors_of(self, statistics)
-        if len(priors) < len(gaussians.means):  # the densities are those of subclasses
-            densities = Mixtures.of(densities, by_class(statistics.classes)[1], statistics.weights)
-        return Finalised.of(self, statistics, gaussians, densities, priors)
+        for step in view.chain:
+            densities = step(densities, view)
+        return gaussians, densities
 
-    def _check_categories(self, categories: Categories, n_rows: int) -> None:
-        """Raise ValueError if the model takes no categories, or a column with categories identifies rows."""
-        categories.check_no_identifier(n_rows)
-        if self._treatment is None:
-            refused = f"{type(self).__name__} takes no categories, and the statistics have those of "
-            raise ValueError(Message(refused, f"{listed(categories.columns)}; ", self._takes_categories))
-        if self._treatment in {"separate", "common"} and (
-            self.covariance_estimator is not None or getattr(self, "shrinkage", None) == "auto"
-        ):
-            raise ValueError(
-                "shrinkage='auto' and covariance_estimator need rows or fourth moments of the numbers given "
-                "the categories; set shrinkage to 'oas' or a number, or covariance_estimator=None"
-            )
-        if self.predictive != "plugin" and self._treatment in {"separate", "common"}:
-            raise ValueError(
-                "numbers given categories have no Student t densities here; set predictive='plugin', or use "
-                "GaussianNB"
-            )
-
-    @property
-    def _treatment(self) -> Treatment | None:
-        """How the model treats categories; None if it takes none."""
-        return None
-
-    def _splits(self, statistics: Statistics) -> bool:
-        """Whether the densities are those of numbers given categories."""
-        return statistics.categories is not None and self._treatment not in {None, "dummies"}
-
-    def _given_categories(self, statistics: Statistics) -> GivenCategories | None:
-        """The numbers given the categories; None if there are none, or they are features like others."""
-        return GivenCategories.of(statistics, self) if self._splits(statistics) else None
+    def _view(self, statistics: Statistics) -> View:
+        """What the model reads of its statistics; ValueError if it cannot learn such features."""
+        chain = () if self.predictive == "plugin" else (self._students,)
+        view = View(statistics.classes, statistics.weights, statistics, chain)
+        viewed: View = statistics.schema.viewed(view, self)
+        return viewed
 
     def _check_determined(self, statistics: Statistics) -> None:
-        """Raise ValueError if rows in which features are missing do not determine a class."""
+        """Raise an error if rows in which features are missing do not determine a class."""
         for error in statistics.undetermined.values():
             raise error
 
-    def _students(self, gaussians: G, statistics: Statistics) -> Densities:
-        """The predictive densities of the classes, which are Student t."""
-        weights = statistics.weights
+    def _students(self, gaussians: G, view: View) -> Densities:
+        """The predictive densities of the classes, which are Student t: a step of a view's chain."""
+        weights = view.numbers.weights
         how, is_shared = _regularisation_of(gaussians, weights), isinstance(gaussians, SharedGaussians)
         too_few: dict[int, Reason] = {
-            int(k): partial(too_few_rows, statistics, int(k), is_shared=is_shared)
+            int(k): partial(too_few_rows, view.numbers, int(k), is_shared=is_shared)
             for k in np.flatnonzero(~(how.degrees > 0))
         }
         singular = {**gaussians.singular, **too_few}
@@ -141,49 +140,68 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             return DiagonalStudents.of(gaussians, how.degrees, scales, too_few)
         return Students.of(gaussians, how.degrees, scales, too_few)
 
-    def finalise_anew(self) -> None:
-        """Compute the densities from the statistics alone, as a copy of the model in another process does."""
-        cached = self.__dict__.pop("_cache", None)
-        if cached and cached.revision is self.statistics_.revision and not cached.is_update:
-            self._cache = cached
-        finalised(self)
+    def snapshot(self) -> Self:
+        """A copy of the model with its own statistics, which later learning does not change.
+
+        Its densities are computed from the statistics alone, as a copy in another process computes them.
+        """
+        with at_one_moment(self) as statistics:
+            cached = self.__dict__.pop("_cache", None)
+            if cached and cached.revision is statistics.revision and not cached.is_update:
+                self._cache = cached
+            state, twin = finalised(self), copy(self)
+            twin.statistics_ = statistics.copy()
+            twin._cache = replace(state, revision=twin.statistics_.revision)
+        return twin
 
     def _warn_once(self, state: Finalised[G]) -> None:
         """Warn once of what the densities lack. Copies in workers know of it, and do not warn again."""
         warned = self.__dict__.pop("_warned", {})
         now: dict[str, Any] = {}
+        if (why_none := state.why_none) is not None and len(state.seen.classes) > 1:
+            now["undetermined"] = True
+            if "undetermined" not in warned:
+                said = "no class can be estimated yet, so each row gets the priors. "
+                warnings.warn(Message(said, Message.of(why_none())), stacklevel=6)
         if (common := state.gaussians.singular_common) is not None:
             now["rank"] = common.rank
-            given = self._given_categories(self.statistics_)
-            statistics = given.numbers if given else self.statistics_
-            if warned.get("rank") != common.rank and common.rank < _most_rank(statistics):
-                features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
-                warnings.warn(
-                    f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
-                    f"{features}. The model works in the range of the covariance",
-                    stacklevel=6,
-                )
+            self._warn_of_rank(common, warned.get("rank"))
         if state.densities.singular:
-            singular = state.singular
-            now["classes"] = {label for label, _ in singular}
-            new = [(label, reason) for label, reason in singular if label not in warned.get("classes", ())]
-            if new:
-                label, reason = new[0]
-                more = f" (and {counted(len(new) - 1, 'more class')})" if len(new) > 1 else ""
-                warnings.warn(
-                    Message(
-                        f"class {named(label)}{more} gets no posterior until it can be estimated. ",
-                        Message.of(reason()),
-                        f"⟨; statistics_.drop_class({label!r}) forgets it|⟩",
-                    ),
-                    stacklevel=6,
-                )
+            now["classes"] = {label for label, _ in state.singular}
+            self._warn_of_singular(state.singular, warned.get("classes", ()))
         if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
             now["priors"] = self.priors
             if warned.get("priors") is not self.priors:
                 warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=6)
         if now:
             self._warned = now
+
+    def _warn_of_rank(self, common: Whitening, warned: int | None) -> None:
+        """Warn of directions in which no row deviates from the mean of its class, unless it is known."""
+        statistics = self._view(self.statistics_).numbers
+        if warned != common.rank and common.rank < _most_rank(statistics):
+            features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
+            warnings.warn(
+                f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
+                f"{features}. The model works in the range of the covariance",
+                stacklevel=7,
+            )
+
+    def _warn_of_singular(self, singular: list[tuple[Any, Reason]], warned: Container[Any]) -> None:
+        """Warn of classes that rows do not determine, unless they are known."""
+        new = [(label, reason) for label, reason in singular if label not in warned]
+        if not new:
+            return
+        label, reason = new[0]
+        more = f" (and {counted(len(new) - 1, 'more class')})" if len(new) > 1 else ""
+        warnings.warn(
+            Message(
+                f"class {named(label)}{more} gets no posterior until it can be estimated. ",
+                Message.of(reason()),
+                f"⟨; statistics_.drop_class({label!r}) forgets it|⟩",
+            ),
+            stacklevel=7,
+        )
 
     # ------------------------------------------------------------------ fitted attributes
 
@@ -193,22 +211,34 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return finalised(self).priors.copy()
 
     @property
+    @of_one_moment
     def means_(self) -> Array:
         """Means of the classes."""
-        return self.statistics_.means
+        return self._among_announced(self.statistics_.means)
+
+    def _among_announced(self, values: Array, other: ArrayLike = 0.0) -> Array:
+        """Values of the classes that have rows, with another value for the classes announced besides."""
+        known, seen = self.known_labels, self.labels_of(self.statistics_)
+        if len(known) == len(seen):
+            return values
+        result = np.empty((len(known), *values.shape[1:]))
+        result[...] = other
+        result[np.searchsorted(known, seen)] = values
+        return result
 
     @property
+    @of_one_moment
     def category_log_prob_(self) -> dict[str, Array]:
         """Ln p(v | k) of the categories of each column, in the order of `categories_`."""
-        densities = finalised(self).densities
-        if not isinstance(densities, CategoricalDensities):
+        tables = finalised(self).seen.densities.tables(tuple(self.categories_))
+        if tables is None:
             raise AttributeError(
                 f"{self!r} has no probabilities of categories. GaussianNB, QuadraticDiscriminantAnalysis and "
                 "categorical_model='conditional' have those of the categories that they learn"
             )
-        tables = np.where(densities.groups >= 0, densities.log_tables, np.nan)
         return {
-            name: tables[:, place] for name, place in zip(self.categories_, densities.columns, strict=True)
+            name: self._among_announced(table, np.where(np.isnan(table[0]), np.nan, -np.log(table.shape[1])))
+            for name, table in tables.items()
         }
 
     # ------------------------------------------------------------------ learning from incomplete rows
@@ -368,10 +398,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                [ True,  True]])
         """
         reading.check_has_learnt(self)
-        least = checked_quantile(quantile, len(self.classes_))
+        checked_quantile(quantile, len(self.classes_))
 
         def sets(model: Self, X: Any) -> NDArray[np.bool_]:
-            return model._apply(X, lambda scores: scores.log_odds >= least)
+            return model._apply(
+                X, lambda s: s.log_odds >= checked_quantile(quantile, len(s.finalised.classes))
+            )
 
         return lazy_on_dask(columns=class_labels)(sets)(self, X)
 
@@ -401,8 +433,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
 
 def _most_rank(statistics: Statistics) -> int:
-    """The largest rank of the covariance: the dummies of a column always add up to 1."""
-    return statistics.n_features - (len(statistics.categories.columns) if statistics.categories else 0)
+    """The largest rank of the covariance: less by one for features that always add up to 1."""
+    return statistics.n_features - len(statistics.schema.sums_to_one)
 
 
 def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
@@ -416,16 +448,24 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
         If the statistics do not determine the model.
     """
     reading.check_has_learnt(model)
-    statistics = model.statistics_
     cached: Finalised[G] | None = model.__dict__.get("_cache")
-    if cached is not None and any(getattr(model, name) is not value for name, value in cached.params.items()):
-        cached = None  # a parameter was set
-    if cached is not None and cached.revision is statistics.revision:
+    if cached is not None:
+        params = cached.params
+        if not all(map(is_, map(partial(getattr, model), params), params.values())):
+            cached = None  # a parameter was set
+    if (
+        cached is not None
+        and cached.revision is model.statistics_.revision
+        and cached.announced is model._announced
+    ):
         return cached
+    statistics = model.statistics_
     with statistics.lock:  # no other thread may learn meanwhile
-        computed = model._cache = model._compute_finalised(statistics, cached)
-    model._warn_once(computed)
-    return computed
+        if model.statistics_ is statistics:
+            computed = model._cache = model._compute_finalised(statistics, cached)
+            model._warn_once(computed)
+            return computed
+    return finalised(model)  # while this thread waited, another one has replaced the statistics
 
 
 def score_rows(

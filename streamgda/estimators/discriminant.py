@@ -31,7 +31,6 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
         "covariance_estimator": [HasMethods("fit"), None],
     }
     _renormalises_priors = True
-    _set_by_reading = (*GenerativeClassifier._set_by_reading, "_estimates")
     _svd_without_estimator: ClassVar[str]
     _estimates_total: ClassVar[bool] = False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,15 +12,15 @@ from sklearn import discriminant_analysis
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
+from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
 from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
@@ -144,7 +144,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
-    _takes_categories = "set ⟨covariance_model='EEI'⟩, or use ⟨LinearDiscriminantAnalysis⟩"
+    _takes_encoded = "set ⟨covariance_model='EEI'⟩, or use ⟨LinearDiscriminantAnalysis⟩"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],
@@ -162,16 +162,16 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     categorical_features: CategoricalFeatures = "from_dtype"
 
     @property
-    def _treatment(self) -> Treatment | None:
+    def _encoding(self) -> str | None:
         return "dummies" if self.covariance_model in {"bic", *_OF_ONE_COVARIANCE} else None
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
-        tried = MODELS if statistics.categories is None else _OF_ONE_COVARIANCE
+        tried = MODELS if statistics.schema.is_numeric else _OF_ONE_COVARIANCE
         names = tried if self.covariance_model == "bic" else (self.covariance_model,)
         fitted, failures = self._fits(names, statistics)
         if not fitted:
             raise np.linalg.LinAlgError(_message(names, failures))
-        priors = priors_of(self, statistics)
+        priors = priors_of(self, statistics.classes, statistics.weights)
         bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
         best = _simplest_of_the_best(bic)
         return replace(fitted[best], low_parts=statistics.mean_tails, bic=bic, failures=failures)
@@ -180,7 +180,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         self, names: tuple[str, ...], statistics: Statistics
     ) -> tuple[dict[str, ParsimoniousGaussians], dict[str, str]]:
         """The densities of each model, and what the statistics lack for the others."""
-        least_eigenvalue = float(self.tol) ** 2
+        least_eigenvalue = float(self.tol) * float(self.tol)
         determined = Determined(statistics, least_eigenvalue)
         moments = statistics.means, statistics.scatter, statistics.weights
         fitted, failures = {}, {}
@@ -199,7 +199,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
 
     def _criterion(self, fit: ParsimoniousGaussians, statistics: Statistics, priors: Array) -> float:
         """The Bayesian information criterion of a model."""
-        state = Finalised.of(self, statistics, fit, fit, priors)
+        state = Finalised.of(self, statistics.revision, statistics.classes, fit, fit, priors)
         n_parameters = self._n_parameters(statistics, fit.n_covariance_parameters)
         return bayesian_criterion(joint_log_likelihood(state, statistics), n_parameters, statistics)
 
@@ -223,25 +223,32 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     @property
     def covariance_(self) -> list[Array]:
         """Covariances of the classes."""
-        return list(finalised(self).gaussians.fitted.covariances.copy())
+        return list(self._of_fitted("covariances", np.eye))
 
     @property
     def volumes_(self) -> Array:
         """The geometric mean of the eigenvalues of each covariance."""
-        return finalised(self).gaussians.fitted.volumes.copy()
+        return self._of_fitted("volumes", lambda _: 1.0)
 
     @property
     def shapes_(self) -> Array:
         """The eigenvalues of each covariance, over their geometric mean."""
-        return finalised(self).gaussians.fitted.shapes.copy()
+        return self._of_fitted("shapes", np.ones)
 
     @property
     def orientations_(self) -> Array:
         """The axes of each class as columns, in the order of `shapes_`."""
-        return finalised(self).gaussians.fitted.orientations.copy()
+        return self._of_fitted("orientations", np.eye)
+
+    @of_one_moment
+    def _of_fitted(self, name: str, unit: Callable[[int], Any]) -> Array:
+        """Something of the covariance of each class. A class without rows has the covariance 1."""
+        values = getattr(finalised(self).gaussians.fitted, name).copy()
+        return self._among_announced(values, unit(self.statistics_.n_features))
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
+    @of_one_moment
     def to_sklearn(self) -> discriminant_analysis.QuadraticDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis` with the same predictions.
 
@@ -252,10 +259,9 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(
             priors=self._priors_of_peer, store_covariance=True
         )
-        peer.priors_, peer.means_, peer.covariance_ = self.priors_, self.means_, self.covariance_
         peer.rotations_ = list(self.orientations_)
         peer.scalings_ = list(self.volumes_[:, None] * self.shapes_)
-        return exchange.describe(peer, self)
+        return exchange.describe(peer, self, ("priors_", "means_", "covariance_"))
 
 
 def _simplest_of_the_best(bic: Mapping[str, float]) -> str:

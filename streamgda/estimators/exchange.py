@@ -7,10 +7,8 @@ from copy import copy
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.categories import Categories
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import ClassCounts
 from streamgda.statistics.covariances import Array
@@ -44,7 +42,7 @@ def check_plugin(model: Any) -> None:
     check_is_fitted(model)
     if model.predictive != "plugin":
         raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
-    if model._splits(model.statistics_):
+    if not model.statistics_.schema.is_normal_for(model):
         raise ValueError(
             "scikit-learn has no model of numbers and categories together; categories as features of 0 and 1 "
             "are those of LinearDiscriminantAnalysis with categorical_model='dummies'"
@@ -59,27 +57,6 @@ def check_has_peer(model: Any) -> None:
             "scikit-learn has no temperature; set temperature=1. LinearDiscriminantAnalysis keeps it in its "
             "coefficients"
         )
-
-
-def one_hot_pipeline(peer: Any, categories: Categories) -> Pipeline:
-    """A pipeline that takes frames, encodes their categories as dummies, and ends with a fitted peer."""
-    import pandas as pd
-    from sklearn.compose import ColumnTransformer
-    from sklearn.preprocessing import OneHotEncoder
-
-    known: list[Any] = []
-    for values in categories.values:
-        is_text = any(isinstance(value, str) for value in values)
-        plain = [np.nan if value is None else value for value in values]
-        known.append(np.array(plain, dtype=object if is_text else None))
-    encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
-    numbers, others = list(categories.numbers), list(categories.columns)
-    columns = ColumnTransformer([("numbers", "passthrough", numbers), ("categories", encoder, others)])
-    row = pd.DataFrame({name: values[:1] for name, values in zip(others, known, strict=True)})
-    columns.fit(row.assign(**dict.fromkeys(numbers, 0.0))[list(categories.names)])
-    peer.n_features_in_ = len(categories.feature_names)
-    peer.__dict__.pop("feature_names_in_", None)
-    return Pipeline([("columns", columns), ("model", peer)])
 
 
 def class_counts(peer: Any, kind: type[Any], class_count: ClassCounts) -> Array:

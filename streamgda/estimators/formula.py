@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.estimators.classifier import finalised
-from streamgda.gaussians.categorical import CategoricalDensities
 from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.mixtures import Mixtures
 from streamgda.gaussians.products import large_low_parts
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.statistics.covariances import Array
@@ -74,18 +72,37 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
         raise ValueError(f"{system} takes no missing values; set missing='raise'")
     if model.predictive != "plugin":
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
-    densities, starts = state.densities, np.arange(len(state.classes))
-    constants = state.log_priors.copy()
-    tables = densities if isinstance(densities, CategoricalDensities) else None
-    if tables is not None:
-        densities = tables.of_numbers
-    if isinstance(densities, Mixtures):
-        sizes = np.diff(densities.starts, append=len(densities.shares))
-        starts, constants = densities.starts, np.repeat(constants, sizes) + np.log(densities.shares)
-        densities = densities.components
+    seen = state.seen
+    densities, constants, starts = seen.densities.parts_with(seen.log_priors.copy())
     constants[list(densities.singular)] = -np.inf
     formula = ScoreFormula(*_normal(densities, constants), starts, state.temperature)
-    return formula if tables is None else _with_categories(formula, tables)
+    formula = cast("ScoreFormula", seen.densities.completed(formula))
+    if seen is state:
+        return formula
+    return _with_absent(formula, np.searchsorted(state.classes, seen.classes), len(state.classes))
+
+
+def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int) -> ScoreFormula:
+    """The scores of classes at these places, among others of which no row has come: their score is −∞."""
+    sizes = np.ones(n_classes, np.intp)
+    sizes[places] = list(map(len, formula.by_class))
+    is_present = np.repeat(np.isin(np.arange(n_classes), places), sizes)
+
+    def padded(values: Array, other: float = 0.0) -> Array:
+        result = np.full((len(is_present), *values.shape[1:]), other)
+        result[is_present] = values
+        return result
+
+    is_linear = formula.kind == "linear"
+    return replace(
+        formula,
+        centres=formula.centres if is_linear else padded(formula.centres),
+        low_parts=None if formula.low_parts is None else padded(formula.low_parts),
+        matrices=padded(formula.matrices.T).T if is_linear else padded(formula.matrices),
+        constants=padded(formula.constants, -np.inf),
+        starts=np.cumsum(sizes) - sizes,
+        linear=None if formula.linear is None else padded(formula.linear),
+    )
 
 
 def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:
@@ -106,23 +123,3 @@ def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None,
         triangle = whitening.triangle
         matrix[:, : len(triangle)] = triangle.T
     return "full", densities.means, low_parts, matrices, constants
-
-
-def _with_categories(formula: ScoreFormula, densities: CategoricalDensities) -> ScoreFormula:
-    """The scores of x − B z as those of the features (x, z), and what a table of probabilities adds."""
-    n_classes, (p, n_dummies) = len(densities.log_tables), (formula.centres.shape[1], len(densities.groups))
-    slopes = np.zeros((n_classes, p, n_dummies))
-    for k in range(n_classes) if densities.slopes else ():
-        slopes[k] = densities.slopes[min(k, len(densities.slopes) - 1)]
-    if formula.kind == "linear":
-        matrices = np.vstack([formula.matrices, -slopes[0].T @ formula.matrices])
-    elif formula.kind == "diagonal":
-        matrices = np.hstack([formula.matrices, np.zeros((n_classes, n_dummies))])
-    else:
-        of_dummies = -np.swapaxes(slopes, 1, 2) @ formula.matrices
-        matrices = np.concatenate([formula.matrices, of_dummies], axis=1)
-    beside = ((0, 0), (0, n_dummies))
-    centres, low_parts = np.pad(formula.centres, beside), formula.low_parts
-    low_parts = None if low_parts is None else np.pad(low_parts, beside)
-    linear = np.pad(densities.log_tables, ((0, 0), (p, 0)))
-    return replace(formula, centres=centres, low_parts=low_parts, matrices=matrices, linear=linear)

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state, check_scalar
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
@@ -177,8 +178,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Squared Mahalanobis distances are compared with the χ² distribution. Its degrees of freedom are the
         rank of the covariance, which is at most the number of observed features. Means and covariances count
         as known, so p-values are too small if the model has learnt from few rows. With predictive="student"
-        they are not too small: the squared distance, divided by the rank, is compared with the F
-        distribution. For naive Bayes, the deviation of each feature is first replaced by the normal one of
+        they are not too small, unless a class of few rows is pooled with classes that are not like it: the
+        squared distance, divided by the rank, is compared with the F distribution. Shrinkage makes p-values
+        too large. For naive Bayes, the deviation of each feature is first replaced by the normal one of
         the same p-value. A row is an outlier at level α if it is one for every class:
         ``model.p_values(X).max(axis=1) < α``. Rows are as for `predict`.
 
@@ -237,7 +239,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> boundary([[0.0], [4.0]]).round(2)
         array([-5.39, 14.61])
         """
-        state = finalised(self)
+        state = finalised(self).seen
         if not isinstance(state.densities, Gaussians):
             raise ValueError(
                 "the surface between classes that are mixtures, Student t or with tables of categories is "
@@ -252,12 +254,14 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
     # ------------------------------------------------------------------ other systems
 
+    @of_one_moment
     def to_sql(self, table: str, dialect: str = "duckdb", keep: Iterable[str] = ()) -> str:
         """One SELECT that predicts the rows of a table in a database.
 
         Its columns are those to keep, ``label``, and ``probability_`` and the label for each class. They are
-        NULL in a row where a number is NULL, or, in the conditional Gaussian model, where a category was not
-        learnt. Probabilities differ from those of `predict_proba` by the rounding of the database.
+        NULL in a row where a number is NULL, NaN, infinite or so large that scores exceed float64, or, in the
+        conditional Gaussian model, where a category was not learnt. Probabilities differ from those of
+        `predict_proba` by the rounding of the database.
 
         Parameters
         ----------
@@ -267,7 +271,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         dialect : {"duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite"}, default="duckdb"
             The language of the database.
         keep : iterable of str, default=()
-            Columns of the table to keep, such as a key.
+            Columns of the table to keep, such as a key. Their names are none of the result.
 
         Returns
         -------
@@ -296,6 +300,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
     # ------------------------------------------------------------------ criteria
 
     @property
+    @of_one_moment
     def log_likelihood_(self) -> float:
         """Σ ln p(x, k) of the rows learnt and their classes k, under the normal densities of the model.
 
@@ -313,16 +318,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> round(model.log_likelihood_, 6), model.n_parameters_
         (-9.834637, 5.0)
         """
-        with self.statistics_.lock:
-            state, given = finalised(self), self._given_categories(self.statistics_)
-            if given is None:
-                return joint_log_likelihood(state, self.statistics_)
-            of_numbers = joint_log_likelihood(state, given.numbers)
-            if given.slopes:
-                of_numbers += state.gaussians.total_squared_distance(given.excess) / 2
-            return of_numbers + given.log_likelihood
+        state, view = finalised(self), self._view(self.statistics_)
+        return joint_log_likelihood(state, view.numbers) + view.log_likelihood_beside(state.gaussians)
 
     @property
+    @of_one_moment
     def n_parameters_(self) -> float:
         """The number of free parameters: means, covariances and, unless `priors` are given, shares.
 
@@ -339,17 +339,15 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """The number of free parameters, with `n_of_covariances` for the covariances."""
         n_classes = len(statistics.classes)
         n_shares = n_classes - 1 if self.priors is None else 0
-        given = self._given_categories(statistics)
-        n_features, n_of_tables = (
-            (given.numbers.n_features, given.n_parameters) if given else (statistics.n_features, 0.0)
-        )
-        return float(n_classes * n_features + n_of_tables + n_of_covariances + n_shares)
+        view = self._view(statistics)
+        return float(n_classes * view.numbers.n_features + view.n_parameters + n_of_covariances + n_shares)
 
     def _n_covariance_parameters(self) -> float:
         """The number of free parameters of the covariances."""
         return finalised(self).gaussians.n_covariance_parameters
 
     @property
+    @of_one_moment
     def aic_(self) -> float:
         """2 `log_likelihood_` − 2 `n_parameters_`: larger is better.
 
@@ -361,6 +359,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         return 2 * self.log_likelihood_ - 2 * self.n_parameters_
 
     @property
+    @of_one_moment
     def bic_(self) -> float:
         """2 `log_likelihood_` − `n_parameters_` ln N, where N is the weight of all rows: larger is better.
 
@@ -385,12 +384,15 @@ class RegularisedClassifier(GenerativeClassifier[P]):
         return Regularisation.by_share(float(self.pooling or 0.0), weights, dimension)
 
     @property
+    @of_one_moment
     def pooling_(self) -> Array:
         """The share of the pooled covariance in that of each class."""
         regularisation = finalised(self).gaussians.regularisation
         if regularisation is None:
-            return np.zeros(len(self.statistics_.classes))
-        return regularisation.shares.copy()
+            shares, of_no_rows = np.zeros(len(self.statistics_.classes)), 0.0
+        else:
+            shares, of_no_rows = regularisation.shares.copy(), 1.0
+        return shares if self.divides_rows else self._among_announced(shares, of_no_rows)
 
     @property
     def prior_rows_(self) -> float:
@@ -419,6 +421,7 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     """
     if isinstance(statistics, IncompleteStatistics) and not statistics.is_complete:
         return _of_patterns(state, statistics)
+    state = state.seen
     places = np.searchsorted(state.classes, statistics.classes)
     weights, kind = statistics.weights, kind_named(statistics.covariance_type)
     low_parts = statistics.mean_tails
@@ -436,6 +439,7 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
 
 def _of_patterns(state: Finalised[G], statistics: IncompleteStatistics) -> float:
     """Σ ln p(observed features, k) of rows in which features are missing."""
+    state = state.seen
     places = np.searchsorted(state.classes, statistics.classes)
     total = float(statistics.weights @ state.log_priors[places])
     densities = replace(state, log_priors=np.zeros(len(state.classes)), _derived={})

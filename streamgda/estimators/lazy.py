@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -38,7 +38,7 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callab
             if isinstance(X, np.ndarray) or not is_dask(X):
                 return method(model, X)
             check_lazy(model, X)
-            model = snapshot(model)
+            model = model.snapshot()
             score = partial(method, model)
             if hasattr(X, "map_partitions"):
                 return _score_frame(score, model, X, columns(model))
@@ -70,9 +70,9 @@ def check_lazy(model: Any, X: Any) -> None:
     check_is_fitted(model)
     if getattr(X, "ndim", None) != 2:
         raise ValueError("Dask rows must have two dimensions, rows and features")
-    categories = model.statistics_.categories
-    if categories is not None and hasattr(X, "columns"):
-        check_known(categories.names, X.columns, "the data frame")
+    schema = model.statistics_.schema
+    if not schema.is_numeric and hasattr(X, "columns"):
+        check_known(schema.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
         check_readable(X._meta_nonempty)
@@ -81,14 +81,6 @@ def check_lazy(model: Any, X: Any) -> None:
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
             "features as input"
         )
-
-
-def snapshot(model: Any) -> Any:
-    """A copy of a model with its own statistics, which later learning does not change."""
-    model.finalise_anew()
-    twin = copy(model)
-    twin.statistics_ = model.statistics_.copy()
-    return twin
 
 
 def _score_array(score: Score, model: Any, X: Any) -> Any:
@@ -104,15 +96,25 @@ def _score_array(score: Score, model: Any, X: Any) -> Any:
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
-    categories = model.statistics_.categories
-    names = X.columns if categories is None else categories.numbers
-    row = pd.DataFrame(_overall_mean(model, X.dtypes)[:, : len(names)], columns=names)
-    if categories is not None:
-        pairs = categories.columns, categories.values
-        row = row.assign(**{name: [values[0]] for name, values in zip(*pairs, strict=True)})
+    schema = model.statistics_.schema
+    learnt = X.columns if schema.is_numeric else schema.names
+    names = [name for name in learnt if name not in schema.encoded]
+    means = _overall_mean(model, X.dtypes)[:, : len(names)]
+    row = pd.DataFrame(means, columns=names).assign(**schema.example())
     no_scores = score(row)[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
     return X.map_partitions(score_frame, meta=score_frame(X._meta))
+
+
+@contextmanager
+def in_partition(number: int | None) -> Iterator[None]:
+    """Say in an error about a row of which partition of a Dask collection it is, if that is known."""
+    try:
+        yield
+    except ValueError as error:
+        if number is None:
+            raise
+        raise ValueError(f"partition {number}, {error}") from error
 
 
 def _overall_mean(model: Any, dtypes: Iterable[Any]) -> Any:
@@ -121,16 +123,20 @@ def _overall_mean(model: Any, dtypes: Iterable[Any]) -> Any:
     return mean.astype("float32") if all(dtype == "float32" for dtype in dtypes) else mean
 
 
-def _score_partition(score: Score, no_scores: Any, rows: Any) -> Any:
-    """The scores of a partition; `no_scores` if it has no rows."""
-    return score(rows) if len(rows) else no_scores
+def _score_partition(score: Score, no_scores: Any, rows: Any, block_id: tuple[int, ...] | None = None) -> Any:
+    """The scores of a partition; `no_scores` if it has no rows. Dask gives its place in an array."""
+    with in_partition(None if block_id is None else block_id[0]):
+        return score(rows) if len(rows) else no_scores
 
 
-def _with_index(score: Score, columns: Any, rows: Any) -> Any:
-    """The scores of a pandas DataFrame as a Series or DataFrame with its index."""
+def _with_index(
+    score: Score, columns: Any, rows: Any, partition_info: Mapping[str, Any] | None = None
+) -> Any:
+    """The scores of a pandas DataFrame as a Series or DataFrame with its index. Dask gives its number."""
     import pandas as pd
 
-    scores = score(rows)
+    with in_partition(partition_info["number"] if partition_info else None):
+        scores = score(rows)
     if scores.ndim == 1:
         return pd.Series(scores, index=rows.index)
     return pd.DataFrame(scores, index=rows.index, columns=columns)

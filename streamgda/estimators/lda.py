@@ -13,14 +13,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import Treatment
-from streamgda.estimators.classifier import Predictive, finalised, score_rows
+from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.learning import at_one_moment, of_one_moment
 from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.reading import MissingAtPrediction, check_rows, one_of
-from streamgda.estimators.scores import Finalised, RowScores
+from streamgda.estimators.scores import Finalised, RowScores, score_finalised
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
@@ -29,13 +29,14 @@ from streamgda.estimators.shrinkage import (
     statistics_for,
     total_covariance,
 )
+from streamgda.gaussians.absent import WithAbsentClasses
 from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Spectrum, Whitening
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -226,7 +227,7 @@ class LinearDiscriminantAnalysis(
     max_categories: int | None = 255
 
     @property
-    def _treatment(self) -> Treatment:
+    def _encoding(self) -> str:
         return "common" if self.categorical_model == "conditional" else "dummies"
 
     def required_statistics(self) -> dict[str, Any]:
@@ -244,18 +245,21 @@ class LinearDiscriminantAnalysis(
         return pooled if self.shrinkage is None else shrunk(pooled, self._given_share)
 
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
-        if self.n_components is not None and self.n_components > _most_components(statistics):
+        most = _most_components(statistics)
+        if self._learnt_whole and self.n_components is not None and self.n_components > most:
             raise ValueError(
                 "n_components cannot be larger than min(n_features, n_classes - 1). "
-                f"It is {self.n_components}; the largest is {_most_components(statistics)}"
+                f"It is {self.n_components}; the largest is {most}"
             )
-        if statistics.n_rows == len(statistics.class_labels):
-            raise ValueError("The number of samples must be more than the number of classes.")
+        if statistics.n_rows == len(statistics.classes):
+            raise np.linalg.LinAlgError("The number of samples must be more than the number of classes.")
         means = statistics.means
-        whitening = Whitening.of(self._covariance(statistics), means, float(self.tol) ** 2)
+        whitening = Whitening.of(self._covariance(statistics), means, float(self.tol) * float(self.tol))
         if not whitening.rank:
-            raise ValueError("no feature varies within a class, so there is no covariance to work with")
-        centre = priors_of(self, statistics) @ means
+            raise np.linalg.LinAlgError(
+                "no feature varies within a class, so there is no covariance to work with"
+            )
+        centre = self._shares(statistics) @ means
         return SharedGaussians(means, centre, whitening, low_parts=statistics.mean_tails)
 
     def _refinalise(
@@ -268,7 +272,7 @@ class LinearDiscriminantAnalysis(
         if learnt is None:
             return None
         if self.priors is not None:
-            learnt = replace(learnt, centre=priors_of(self, statistics) @ statistics.means)
+            learnt = replace(learnt, centre=self._shares(statistics) @ statistics.means)
         return follow(before.gaussians, learnt)
 
     def _n_covariance_parameters(self) -> float:
@@ -294,8 +298,11 @@ class LinearDiscriminantAnalysis(
 
     def _decisions(self, scores: RowScores) -> Array:
         discriminants = scores.discriminants
-        if self.solver != "svd" and isinstance(scores.gaussians, SharedGaussians):
-            common = scores.gaussians.common_scores(scores.rows)
+        gaussians = scores.gaussians
+        if isinstance(gaussians, WithAbsentClasses):
+            gaussians = gaussians.present
+        if self.solver != "svd" and isinstance(gaussians, SharedGaussians):
+            common = gaussians.common_scores(scores.rows)
             discriminants = discriminants + common / scores.finalised.temperature
         return decisions(discriminants)
 
@@ -325,35 +332,37 @@ class LinearDiscriminantAnalysis(
         ValueError
             If a value is missing or infinite, or the features are not those of the model.
         """
-        is_table = hasattr(self, "statistics_") and self.statistics_.categories is not None
+        is_table = hasattr(self, "statistics_") and not self.statistics_.schema.is_numeric
         numbers_first = "the numbers stand first among the columns of model.impute(X)"
         how = numbers_first if is_table else "model.transform(model.impute(X))"
         rows = check_rows(self, X, missing="raise", other_remedy=_COMPLETE_ROWS + how)
-        scalings = self._components
-        centre = finalised(self).gaussians.centre
+        with at_one_moment(self):
+            scalings, state = self._components, finalised(self)
+        centre = state.gaussians.centre
         projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
         shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd", components stay centred
-        for scores in score_rows(self, rows, missing="raise"):
+        for scores in score_finalised(state, rows, "raise"):
             projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
         return projected
 
     @property
+    @of_one_moment
     def _components(self) -> Array:
         """The directions that `transform` projects on: (n_features, n_components)."""
         return np.ascontiguousarray(self._projection.scalings[:, : self._max_components])
 
     @property
+    @of_one_moment
     def _projection(self) -> Projection:
         if self.solver == "lsqr":
             raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
         self._check_unconditional("transform")
-        with self.statistics_.lock:
-            return finalised(self).once("projection", self._project)
+        return finalised(self).once("projection", self._project)
 
     def _project(self) -> Projection:
-        statistics, state = self.statistics_, finalised(self)
+        statistics, state = self.statistics_, finalised(self).seen
         means, within = statistics.means, self._covariance(statistics)
-        spectrum = Spectrum.of(within, means, float(self.tol) ** 2)
+        spectrum = Spectrum.of(within, means, float(self.tol) * float(self.tol))
         if self.solver == "svd":
             return Projection.of_means(
                 means - state.gaussians.centre, state.priors, spectrum, float(self.tol)
@@ -373,26 +382,29 @@ class LinearDiscriminantAnalysis(
         return self.n_components or _most_components(self.statistics_)
 
     @property
+    @of_one_moment
     def _n_features_out(self) -> int:
         return self._max_components if self.solver == "lsqr" else int(self._components.shape[1])
 
     # ------------------------------------------------------------------ fitted attributes
 
     @property
+    @of_one_moment
     def covariance_(self) -> Array:
         """Covariance within the classes."""
         if not self.store_covariance:
             self._check_attribute("covariance_", "lsqr", "eigen", otherwise=" or store_covariance=True")
-        given = self._given_categories(self.statistics_)
-        return self._covariance(given.numbers if given else self.statistics_)
+        return self._covariance(self._view(self.statistics_).numbers)
 
     @property
+    @of_one_moment
     def scalings_(self) -> Floats:
         """The directions of the components. Those that `transform` leaves out are last."""
         self._check_attribute("scalings_", "svd", "eigen")
         return self._types.of_rows(self._projection.scalings.copy())
 
     @property
+    @of_one_moment
     def explained_variance_ratio_(self) -> Array:
         """The share of each component in the variance between the classes."""
         self._check_attribute("explained_variance_ratio_", "svd", "eigen")
@@ -417,19 +429,27 @@ class LinearDiscriminantAnalysis(
         return self._types.of_rows(self._linear_terms[1])
 
     @property
+    @of_one_moment
     def _linear_terms(self) -> tuple[Array, Array]:
         """The coefficients and intercepts of the decision function."""
-        state = finalised(self)
+        state = finalised(self).seen
         centre, coefficients = state.gaussians.centre, state.gaussians.slopes.T
         intercepts = state.gaussians.intercepts - coefficients @ centre + state.log_priors
         if self.solver != "svd":
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
-        return _between_two(coefficients / state.temperature), _between_two(intercepts / state.temperature)
+        coefficients = self._among_announced(coefficients / state.temperature)
+        return _between_two(coefficients), _between_two(
+            self._among_announced(intercepts / state.temperature, -np.inf)
+        )
+
+    def _shares(self, statistics: Statistics) -> Array:
+        """The prior probabilities of the classes of statistics."""
+        return priors_of(self, statistics.classes, statistics.weights)
 
     def _check_unconditional(self, name: str) -> None:
         """Raise AttributeError for an attribute that the conditional Gaussian model does not have."""
-        if self._splits(self.statistics_):
+        if not self.statistics_.schema.is_normal_for(self):
             raise AttributeError(f"there is no {name} of numbers given categories; see categorical_model")
 
     def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
@@ -453,6 +473,7 @@ class LinearDiscriminantAnalysis(
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
+    @of_one_moment
     def to_sklearn(self) -> Any:
         """A fitted `sklearn.discriminant_analysis.LinearDiscriminantAnalysis` with the same predictions.
 
@@ -464,6 +485,8 @@ class LinearDiscriminantAnalysis(
         that are not centred, so it loses digits if means are much larger than standard deviations.
         """
         exchange.check_plugin(self)
+        if len(self.classes_) == 1:
+            raise ValueError("the model knows one class, and scikit-learn's has at least two")
         regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen" if regularised and self.solver == "svd" else self.solver,
@@ -477,8 +500,7 @@ class LinearDiscriminantAnalysis(
         if self.solver != "lsqr":
             peer.scalings_ = self._projection.scalings.copy()
         exchange.describe(peer, self, _FITTED)
-        categories = self.statistics_.categories
-        return peer if categories is None else exchange.one_hot_pipeline(peer, categories)
+        return self.statistics_.schema.before(peer)
 
     @classmethod
     def from_sklearn(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
+from importlib import import_module
+from itertools import chain, islice
 from numbers import Integral, Real
 from threading import Lock
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,32 +22,36 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Missing
-from streamgda.blocks.categories import Value
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message
-from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
     MissingAtPrediction,
+    announced_labels,
     blocks_to_learn,
+    check_announced,
+    check_has_learnt,
     check_holds_products,
     complete_blocks,
     keeping_reads,
-    kept_on_error,
     merged,
     one_of,
     reading_blocks,
     source_to_learn,
+    state_of_blocks,
     updated,
 )
 from streamgda.estimators.scores import Finalised
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.passes.compute import Scheduler
+from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -59,19 +66,53 @@ from streamgda.statistics.incomplete.reads import (
     read_incomplete,
 )
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.rules import RowRule
 from streamgda.storage.saving import Savable
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 ROWS_NEEDED = (
     "covariance_estimator needs all the rows in memory at once, so it works with fit on arrays and data "
     "frames alone; shrinkage=0.1, 'auto' or 'oas' learns from any data"
 )
 
-_replacing = Lock()  # held while a model gets new statistics, so that no thread adds rows to the old ones
+
+@contextmanager
+def at_one_moment(model: Any) -> Iterator[Statistics]:
+    """Hold the lock of the statistics of a model. Meanwhile no other thread adds rows or replaces them.
+
+    A model that has learnt no rows raises NotFittedError.
+    """
+    check_has_learnt(model)
+    while True:
+        statistics: Statistics = model.statistics_
+        with statistics.lock:
+            if model.statistics_ is statistics:
+                yield statistics
+                return
+
+
+def of_one_moment(method: F) -> F:
+    """Decorate a method of a model that reads more than once what it has learnt, so that nothing changes."""
+
+    @wraps(method)
+    def read(model: Any, *args: Any, **kwargs: Any) -> Any:
+        with at_one_moment(model):
+            return method(model, *args, **kwargs)
+
+    return cast("F", read)
+
+
+def _version() -> str:
+    version: str = import_module("streamgda").__version__
+    return version
 
 
 class StatisticsLearner(BaseEstimator, Savable, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
+    _doc_link_module = "streamgda"  # which scikit-learn links to beside a drawn estimator
+    _doc_link_template = DOCUMENTATION
     _covariance_type: ClassVar[CovarianceType]
     # The values of the parameters that several estimators have.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -93,8 +134,15 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         "categorical_ridge": [Interval(Real, 0, None, closed="neither")],
         "max_categories": [Interval(Integral, 2, None, closed="left"), None],
     }
-    _set_by_reading: ClassVar[tuple[str, ...]] = ("n_features_in_", "feature_names_in_", "_types")
     _types: FittedTypes = FittedTypes()
+    divides_rows: ClassVar[bool] = False
+    """Whether the rows of a class are divided by a rule, so that statistics of classes do not suffice."""
+
+    _told_by_statistics: ClassVar[tuple[str, ...]] = ()
+    """Parameters on which predictions depend only through the statistics."""
+
+    _announced: Labels | None = None
+    _learnt_whole: bool = False  # by `fit` or `from_statistics`, which raise an error if rows are too few
 
     exact: bool
     missing: MissingAtPrediction
@@ -175,27 +223,43 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         kind |= {"incomplete": self.learns_incomplete, "max_patterns": self.max_patterns}
         return empty_statistics(exact=self.exact, **kind)
 
+    @classmethod
+    def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[RowRule | None], int]:
+        """The rules by which models of this kind divide rows, and how many reads it takes to find them."""
+        return [None] * len(models), 0
+
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
-        """The rows of a later batch. A model that draws centres first draws them from these rows."""
+        """The rows of a later batch. A model whose rule depends on rows first finds it from these."""
         return blocks
 
     # ------------------------------------------------------------------ rows and statistics go in
 
     @property
     def classes_(self) -> Labels:
-        """The labels seen, sorted; shape (n_classes,)."""
-        return self._types.of_labels(self.statistics_.class_labels)
+        """The labels announced or seen, sorted; shape (n_classes,)."""
+        return self._types.of_labels(self.known_labels)
+
+    def labels_of(self, statistics: Statistics) -> Labels:
+        """The labels of the classes of statistics, sorted; shape (n_classes,)."""
+        return statistics.classes
+
+    def with_announced(self, seen: Labels) -> Labels:
+        """These labels and those announced, sorted."""
+        return seen if self._announced is None else labels.union(seen, self._announced)
 
     @property
-    def categories_(self) -> dict[str, list[Value]]:
+    def known_labels(self) -> Labels:
+        """The labels announced or seen, sorted and as the statistics hold them; shape (n_classes,)."""
+        seen = self.labels_of(self.statistics_)
+        return seen if self._announced is None else self.with_announced(seen)
+
+    @property
+    def categories_(self) -> dict[str, list[Any]]:
         """The categories of each column that has them, sorted; None, for a missing value, comes last.
 
         The features of the model are the columns of numbers, and then a dummy for each of these categories.
         """
-        categories = self.statistics_.categories
-        if categories is None:
-            return {}
-        return dict(zip(categories.columns, map(list, categories.values), strict=True))
+        return self.statistics_.schema.values_by_column()
 
     def fit(
         self,
@@ -242,16 +306,16 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             result of the reads before it is kept there too.
         """
         self._validate_params()
+        twin = self._twin("_announced", "_estimates")
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress)
-            with keeping_reads(self._hold_reading) as keep:
-                reading = self._read(read, self._em_steps, note_read if progress else None, keep)
-            self._types = FittedTypes()
-            return self._set_fitted(reading, keep=True)
-        with kept_on_error(self, self._set_by_reading):
-            blocks = partial(blocks_to_learn, self, X, y, sample_weight, missing=missing, reset=True)
-            return self._set_fitted(self._read_blocks(blocks, self._em_steps))
+            twin._types = FittedTypes()
+            with keeping_reads(partial(self._keep_reading, twin)) as keep:
+                reading = twin._read(read, self._em_steps, note_read if progress else None, keep)
+            return self._set_fitted(reading, twin, keep=True)
+        blocks = partial(blocks_to_learn, twin, X, y, sample_weight, missing=missing, reset=True)
+        return self._set_fitted(twin._read_blocks(blocks, self._em_steps), twin)
 
     def partial_fit(
         self,
@@ -267,7 +331,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         """Learn a batch of rows, in addition to the rows learnt before.
 
         The model is that of one `fit` of all the rows, whatever the batches. A class may first appear in any
-        batch. A batch without rows changes nothing.
+        batch. A batch without rows changes nothing. As long as only one class has been seen, it is predicted
+        with a probability of 1. As long as the rows determine the density of no class, each row gets the
+        priors, after a warning.
 
         Parameters
         ----------
@@ -276,8 +342,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         y : array-like of shape (n_rows,), dask array or Series, optional
             Their labels, as for `fit`.
         classes : array-like of shape (n_classes,), optional
-            Not needed. If given, the labels of this batch must be among them. Unlike in scikit-learn,
-            `classes_` holds the labels seen, not those announced here. Ignored with a source or Dask.
+            Not needed. If given, the labels of this batch must be among them, and `classes_` holds them all,
+            besides the labels seen. A class of which no row has come yet has a prior and posteriors of 0, as
+            in scikit-learn. `fit` forgets it.
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, as for `fit`.
         missing, scheduler, progress : optional
@@ -294,40 +361,115 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             if it is the first batch and all weights are zero. The model is then unchanged.
         """
         self._check_learns_in_parts()
+        announced = None if classes is None else announced_labels(classes)
         if not isinstance(X, np.ndarray) and (isinstance(X, Source) or is_dask(X)):
             names = list(getattr(self, "feature_names_in_", ()))
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
-            return self.merge(self._read(read, is_more=True).statistics)
-        blocks_of = partial(
-            blocks_to_learn, self, X, y, sample_weight, missing=missing, classes=classes, min_rows=0
-        )
-        if not hasattr(self, "statistics_") and np.shape(X)[:1] == (0,):
-            return self
-        if not hasattr(self, "statistics_") and self._learn_first_batch(partial(blocks_of, reset=True)):
-            return self
-        blocks = self._arrived(blocks_of(reset=False))
-        if self.learns_incomplete:
-            check_holds_products(self.statistics_, self._covariance_type)
-            with _replacing:
-                self.statistics_ = updated(self.statistics_, list(blocks), self.max_patterns)
-        else:
-            statistics = self.statistics_
-            statistics.update_blocks(complete_blocks(blocks) if statistics.keeps_patterns else blocks)
-        if self._types.rows != "float64":
-            self._types = self._types.with_rows(X)
-        if self.statistics_.categories is not None:
-            self._describe_features(self.statistics_)
+            statistics = self._read(read, is_more=True).statistics
+            check_announced(self.labels_of(statistics), announced)
+            return self._merge(statistics, announced=announced)
+        options: dict[str, Any] = {"missing": missing, "announced": announced, "min_rows": 0}
+        if not hasattr(self, "statistics_"):
+            if np.shape(X)[:1] == (0,):
+                self._announced = self._announced_with(announced)
+                return self
+            twin = self._twin()
+            blocks_of = partial(blocks_to_learn, twin, X, y, sample_weight, reset=True, **options)
+            if self._learn_first(twin, blocks_of, announced):
+                return self
+        blocks = blocks_to_learn(self, X, y, sample_weight, reset=False, **options)
+        statistics = self.statistics_
+        revision, rule = statistics.revision, statistics.rule
+        try:
+            fields_after = partial(self._fields_after, X, announced)
+            self._learn_blocks(statistics, iter(self._arrived(blocks)), fields_after)
+        except BaseException:
+            if statistics.revision is revision:
+                statistics.rule = rule
+            raise
         return self
 
-    def _learn_first_batch(self, blocks: Callable[[], Iterator[Block]]) -> bool:
-        """Learn the first batch and return True; return False if another thread has learnt one before."""
-        with _replacing:
-            if hasattr(self, "statistics_"):
+    def _learn_first(
+        self, twin: Self, blocks_of: Callable[[], Iterator[Block]], announced: Labels | None
+    ) -> bool:
+        """Learn a first batch by another object; return False if another thread has learnt before."""
+        twin.statistics_ = twin._read(reading_blocks(blocks_of), is_more=True).statistics
+        twin._announced, twin._learnt_whole = self._announced_with(announced), False
+        if not twin.statistics_.schema.is_numeric:
+            twin._describe_features(twin.statistics_)
+        return self._take_first(twin)
+
+    def _fields_after(self, X: Any, announced: Labels | None) -> dict[str, Any]:
+        """The attributes that change with a batch of rows."""
+        if announced is None and not self._learnt_whole and self._types.rows == "float64":
+            return {}
+        types = self._types if self._types.rows == "float64" else self._types.with_rows(X)
+        known = self._announced_with(announced)
+        return {"_learnt_whole": False, "_types": types, "_announced": known}
+
+    def _announced_with(self, announced: Labels | None) -> Labels | None:
+        """The labels that have been announced, and others."""
+        if announced is None or self._announced is None:
+            return announced if self._announced is None else self._announced
+        return labels.union(self._announced, announced)
+
+    def _learn_blocks(
+        self, statistics: Statistics, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Add the rows of a batch. A large one becomes a state of its own first, while others may learn."""
+        most = self.max_patterns if self.learns_incomplete else None
+        if most:
+            check_holds_products(statistics, self._covariance_type)
+        elif statistics.keeps_patterns:
+            blocks = complete_blocks(blocks)
+        first = list(islice(blocks, 2))
+        if len(first) > 1:
+            added = state_of_blocks(statistics, chain(first, blocks), most)
+            self._learn(partial(merged, added=added, max_patterns=self.max_patterns), fields_after)
+        else:
+            self._learn(partial(updated, blocks=first, max_patterns=most), fields_after)
+
+    def _learn(
+        self, change: Callable[[Statistics], Statistics], fields_after: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Change the statistics, which may become other ones, and attributes with them: all or nothing."""
+        statistics = self.statistics_
+        with statistics.lock:
+            if self.statistics_ is statistics:
+                before, revision = self.__dict__, statistics.revision
+                try:
+                    if fields := fields_after():
+                        self.__dict__ = {**before, **fields}
+                    changed = change(statistics)
+                    if changed is not statistics:
+                        self.__dict__ = {**self.__dict__, "statistics_": changed}
+                except BaseException:
+                    if self.statistics_ is statistics and statistics.revision is revision:
+                        self.__dict__ = before
+                    raise
+                return
+        self._learn(change, fields_after)  # while this thread waited, another one has replaced the statistics
+
+    def _twin(self, *forgotten: str) -> Self:
+        """An object with the attributes of this one but its densities, to learn in its place."""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        for name in ("_cache", "_warned", "_lock", *forgotten):
+            twin.__dict__.pop(name, None)
+        return twin
+
+    def _take(self, twin: Self) -> None:
+        """Take what another object has learnt, all at once. Parameters stay."""
+        with at_one_moment(self) if "statistics_" in self.__dict__ else nullcontext():
+            params = {name: self.__dict__[name] for name in self._get_param_names() if name in self.__dict__}
+            self.__dict__ = {**twin.__dict__, **params}
+
+    def _take_first(self, twin: Self) -> bool:
+        """Take what another object has learnt; return False if another thread has learnt before."""
+        with self.__dict__.setdefault("_lock", Lock()):
+            if "statistics_" in self.__dict__:
                 return False
-            with kept_on_error(self, self._set_by_reading):
-                self.statistics_ = self._read(reading_blocks(blocks), is_more=True).statistics
-                if self.statistics_.categories is not None:
-                    self._describe_features(self.statistics_)
+            self._take(twin)
         return True
 
     def merge(self, other: Self | Statistics) -> Self:
@@ -351,13 +493,30 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             If the two were fitted to different features or kinds of label, or only one of them is exact. This
             model is then unchanged.
         """
+        if isinstance(other, Statistics):
+            return self._merge(self._copied_statistics(other))
         added = self._copied_statistics(other)
-        with _replacing:
-            held = self.__dict__.get("statistics_")
-            if held is None:
-                self._types = getattr(other, "_types", self._types)
-            self.statistics_ = added if held is None else merged(held, added, self.max_patterns)
-        self._describe_features(self.statistics_)
+        return self._merge(added, getattr(other, "_types", self._types), other._announced)
+
+    def _merge(
+        self, added: Statistics, types: FittedTypes | None = None, announced: Labels | None = None
+    ) -> Self:
+        """Add the rows of statistics that nothing else holds, and labels that were announced."""
+        if "statistics_" not in self.__dict__:
+            twin = self._twin()
+            twin._types = types or self._types
+            twin._announced, twin._learnt_whole = self._announced_with(announced), False
+            twin._hold(added)
+            if self._take_first(twin):
+                return self
+
+        def fields_after() -> dict[str, Any]:
+            fields: dict[str, Any] = {"_announced": self._announced_with(announced), "_learnt_whole": False}
+            if added.feature_names is not None and not hasattr(self, "feature_names_in_"):
+                fields["feature_names_in_"] = np.array(added.feature_names, dtype=object)
+            return fields
+
+        self._learn(partial(merged, added=added, max_patterns=self.max_patterns), fields_after)
         return self
 
     def _copied_statistics(self, other: Self | Statistics) -> Statistics:
@@ -398,11 +557,12 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
         estimator = cls(**{"exact": statistics.exact, **missing, **params})
         estimator._check_exactness(statistics)
-        return estimator._set_fitted(Reading(estimator._narrowed(statistics).ordinary()))
+        reading = Reading(estimator._narrowed(statistics).ordinary())
+        return estimator._set_fitted(reading, estimator._twin())
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
         """What the model needs of statistics, copied."""
-        return statistics.class_statistics().to_covariance_type(**self.required_statistics())
+        return statistics.by_label().to_covariance_type(**self.required_statistics())
 
     def _check_exactness(self, statistics: Statistics) -> None:
         if self.exact != statistics.exact:
@@ -415,14 +575,17 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         name = type(self).__name__
         if name not in ESTIMATORS or estimator_named(name) is not type(self):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
-        columns, metadata = self.statistics_.to_columns()
+        with at_one_moment(self) as statistics:
+            (columns, metadata), types, announced = statistics.to_columns(), self._types, self._announced
         params = self._plain_params()
         model: dict[str, Any] = {"name": name, "params": params}
+        if announced is not None:
+            model["announced"] = announced.tolist()
         if isinstance(params.get("priors"), Mapping):
             model["priors"] = in_pairs(params["priors"])
             params["priors"] = by_texts(params["priors"])
-        if self._types != FittedTypes():
-            model["types"] = vars(self._types)
+        if types != FittedTypes():
+            model["types"] = vars(types)
         return columns, {**metadata, "model": model}
 
     def _plain_params(self) -> dict[str, Any]:
@@ -481,33 +644,38 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     # ------------------------------------------------------------------ fitted state
 
-    def _set_fitted(self, reading: Reading, *, keep: bool = False) -> Self:
-        """Compute densities and store both; with `keep`, store insufficient statistics too."""
-        statistics = reading.statistics
+    def _set_fitted(self, reading: Reading, twin: Self, *, keep: bool = False) -> Self:
+        """Compute densities, and take them and the statistics by which another object was fitted.
+
+        With `keep`, take insufficient statistics too.
+        """
+        twin._hold_reading(reading)
         try:
-            finalised = self._compute_finalised(statistics)
+            twin._cache = finalised = twin._compute_finalised(reading.statistics)
             reasons = {**finalised.gaussians.singular, **finalised.densities.singular}
             if reasons and self.singular != "skip":
                 raise next(iter(reasons.values()))()
         except ValueError as error:
-            if keep and statistics.n_rows:
-                self._hold(statistics)
+            if keep and reading.statistics.n_rows:
+                self._keep_reading(twin, reading)
                 kept = "⟨. What was read is kept in statistics_, so no second read is needed|⟩"
                 error.args = (Message(Message.of(error), kept),)
             raise
-        self._hold(statistics)
-        self._cache = finalised
-        self._n_reads, self._converged = reading.n_reads, reading.converged
+        self._take(twin)
         warn_unless_enough_reads(reading)
-        self.__dict__.pop("_warned", None)
         self._warn_once(finalised)
         return self
 
+    def _keep_reading(self, twin: Self, reading: Reading) -> None:
+        """Take the statistics of a fit that has failed."""
+        twin._hold_reading(reading)
+        twin.__dict__.pop("_cache", None)
+        self._take(twin)
+
     def _hold_reading(self, reading: Reading) -> None:
-        """Store the result of some reads of EM after which another read failed."""
+        """Store statistics that were read."""
         self._hold(reading.statistics)
-        self._types = FittedTypes()
-        self._n_reads, self._converged = reading.n_reads, False
+        self._n_reads, self._converged, self._learnt_whole = reading.n_reads, reading.converged, True
 
     def _hold(self, statistics: Statistics) -> None:
         """Store statistics, which may be insufficient for a model."""
@@ -515,13 +683,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         self.statistics_ = statistics
 
     def _describe_features(self, statistics: Statistics) -> None:
-        """Set the number and the names of the features, as the statistics have them.
-
-        If there are categories, these are the columns: those of numbers, then those with categories.
-        """
-        categories = statistics.categories
-        names = statistics.feature_names if categories is None else categories.names
-        self.n_features_in_ = statistics.n_features if categories is None else len(categories.names)
+        """Set the number and the names of the columns of which the statistics have the features."""
+        names = statistics.schema.names
+        self.n_features_in_ = statistics.n_features if names is None else len(names)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -529,8 +693,19 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes to pickle: all but the densities, which are computed again when needed."""
-        state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_cache"}
+        state = dict(super().__getstate__())  # a copy, since another thread may learn
+        lasting = {name: value for name, value in state.items() if name not in {"_cache", "_lock"}}
+        return {**lasting, "_version": _version()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a pickle; ValueError for a fitted model of another version."""
+        version = state.get("_version", "0.2.0 or earlier")
+        if version != _version() and "statistics_" in state:
+            raise ValueError(
+                f"this {type(self).__name__} was pickled by streamgda {version}, and this is {_version()}. "
+                "Load it by that version and save() it: later versions read such files"
+            )
+        super().__setstate__({name: value for name, value in state.items() if name != "_version"})
 
     def __dask_tokenize__(self) -> object:
         """What tells models apart in Dask's graphs, which takes only the parameters of a dataclass."""

@@ -13,16 +13,16 @@ from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
@@ -149,7 +149,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     max_categories: int | None = 255
 
     @property
-    def _treatment(self) -> Treatment:
+    def _encoding(self) -> str:
         return "naive"
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
@@ -162,7 +162,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
             name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
-            raise ValueError(
+            raise np.linalg.LinAlgError(
                 Message(
                     f"class {named(statistics.classes[k])}: feature {name} is constant in it, and "
                     "⟨var_smoothing⟩ adds nothing; leave the feature out, or set ⟨var_smoothing⟩ above 0"
@@ -177,6 +177,8 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         weights, scatter = statistics.weights, statistics.scatter
         within = scatter.sum(axis=0) / weights.sum()
         varying = ~constant_features(within, statistics.means)
+        if self.pooling == "bayes" and not varying.any():
+            raise np.linalg.LinAlgError("no feature varies within a class, so there is no variance to pool")
         relative = (scatter[:, varying] / within[varying])[:, :, None]
         eigenvalues = relative if self.pooling == "bayes" else None
         regularisation = self._regularisation(weights, eigenvalues, 1)
@@ -194,15 +196,15 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     # ------------------------------------------------------------------ fitted attributes
 
     @property
-    def _n_numbers(self) -> int | None:
+    def _n_numbers(self) -> int:
         """How many features are numbers; None if all are."""
-        categories = self.statistics_.categories
-        return None if categories is None else categories.n_numbers
+        return self.statistics_.schema.n_numbers(self.statistics_.n_features)
 
     @property
+    @of_one_moment
     def class_count_(self) -> Array:
         """The weight of each class."""
-        return self.statistics_.weights
+        return self._among_announced(self.statistics_.weights)
 
     @property
     def class_prior_(self) -> Array:
@@ -210,22 +212,26 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         return self.priors_
 
     @property
+    @of_one_moment
     def theta_(self) -> Array:
         """Mean of each feature in each class."""
         return self.means_[:, : self._n_numbers]
 
     @property
+    @of_one_moment
     def var_(self) -> Array:
         """Variance of each feature in each class, smoothed."""
-        return finalised(self).gaussians.variances.copy()
+        return self._among_announced(finalised(self).gaussians.variances.copy(), self.epsilon_)
 
     @property
+    @of_one_moment
     def epsilon_(self) -> float:
         """The value added to each variance."""
         return float(self.var_smoothing * self.statistics_.total_variance()[: self._n_numbers].max())
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
+    @of_one_moment
     def to_sklearn(self) -> naive_bayes.GaussianNB:
         """A fitted `sklearn.naive_bayes.GaussianNB` with the same predictions.
 

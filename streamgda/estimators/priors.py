@@ -8,9 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.labels import by_class
+from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, listed, named
-from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
@@ -19,11 +18,12 @@ ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
 _LABELS = (bool, int, float, str)
 
 
-def priors_of(model: Any, statistics: Statistics) -> Array:
-    """The prior probabilities of the classes of statistics, by the parameter `priors` of a model.
+def priors_of(model: Any, classes: Labels, weights: Array) -> Array:
+    """The prior probabilities of classes with these weights, by the parameter `priors` of a model.
 
-    None stands for the share of each class in the total weight. Priors by label are scaled so that those of
-    the classes seen so far sum to 1. Models that renormalise priors scale all priors to this sum.
+    None stands for the share of each class in the total weight. Priors by label, and those of a model to
+    which classes were announced, are scaled so that those of the classes seen so far sum to 1. Models that
+    renormalise priors scale all priors to this sum.
 
     Raises
     ------
@@ -31,30 +31,31 @@ def priors_of(model: Any, statistics: Statistics) -> Array:
         If the priors are not such probabilities.
     """
     priors, renormalise = model.priors, model._renormalises_priors
-    classes = statistics.class_labels
     if priors is None:
-        weights = statistics.weights
-        if len(classes) < len(weights):
-            weights = np.add.reduceat(weights, by_class(statistics.classes)[1])
         shares: Array = weights / weights.sum()
         return shares
     is_by_label = isinstance(priors, Mapping)
-    given = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
-    if given.shape != classes.shape:
+    known = classes if is_by_label else model.with_announced(classes)
+    shares = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
+    if shares.shape != known.shape:
         raise ValueError(
             Message(
                 "Number of priors must match number of classes, of which there are "
-                f"{len(classes)}: {listed(classes.tolist())}; priors have shape {given.shape}"
+                f"{len(known)}: {listed(known.tolist())}; priors have shape {shares.shape}"
                 "⟨. Where classes may appear later, give priors by label, as a dict; "
                 "statistics_.drop_class(label) forgets a class|⟩"
             )
         )
-    if not renormalise and not is_by_label and not sum_to_one(given):
-        raise ValueError(f"The sum of the priors should be 1. It is {given.sum():g}; got {given.tolist()}")
-    if not (given >= 0).all() or not given.any():
+    if not renormalise and not is_by_label and not sum_to_one(shares):
+        raise ValueError(f"The sum of the priors should be 1. It is {shares.sum():g}; got {shares.tolist()}")
+    if not (shares >= 0).all() or not shares.any():
         subject = "priors" if renormalise else "Priors"  # both words as in scikit-learn
-        raise ValueError(f"{subject} must be non-negative. One must be above 0; got {given.tolist()}")
-    scaled: Array = given / given.sum()
+        raise ValueError(f"{subject} must be non-negative. One must be above 0; got {shares.tolist()}")
+    if len(known) > len(classes):
+        shares = shares[np.searchsorted(known, classes)]
+        if not shares.any():
+            raise ValueError(f"of the classes seen, {listed(classes.tolist())}, none has a prior above 0")
+    scaled: Array = shares / shares.sum()
     return scaled
 
 

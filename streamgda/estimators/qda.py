@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,10 +12,10 @@ from sklearn import discriminant_analysis
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
-from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import Predictive, finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
+from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
@@ -24,7 +25,7 @@ from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues
 from streamgda.gaussians.whitening import Singular, Whitening
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -218,7 +219,7 @@ class QuadraticDiscriminantAnalysis(
     max_categories: int | None = 255
 
     @property
-    def _treatment(self) -> Treatment:
+    def _encoding(self) -> str:
         return "common" if self.pooling else "separate"
 
     def _validate_params(self) -> None:
@@ -259,7 +260,7 @@ class QuadraticDiscriminantAnalysis(
         """Finalise only the classes that have changed. The bits are those of finalising all classes."""
         if self.pooling or self.covariance_estimator is not None:
             return None
-        positions = before.unchanged(statistics.class_labels, later)
+        positions = before.unchanged(statistics.classes, later)
         try:
             changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
         except ValueError:  # all classes together may give a fuller message
@@ -276,7 +277,7 @@ class QuadraticDiscriminantAnalysis(
         whitenings = whiten_classes(
             some,
             self._covariances(some),
-            float(self.tol) ** 2,
+            float(self.tol) * float(self.tol),
             is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
             solver=self.solver,
         )
@@ -287,12 +288,18 @@ class QuadraticDiscriminantAnalysis(
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
-        means, within, least = statistics.means, pooled_covariance(statistics), float(self.tol) ** 2
+        means, within, least = (
+            statistics.means,
+            pooled_covariance(statistics),
+            float(self.tol) * float(self.tol),
+        )
         common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
             common = Whitening.of(self._shrunk(within), means, least)
         if not common.rank:
-            raise ValueError("no feature varies within a class, so there is no covariance to work with")
+            raise np.linalg.LinAlgError(
+                "no feature varies within a class, so there is no covariance to work with"
+            )
         scatter = statistics.scatter
         eigenvalues = relative_eigenvalues(scatter, plain.matrix) if self.pooling == "bayes" else None
         regularisation = self._regularisation(statistics.weights, eigenvalues, common.rank)
@@ -319,35 +326,43 @@ class QuadraticDiscriminantAnalysis(
     # ------------------------------------------------------------------ fitted attributes
 
     @property
+    @of_one_moment
     def covariance_(self) -> list[Array]:
         """Covariances of the classes."""
         if not self.store_covariance:
             raise AttributeError(f"{type(self).__name__} has covariance_ with store_covariance=True alone")
-        return self._final_covariances()
+        return self._for_all(self._final_covariances(), np.eye)
 
     def _final_covariances(self) -> list[Array]:
         """The covariances of the densities."""
-        if self.pooling or self._splits(self.statistics_):
+        if self.pooling or not self.statistics_.schema.is_normal_for(self):
             return [whitening.covariance.copy() for whitening in finalised(self).gaussians.whitenings]
         return list(self._covariances(self.statistics_))
 
+    def _for_all(self, values: list[Array], unit: Callable[[int], Array]) -> list[Array]:
+        """An array for each class. A class of which no row has come has the covariance 1."""
+        return list(self._among_announced(np.array(values), unit(len(values[0]))))
+
     @property
+    @of_one_moment
     def rotations_(self) -> list[Array]:
         """The principal axes of each class as columns, in descending order of variance."""
-        return [vectors.copy() for _, vectors in self._axes]
+        return self._for_all([vectors for _, vectors in self._axes], np.eye)
 
     @property
+    @of_one_moment
     def scalings_(self) -> list[Array]:
         """The variances of each class along its principal axes."""
-        return [values.copy() for values, _ in self._axes]
+        return self._for_all([values for values, _ in self._axes], np.ones)
 
     @property
+    @of_one_moment
     def _axes(self) -> list[tuple[Array, Array]]:
-        with self.statistics_.lock:
-            return finalised(self).once("axes", lambda: list(map(principal_axes, self._final_covariances())))
+        return finalised(self).once("axes", lambda: list(map(principal_axes, self._final_covariances())))
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 
+    @of_one_moment
     def to_sklearn(self) -> discriminant_analysis.QuadraticDiscriminantAnalysis:
         """A fitted `sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis` with the same predictions.
 

@@ -26,11 +26,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from streamgda.blocks import arrays, labels, wording
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
-from streamgda.blocks.categories import Categories, MixedColumns
+from streamgda.blocks.labels import Labels
+from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.passes.accumulate import read_into
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.passes.compute import Scheduler
+from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, as_table, is_dask
@@ -88,12 +90,11 @@ def check_rows(
         If the rows are not in memory.
     """
     missing = missing or model.missing
-    if isinstance(X, dict | list):
-        X = as_table(X)
+    X = as_table(X) if isinstance(X, dict | list) else arrays.in_numpy(X)
     check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
-    if model.statistics_.categories is not None:
-        X = encoded(_columns_of(model, X), model.statistics_.categories)
+    if not model.statistics_.schema.is_numeric:
+        X = _columns_of(model, X).encoded(model.statistics_.schema)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = _valid_rows(model, X)
     if valid is not None:
@@ -169,33 +170,15 @@ def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> Non
         )
 
 
-def _columns_of(model: Any, X: Any) -> MixedColumns:
-    """The columns of a frame that a model with categories has learnt; ValueError for rows without names."""
-    categories = model.statistics_.categories
+def _columns_of(model: Any, X: Any) -> MadeColumns:
+    """The columns of a frame that a model has learnt; ValueError for rows without names."""
+    schema = model.statistics_.schema
     if arrays.column_labels(X) is None:
         raise ValueError(
             f"{type(model).__name__} has learnt categories, so rows need the names of their columns, "
-            f"{wording.listed(categories.names)}; give a frame"
+            f"{wording.listed(schema.names)}; give a frame"
         )
-    return known_columns(X, categories)
-
-
-def encoded(rows: MixedColumns, categories: Categories) -> NDArray[np.float64]:
-    """Rows as numbers and dummies of these categories: (n_rows, n_features).
-
-    Warns
-    -----
-    UserWarning
-        If rows have a category that is not among these. All dummies of its column are then 0.
-    """
-    known = rows.onto(categories)
-    if unseen := known.n_unseen():
-        found = ", ".join(f"{name!r} in {wording.counted(n, 'row')}" for name, n in unseen.items())
-        warnings.warn(f"categories that no learnt row has count as none at all: of {found}", stacklevel=2)
-    matrix = np.empty((known.n_rows, len(known)))
-    for j, column in enumerate(known):
-        matrix[:, j] = column
-    return matrix
+    return known_columns(X, schema)
 
 
 # ---------------------------------------------------------------------- rows to learn
@@ -208,17 +191,18 @@ def blocks_to_learn(
     sample_weight: Any,
     *,
     missing: Missing,
-    classes: ArrayLike | None = None,
+    announced: labels.Labels | None = None,
     reset: bool,
     min_rows: int = 1,
 ) -> Iterator[Block]:
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
+    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
-    is_known = not reset and model.statistics_.categories is None
+    is_known = not reset and model.statistics_.schema.is_numeric
     rows = _valid_rows(model, X) if is_known else None
     if rows is None:
         rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
@@ -226,12 +210,13 @@ def blocks_to_learn(
         arrays.check_no_rounding(X)
     if getattr(y, "ndim", 1) != 1:
         y = column_or_1d(y, warn=True)
-    if classes is not None:
-        _check_announced(y, classes)
+    if announced is not None:
+        check_announced(labels.encode(y)[0], announced)
     if reset:
         model._types = FittedTypes.of(rows, y)
     names = getattr(model, "feature_names_in_", None)
-    names = rows.categories.feature_names if isinstance(rows, MixedColumns) else names
+    if not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns):
+        names = rows.schema.feature_names
     return arrays.array_blocks(
         rows, y, sample_weight, None if names is None else tuple(names), missing=missing
     )
@@ -239,8 +224,7 @@ def blocks_to_learn(
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
-    categories = None if reset else model.statistics_.categories
-    if categories is not None:
+    if not reset and not model.statistics_.schema.is_numeric:
         return _columns_of(model, X)
     wanted = model.categorical_features if reset else None
     has_names = arrays.column_labels(X) is not None
@@ -257,9 +241,16 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
 
-def _check_announced(y: ArrayLike, classes: ArrayLike) -> None:
+def announced_labels(classes: ArrayLike) -> labels.Labels:
+    """The labels that a caller announces, sorted."""
+    announced: labels.Labels = np.unique(labels.as_labels(classes))
+    return announced
+
+
+def check_announced(seen: labels.Labels, announced: labels.Labels | None) -> None:
     """Raise ValueError if a label is not among the classes that the caller announced."""
-    seen, announced = labels.encode(y)[0], labels.as_labels(classes)
+    if announced is None:
+        return
     labels.union(seen, announced)  # raises if the two are labels of different kinds
     other = np.setdiff1d(seen, announced)
     if len(other):
@@ -307,12 +298,26 @@ def source_to_learn(
 # ---------------------------------------------------------------------- rows that lack features
 
 
-def updated(statistics: Statistics, blocks: list[Block], max_patterns: int) -> Statistics:
-    """The statistics with the rows of some blocks; a new object if they could not hold incomplete rows."""
-    if not statistics.keeps_patterns and any(map(Block.lacks_features, blocks)):
+def updated(statistics: Statistics, blocks: list[Block], max_patterns: int | None) -> Statistics:
+    """The statistics with the rows of some blocks; a new object if they could not hold incomplete rows.
+
+    If `max_patterns` is None, no row lacks a feature.
+    """
+    if max_patterns and not statistics.keeps_patterns and any(map(Block.lacks_features, blocks)):
         statistics = _incomplete(statistics, max_patterns)
     statistics.update_blocks(blocks)
     return statistics
+
+
+def state_of_blocks(statistics: Statistics, blocks: Iterable[Block], max_patterns: int | None) -> Statistics:
+    """The rows of several blocks as a state of their own, which `merged` adds to statistics."""
+    if max_patterns and not statistics.keeps_patterns:
+        blocks = list(blocks)
+        if any(map(Block.lacks_features, blocks)):
+            statistics = _incomplete(statistics, max_patterns)
+    added = statistics.state_of(blocks)
+    assert added is not None  # there are blocks
+    return added
 
 
 def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Statistics:
@@ -360,19 +365,6 @@ def warn_unless_converged(statistics: Statistics) -> None:
 
 
 # ---------------------------------------------------------------------- a model while it reads
-
-
-@contextmanager
-def kept_on_error(model: Any, names: Sequence[str]) -> Iterator[None]:
-    """On an error, restore the attributes of a model that reading rows has set."""
-    before = {name: model.__dict__[name] for name in names if name in model.__dict__}
-    try:
-        yield
-    except BaseException:
-        for name in names:
-            model.__dict__.pop(name, None)
-        model.__dict__.update(before)
-        raise
 
 
 @contextmanager
@@ -425,13 +417,14 @@ def check_has_learnt(model: Any) -> None:
         check_is_fitted(model)
 
 
-def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
+def check_suffices(
+    statistics: Statistics, covariance_type: CovarianceType, classes: Labels, least: int = 2
+) -> None:
     """Raise ValueError for statistics from which no model can be computed.
 
-    They have fewer than two classes, lack the covariances, or are exact with covariances beyond float64.
+    They have fewer than `least` classes, lack the covariances, or are exact with covariances beyond float64.
     """
-    classes = statistics.class_labels
-    if len(classes) < 2:
+    if len(classes) < least:
         seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
         raise ValueError(
             f"The number of classes has to be greater than one. Got {len(classes)} class. "

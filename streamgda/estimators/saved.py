@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamgda.blocks.labels import union
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
+from streamgda.estimators.reading import announced_labels
 from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
-from streamgda.storage.paths import AnyFileSystem, Path, shown
+from streamgda.storage.documents import SENSELESS
+from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 if TYPE_CHECKING:
     from streamgda.estimators.generative import GenerativeClassifier
@@ -57,7 +60,7 @@ def load_model(path: Path, *, filesystem: AnyFileSystem | None = None) -> Genera
     saved = _load(path, filesystem)
     if not hasattr(saved, "statistics_"):
         raise ValueError(
-            f"{shown(path)} holds statistics and no model; from_statistics of a model makes one of them"
+            f"{Address(path)} holds statistics and no model; from_statistics of a model makes one of them"
         )
     model: GenerativeClassifier[Any] = saved
     return model
@@ -129,13 +132,15 @@ def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
             params["priors"] = dict(metadata["model"]["priors"])
         kind = estimator_named(name)
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
-        return _restored(model, statistics, FittedTypes(**metadata["model"].get("types", {})))
-    except (TypeError, ValueError) as error:
+        announced = metadata["model"].get("announced")
+        _restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})), announced)
+    except SENSELESS as error:
         raise ValueError(f"{name_of_file}: this is no {name}: {error}") from error
+    return model
 
 
-def _restored(model: Any, statistics: Statistics, types: FittedTypes) -> Any:
-    """A model with saved statistics and types, even if they do not yet suffice for predictions.
+def _restore(model: Any, statistics: Statistics, types: FittedTypes, announced: list[Any] | None) -> None:
+    """Give a model its saved statistics, types and labels, even if they do not yet suffice for predictions.
 
     Raises
     ------
@@ -148,7 +153,10 @@ def _restored(model: Any, statistics: Statistics, types: FittedTypes) -> Any:
         raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
     model._hold(statistics)
     model._types = types
-    return model
+    if announced is not None:
+        labels = announced_labels(announced)
+        union(labels, model.known_labels)  # raises if the two are of different kinds
+        model._announced = labels
 
 
 def _model_of(document: Any, path: str) -> tuple[str, dict[str, Any]]:

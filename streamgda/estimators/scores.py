@@ -11,7 +11,7 @@ Introduction to Multivariate Statistical Analysis", theorem 2.4.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.wording import RowError
+from streamgda.gaussians.absent import PriorsAlone, WithAbsentClasses
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.posteriors import (
     log_evidence,
@@ -47,7 +49,7 @@ _FEWEST_OF_PRODUCTS = 480  # if scores are one product; with fewer rows, it take
 _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Finalised(Generic[G]):
     """The densities and priors of a model, and the revision and parameters that they were computed from.
 
@@ -60,13 +62,15 @@ class Finalised(Generic[G]):
     classes : ndarray of shape (n_classes,)
         The labels, in the order of the columns of scores.
     gaussians : Gaussians
-        The normal densities of the classes, with the means and covariances of the model.
+        The normal densities of the classes that have rows, with the means and covariances of the model.
     densities : Densities
         The densities that score rows: `gaussians`, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
     temperature : float
         What scores are divided by before they become posterior probabilities.
+    announced : ndarray or None
+        The labels that had been announced.
     """
 
     revision: object
@@ -77,26 +81,52 @@ class Finalised(Generic[G]):
     priors: Array
     log_priors: Array
     temperature: float
+    announced: Labels | None
+    _seen: Self | None = None
     _derived: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, model: Any, statistics: Statistics, gaussians: G, densities: Densities, priors: Array
+        cls, model: Any, revision: object, labels: Labels, gaussians: G, densities: Densities, priors: Array
     ) -> Self:
         """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
         log_priors[list(densities.singular)] = -np.inf
         return cls(
-            statistics.revision,
+            revision,
             model.get_params(deep=False),
-            statistics.class_labels,
+            labels,
             gaussians,
             densities,
             priors,
             log_priors,
             float(model.temperature),
+            model._announced,
         )
+
+    def among(self, classes: Labels) -> Self:
+        """The same with columns for other classes too, of which no row has come: their prior is 0."""
+        if len(classes) == len(self.classes):
+            return self
+        places = np.searchsorted(classes, self.classes)
+        priors, log_priors = np.zeros(len(classes)), np.full(len(classes), -np.inf)
+        priors[places], log_priors[places] = self.priors, self.log_priors
+        densities = WithAbsentClasses(self.densities, places, len(classes))
+        return replace(
+            self, classes=classes, densities=densities, priors=priors, log_priors=log_priors, _seen=self
+        )
+
+    @property
+    def seen(self) -> Self:
+        """The same for the classes that have rows alone, which are those of `gaussians`."""
+        return self._seen or self
+
+    @property
+    def why_none(self) -> Reason | None:
+        """Why the rows determine no density, so that each row gets the priors; None if they do."""
+        gaussians: Any = self.gaussians
+        return gaussians.reason if isinstance(gaussians, PriorsAlone) else None
 
     @property
     def singular(self) -> list[tuple[Any, Reason]]:
@@ -201,10 +231,17 @@ class RowScores:
             scores += log_priors
         return self._checked_and_tempered(scores)
 
+    def _position(self, row: int) -> int:
+        """The position of a row of these among all rows to be scored."""
+        return int(self.positions.start + row if isinstance(self.positions, slice) else self.positions[row])
+
     def _posterior_scores(self, out: Array | None = None) -> Array:
         """The scores in a new array; or in `out` (n, K), if that saves a copy."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
+        except RowError as error:
+            raise error.moved(self._position) from error
         return self._checked_and_tempered(scores)
 
     @cached_property
@@ -216,21 +253,27 @@ class RowScores:
     @property
     def discriminants(self) -> Array:
         """Ln p(x, k) / T, up to a term that is the same for all rows and classes: (n, K)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
-            self._checked_and_tempered(scores)
-            scores /= self.finalised.temperature
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
+        except RowError as error:
+            raise error.moved(self._position) from error
+        self._checked_and_tempered(scores)
+        scores /= self.finalised.temperature
         return scores
 
     @property
     def joint_log_density(self) -> Array:
         """Ln p(x, k): (n, K); −∞ if the squared distance exceeds float64."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            if self.gaussians.scores_from_distances:
-                scores = self.gaussians.log_density_from(self.squared_distances)
-            else:
-                scores = self.gaussians.log_density(self.rows)
-            scores += self.finalised.log_priors
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                if self.gaussians.scores_from_distances:
+                    scores = self.gaussians.log_density_from(self.squared_distances)
+                else:
+                    scores = self.gaussians.log_density(self.rows)
+                scores += self.finalised.log_priors
+        except RowError as error:
+            raise error.moved(self._position) from error
         scores[np.isnan(scores)] = -np.inf
         return scores
 
@@ -286,9 +329,8 @@ class RowScores:
         """
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
-            row = np.flatnonzero(~np.isfinite(best))[0]
-            row = row + self.positions.start if isinstance(self.positions, slice) else self.positions[row]
-            raise ValueError(f"row {row} is too far from the classes: squared distances exceed float64")
+            row = self._position(np.flatnonzero(~np.isfinite(best))[0])
+            raise RowError(row, " is too far from the classes: squared distances exceed float64")
         temperature = self.finalised.temperature
         return scores if temperature == 1.0 else tempered(scores, temperature)
 

@@ -73,7 +73,7 @@ def _singular_class(
 def too_few_rows(statistics: Statistics, k: int, *, is_shared: bool) -> ValueError:
     """The error for too few rows for Student t densities: of a class (at position k), or of all of them."""
     if is_shared:
-        return ValueError(
+        return np.linalg.LinAlgError(
             Message(
                 f"⟨#{counted(statistics.n_rows, 'row')}⟩ (of weight ⟨#{statistics.weights.sum():g}⟩) of "
                 f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.categories import Categories
 from streamgda.blocks.wording import listed
 from streamgda.estimators.formula import ScoreFormula, score_formula
+from streamgda.statistics.covariances import Array
 
+_PREFIX = "gda_"  # of the names that a SELECT has for its own
+_LARGEST_TERM = 1e150  # the sum of the squares of so many terms as a SELECT may have is finite
 _MOST_COEFFICIENTS = 20_000  # about 1 MB, the longest statement of BigQuery and Snowflake
 
 
@@ -29,6 +31,10 @@ class Dialect:
         """A name of a column or table, quoted."""
         doubled = name.replace(self.quote, 2 * self.quote)
         return f"{self.quote}{doubled}{self.quote}"
+
+    def largest(self, terms: Sequence[str]) -> str:
+        """The largest of some numbers."""
+        return joined(terms, f"{self.greatest}({{}}, {{}})")
 
     def literal(self, label: Any) -> str:
         """A label as a constant."""
@@ -75,77 +81,96 @@ def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
     formula = score_formula(model, "SQL")
     if dialect not in DIALECTS:
         raise ValueError(f"dialect must be one of {listed(list(DIALECTS))}; got {dialect!r}")
-    sql = DIALECTS[dialect]
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("SQL needs names of columns; fit the model to a data frame or a source with names")
-    n_coefficients = np.count_nonzero(formula.matrices)
-    if formula.linear is not None:
-        n_coefficients += np.count_nonzero(formula.linear)
+    _check_size(formula)
+    if table.casefold().startswith(_PREFIX):
+        raise ValueError(f"the SELECT names its own tables {_PREFIX}0 and so on; got the table {table!r}")
+    sql, labels = DIALECTS[dialect], model.classes_.tolist()
+    columns = [sql.name(column) for column in _names_to_keep(keep, labels)]
+    steps = _Steps(sql, columns, ".".join(sql.name(part) for part in table.split(".")))
+    _add_features(steps, model, formula)
+    scored = _add_scores(steps, formula)
+    _add_powers(steps, scored, formula.temperature)
+    cases = " ".join(f"WHEN gda_j{k} = gda_best THEN {sql.literal(labels[k])}" for k in scored)
+    shares = [f"gda_e{k} / gda_sum" if k in scored else "0e0 * gda_sum" for k in range(len(labels))]
+    named = [
+        f"{share} AS {sql.name(f'probability_{label}')}" for share, label in zip(shares, labels, strict=True)
+    ]
+    return steps.ended_by(f"CASE {cases} END AS {sql.name('label')}", *named)
+
+
+class _Steps:
+    """The tables of a SELECT, each of which is made from the one before, with the columns to keep."""
+
+    def __init__(self, sql: Dialect, keep: Sequence[str], table: str) -> None:
+        self.sql, self._keep, self._table = sql, keep, table
+        self._tables: list[str] = []
+
+    def add(self, *columns: str) -> None:
+        """Add a table with these columns."""
+        select = self._select(columns)
+        self._table = f"{_PREFIX}{len(self._tables)}"
+        self._tables.append(f"{self._table} AS {self.sql.materialised}({select})")
+
+    def ended_by(self, *columns: str) -> str:
+        """The whole statement, with these columns as its result."""
+        return "WITH " + ",\n".join(self._tables) + f"\n{self._select(columns)}"
+
+    def _select(self, columns: Sequence[str]) -> str:
+        return f"SELECT {', '.join([*self._keep, *columns])} FROM {self._table}"
+
+
+def _check_size(formula: ScoreFormula) -> None:
+    linear = 0 if formula.linear is None else np.count_nonzero(formula.linear)
+    n_coefficients = np.count_nonzero(formula.matrices) + linear
     if n_coefficients > _MOST_COEFFICIENTS:
         raise ValueError(
             f"the model has {n_coefficients:,} coefficients, and a statement takes at most "
             f"{_MOST_COEFFICIENTS:,}; use fewer features, or LinearDiscriminantAnalysis or GaussianNB"
         )
-    kept = [sql.name(column) for column in keep]
-    steps: list[str] = []
-    source = ".".join(sql.name(part) for part in table.split("."))
 
-    def step(*columns: str) -> None:
-        nonlocal source
-        select = f"SELECT {', '.join([*kept, *columns])} FROM {source}"
-        source = f"gda_{len(steps)}"
-        steps.append(f"{source} AS {sql.materialised}({select})")
 
-    categories = model.statistics_.categories
-    names = model.feature_names_in_.tolist() if categories is None else categories.numbers
-    numbers = [f"CAST({sql.name(name)} AS {sql.double}) AS gda_x{j}" for j, name in enumerate(names)]
-    if categories is None:
-        step(*numbers)
-    else:
-        step(*numbers, *_codes(categories, sql))
-        step(*(f"gda_x{j}" for j in range(len(names))), *_dummies(categories, formula))
-    members = [own[np.isfinite(formula.constants[own])] for own in formula.by_class]
-    step(*(f"{_score(formula, i)} AS gda_s{i}" for own in members for i in own))
-    greatest, classes = f"{sql.greatest}({{}}, {{}})", [k for k, own in enumerate(members) if len(own)]
-    highest = {k: joined([f"gda_s{i}" for i in members[k]], greatest) for k in classes}
-    step(*(f"gda_s{i}" for k in classes for i in members[k]), *(f"{highest[k]} AS gda_h{k}" for k in classes))
-    sums = {k: joined([exponential(f"(gda_s{i} - gda_h{k})") for i in members[k]]) for k in classes}
-    step(*(f"gda_h{k}{f' + LN({sums[k]})' if len(members[k]) > 1 else ''} AS gda_j{k}" for k in classes))
-    scores = [f"gda_j{k}" for k in classes]
-    step(*scores, f"{joined(scores, greatest)} AS gda_best")
-    gaps = {k: f"((gda_j{k} - gda_best) / {number(formula.temperature)})" for k in classes}
-    step(*scores, "gda_best", *(f"{exponential(gaps[k])} AS gda_e{k}" for k in classes))
-    powers = [f"gda_e{k}" for k in classes]
-    step(*scores, "gda_best", *powers, f"{joined(powers)} AS gda_sum")
-    labels = model.classes_.tolist()
-    cases = " ".join(f"WHEN gda_j{k} = gda_best THEN {sql.literal(labels[k])}" for k in classes)
-    shares = [f"gda_e{k} / gda_sum" if k in sums else "0e0 * gda_sum" for k in range(len(labels))]
-    named = [
-        f"{share} AS {sql.name(f'probability_{label}')}" for share, label in zip(shares, labels, strict=True)
+def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
+    """Add the numbers as gda_x0, gda_x1 and so on, and what is made of other columns."""
+    schema, sql = model.statistics_.schema, steps.sql
+    names = [name for name in model.feature_names_in_.tolist() if name not in schema.encoded]
+    numbers = [
+        _number_or_null(f"CAST({sql.name(name)} AS {sql.double})", limit, f"gda_x{j}")
+        for j, (name, limit) in enumerate(zip(names, _limits(formula), strict=False))
     ]
-    result = [*kept, f"CASE {cases} END AS {sql.name('label')}", *named]
-    return "WITH " + ",\n".join(steps) + f"\nSELECT {', '.join(result)} FROM {source}"
-
-
-def _codes(categories: Categories, sql: Dialect) -> Iterator[str]:
-    """The position of each row's value among the categories of a column; NULL if it is none of them."""
-    for c, (column, values) in enumerate(zip(categories.columns, categories.values, strict=True)):
-        name = sql.name(column)
-        tests = ["IS NULL" if value is None else f"= {sql.literal(value)}" for value in values]
-        cases = " ".join(f"WHEN {name} {test} THEN {i}" for i, test in enumerate(tests))
-        yield f"CASE {cases} END AS gda_c{c}"
-
-
-def _dummies(categories: Categories, formula: ScoreFormula) -> Iterator[str]:
-    """The dummies of all categories.
-
-    Those of a value that was not learnt are 0. They are NULL where densities are summed over all values.
-    """
     depends = formula.linear is not None and formula.kind != "diagonal"
-    for c, place in enumerate(categories.slices):
-        other = f"WHEN gda_c{c} IS NOT NULL THEN 0e0" if depends else "ELSE 0e0"
-        for code, j in enumerate(range(place.start, place.stop)):
-            yield f"CASE WHEN gda_c{c} = {code} THEN 1e0 {other} END AS gda_x{j}"
+    codes, made = schema.sql_of(sql, depends=depends)
+    steps.add(*numbers, *codes)
+    if made:
+        steps.add(*(f"gda_x{j}" for j in range(len(names))), *made)
+
+
+def _add_scores(steps: _Steps, formula: ScoreFormula) -> list[int]:
+    """Add the scores of the classes as gda_j0 and so on; return the classes that have one.
+
+    That of several subclasses is the logarithm of the sum of the exponentials of their scores, gda_s0 and so
+    on, of which gda_h0 is the highest.
+    """
+    members = [own[np.isfinite(formula.constants[own])] for own in formula.by_class]
+    steps.add(*(f"{_score(formula, i)} AS gda_s{i}" for own in members for i in own))
+    classes = [k for k, own in enumerate(members) if len(own)]
+    highest = [f"{steps.sql.largest([f'gda_s{i}' for i in members[k]])} AS gda_h{k}" for k in classes]
+    steps.add(*(f"gda_s{i}" for k in classes for i in members[k]), *highest)
+    sums = {k: joined([exponential(f"(gda_s{i} - gda_h{k})") for i in members[k]]) for k in classes}
+    steps.add(*(f"gda_h{k}{f' + LN({sums[k]})' if len(members[k]) > 1 else ''} AS gda_j{k}" for k in classes))
+    return classes
+
+
+def _add_powers(steps: _Steps, classes: Sequence[int], temperature: float) -> None:
+    """Add the highest score, and the exponentials of what others lack of it, with their sum."""
+    scores = [f"gda_j{k}" for k in classes]
+    steps.add(*scores, f"{steps.sql.largest(scores)} AS gda_best")
+    gaps = [f"(({score} - gda_best) / {number(temperature)})" for score in scores]
+    powers = [f"gda_e{k}" for k in classes]
+    made = [f"{exponential(gap)} AS {power}" for gap, power in zip(gaps, powers, strict=True)]
+    steps.add(*scores, "gda_best", *made)
+    steps.add(*scores, "gda_best", *powers, f"{joined(powers)} AS gda_sum")
 
 
 def _score(formula: ScoreFormula, i: int) -> str:
@@ -156,15 +181,51 @@ def _score(formula: ScoreFormula, i: int) -> str:
         lower = zip(deviations, formula.low_parts[i], strict=True)
         deviations = [f"({deviation} - ({number(low)}))" for deviation, low in lower]
 
-    def product(coefficients: Any) -> str:
-        terms = zip(coefficients, deviations, strict=True)
-        return joined([f"{number(c)} * {deviation}" for c, deviation in terms if c] or ["0e0"])
+    own = _coefficients(formula, i)
+    unused = ~own.any(axis=1)  # of no weight in the score, which is NULL all the same where they are
+
+    def product(column: int) -> str:
+        needed = (own[:, column] != 0) | (unused if column == 0 else False)
+        return joined([f"{number(own[j, column])} * {deviations[j]}" for j in np.flatnonzero(needed)])
 
     constant = number(formula.constants[i])
     if formula.linear is not None:
         terms = [f"{number(value)} * gda_x{j}" for j, value in enumerate(formula.linear[i]) if value]
         constant = f"{constant} + {joined(terms or ['0e0'])}"
     if formula.kind == "linear":
-        return f"{constant} + {product(formula.matrices[:, i])}"
-    own = np.diag(formula.matrices[i]) if formula.kind == "diagonal" else formula.matrices[i]
-    return f"{constant} - 0.5e0 * {joined([f'POWER({product(c)}, 2)' for c in own.T if c.any()] or ['0e0'])}"
+        return f"{constant} + {product(0)}"
+    squares = [f"POWER({product(k)}, 2)" for k, column in enumerate(own.T) if column.any() or not k]
+    return f"{constant} - 0.5e0 * {joined(squares)}"
+
+
+def _coefficients(formula: ScoreFormula, i: int) -> Array:
+    """What the deviations of a subclass are multiplied with: (d, r)."""
+    if formula.kind == "linear":
+        return formula.matrices[:, [i]]
+    return np.diag(formula.matrices[i]) if formula.kind == "diagonal" else formula.matrices[i]
+
+
+def _limits(formula: ScoreFormula) -> Array:
+    """How large each feature may be, so that no score exceeds float64: (d,)."""
+    d = formula.centres.shape[1]
+    each = [abs(_coefficients(formula, i)).max(axis=1) for i in range(len(formula.constants))]
+    largest = np.max(each, axis=0)
+    with np.errstate(divide="ignore", over="ignore"):
+        limits: Array = np.minimum(_LARGEST_TERM / (largest * d), np.finfo(np.float64).max)
+    return limits
+
+
+def _number_or_null(value: str, limit: float, name: str) -> str:
+    """A column of numbers; NULL for too large ones and NaN, which databases take for the largest number."""
+    return f"CASE WHEN ABS({value}) <= {number(limit)} THEN {value} END AS {name}"
+
+
+def _names_to_keep(keep: Iterable[str], labels: list[Any]) -> list[str]:
+    """The columns to keep; ValueError for a single string, and for names that the SELECT has for its own."""
+    if isinstance(keep, str):
+        raise ValueError(f"keep lists columns, such as [{keep!r}]; got the string {keep!r}")
+    names, own = list(keep), {"label", *(f"probability_{label}".casefold() for label in labels)}
+    for name in names:
+        if name.casefold().startswith(_PREFIX) or name.casefold() in own:
+            raise ValueError(f"a column {name!r} would stand beside one of the SELECT; rename it in a view")
+    return names

@@ -7,13 +7,12 @@
   densities, updated as rows are learnt.
 - `parsimonious`: covariances that share volume, shape or orientation among the classes.
 - `students`: the predictive densities, which take into account that means and covariances are estimated.
-- `mixtures`: classes whose densities are those of their subclasses, weighted by their shares.
-- `categorical`: tables of categories times normal densities of the numbers given the categories.
+- `absent`: classes of which no row has come, and classes of which no density can be computed yet.
 - `regularisation`: covariances between those of the classes and the pooled one.
 - `posteriors`: posterior probabilities and log-odds from log densities.
 - `boundaries`: the surface between two classes.
 - `axes`: principal axes of a covariance, in any units, and the directions that separate the classes best.
 - `whitening`: coordinates in which a covariance is the identity, and its rank.
 - `products`: deviations of rows from means, and rows times a matrix, with the same bits for any number of
-  rows.
+  rows. `blas`: one BLAS thread, so that it holds for any number of cores too.
 """

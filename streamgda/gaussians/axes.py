@@ -71,7 +71,7 @@ def signed(axes: Array) -> Array:
     return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Projection:
     """The directions v at which vᵀ B v / vᵀ Σ v is stationary, the largest value first.
 

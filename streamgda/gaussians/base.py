@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +170,21 @@ class Densities(ABC):
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""
         return self.log_density_from(squared_distances)
+
+    def tables(self, columns: tuple[str, ...]) -> dict[str, Array] | None:
+        """Ln p(v | k) of the values of columns that are no numbers; None if there are none."""
+        return None
+
+    def completed(self, formula: Any) -> Any:
+        """The scores of rows as arrays (`ScoreFormula`), from those of the densities of `parts_with`."""
+        return formula
+
+    def parts_with(self, constants: Array) -> tuple[Densities, Array, NDArray[np.intp]]:
+        """The densities that add up to those of the classes, ln of their weights, and where classes begin.
+
+        `constants` are the logarithms of the weights of the classes: (K,).
+        """
+        return self, constants, np.arange(len(constants))
 
 
 class Gaussians(Densities):

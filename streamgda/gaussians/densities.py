@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -31,7 +31,7 @@ from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, Tri
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SeparateGaussians(Gaussians):
     """A covariance for each class, as in quadratic discriminant analysis.
 
@@ -43,6 +43,10 @@ class SeparateGaussians(Gaussians):
     whitenings: list[Whitening]
     regularisation: Regularisation | None = field(default=None, kw_only=True)
     low_parts: Array | None = field(default=None, kw_only=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the reasons, which the whitenings hold too."""
+        return {name: value for name, value in self.__dict__.items() if name != "singular"}
 
     @cached_property
     def singular(self) -> dict[int, Reason]:
@@ -120,7 +124,7 @@ class SeparateGaussians(Gaussians):
         return self.whitenings[k].precision
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class RegularisedGaussians(SeparateGaussians):
     """A covariance for each class, between its own and a common one.
 
@@ -172,7 +176,7 @@ def _whitening(covariance: Array, common: Whitening) -> Whitening:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DiagonalGaussians(Gaussians):
     """A variance for each class and feature, as in naive Bayes.
 
@@ -236,7 +240,7 @@ class DiagonalGaussians(Gaussians):
         return scores
 
     def squared_distances(self, X: Array) -> Array:
-        distances, low_parts = np.empty((len(X), len(self.means)), order="F"), self._large_low_parts
+        distances, low_parts = np.empty((len(X), len(self.means)), order="F"), self.large_low_parts
         step = max(1, _VALUES_AT_ONCE // max(1, X.size))
         for start in range(0, len(self.means), step):
             some = slice(start, start + step)
@@ -248,7 +252,8 @@ class DiagonalGaussians(Gaussians):
         return distances
 
     @cached_property
-    def _large_low_parts(self) -> Array | None:
+    def large_low_parts(self) -> Array | None:
+        """The low parts of the means, if they change scores: (K, d)."""
         return large_low_parts(self.low_parts, self.variances)
 
     @cached_property

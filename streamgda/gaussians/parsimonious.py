@@ -160,7 +160,7 @@ _RANDOM_STARTS = 8
 _FIRST_CUT = 8  # sweeps; after them, and after each doubling, only the better half of the starts goes on
 _MOST_SWEEPS = 512
 _MOST_VALUES = 1 << 24  # of the factors that are rotated for all starts together
-_CONVERGED = 1e-13  # fall of the deviance of a row and feature, by a sweep
+_CONVERGED_OF_DEVIANCE = 1e-13  # fall of the deviance of a row and feature, by a sweep
 _ANGLES = np.linspace(0.0, np.pi, 16, endpoint=False)
 _SPACING = float(_ANGLES[1])
 _STEPS = 3
@@ -247,7 +247,7 @@ def _swept(
     search = sweeps(factors, begun, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
     for step in islice(search, n_sweeps):
         values, axes = step
-        if (before - values <= _CONVERGED * begun.shape[-1]).all():
+        if (before - values <= _CONVERGED_OF_DEVIANCE * begun.shape[-1]).all():
             return values, axes, True
         before = values
     return values, axes, False
@@ -297,7 +297,7 @@ def _rounds(n_axes: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         places = np.concatenate((places[:1], np.roll(places[1:], 1)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Planes:
     """How the scatters along the two axes of each plane depend on the angle.
 
@@ -401,7 +401,7 @@ MODELS = (
 """The models, named by volume, shape and orientation."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParsimoniousCovariances:
     """The covariances of K classes of d features, λ_k D_k A_k D_kᵀ.
 
@@ -471,7 +471,7 @@ def fit(model: str, scatter: Array, weights: Array) -> ParsimoniousCovariances:
     return ParsimoniousCovariances(covariances, volumes, shapes, axes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ParsimoniousGaussians(SeparateGaussians):
     """Densities with the covariances of a model.
 

@@ -6,8 +6,8 @@ of it. Products have the same bits however many rows there are.
 BLAS adds up the terms of one row in an order that depends on how many rows it is given, on where the row
 stands among them and, for large products, on the number of threads. Here it is given tiles of the same
 height, or at least whole tiles, which its kernels do not cut. So a row has the same scores alone, in a block
-of a file and in a partition of a Dask collection. Where the matrix has more than 10,000 elements, this holds
-with one BLAS thread, as tasks have it; several threads may still change the last digit.
+of a file and in a partition of a Dask collection. Where the matrix has more than 10,000 elements, BLAS has
+one thread, since OpenBLAS would share the product among several, each with its own order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
+
+from streamgda.gaussians.blas import single_blas_thread
 
 Array = NDArray[np.float64]
 Positions: TypeAlias = int | slice | NDArray[np.intp]
@@ -68,16 +70,25 @@ def multiply_rows(X: Array, matrix: Array, order: Literal["C", "F"] = "C", out: 
     rows = _padded(X, high=True, least=_LEAST_LARGE // matrix.size + 1)
     if out is None or len(rows) > len(X) or order == "F":
         out = np.empty((len(rows), matrix.shape[1]), order=order)
-    return np.matmul(rows, matrix, out=out)[: len(X)]
+    with single_blas_thread():
+        return np.matmul(rows, matrix, out=out)[: len(X)]
 
 
 def multiply_rows_by_triangle(X: Array, triangle: Array) -> Array:
     """X @ triangleᵀ, for a lower triangular matrix (d, d) stored by column: (n, d). X may be overwritten."""
-    rows, (n_rows, n_columns) = _padded(X, high=X.shape[1] > _LARGE_TRIANGLE), triangle.shape
-    if n_rows <= _LARGE_TRIANGLE or n_rows < n_columns:
+    rows = _padded(X, high=X.shape[1] > _LARGE_TRIANGLE)
+    if len(triangle) <= _LARGE_TRIANGLE:
         return _multiply_tiles(rows, triangle.T)[: len(X)]
+    with single_blas_thread():
+        return _multiply_by_triangle(rows, triangle)[: len(X)]
+
+
+def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
+    """Padded rows (n, d) times a lower triangular matrix (r, d) stored by column: (n, r)."""
+    if len(triangle) <= _LARGE_TRIANGLE or len(triangle) < triangle.shape[1]:
+        return _multiply_tiles(rows, triangle.T)
     product: Array = dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
-    return product[: len(X)]
+    return product
 
 
 def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
@@ -103,20 +114,25 @@ def squared_lengths(
         products = _multiply_tiles(deviations, triangles.transpose(0, 2, 1))
         yield slice(None), np.vecdot(products, products).T[: len(X)]
         return
-    for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
-        product = multiply_rows_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
-        yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
+    with single_blas_thread():  # once for all, rather than for each
+        for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
+            product = _multiply_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
+            yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
 
 
 def _multiply_tiles(rows: Array, matrix: Array) -> Array:
     """Padded rows (..., n, d) times matrices (..., d, r), tile by tile: (..., n, r)."""
     *outer, n_rows, n_features = rows.shape
-    if n_rows == _LOWEST_TILE:
-        return np.asarray(rows @ matrix)
-    height = _LOWEST_TILE if n_rows % _LOW_TILE else _LOW_TILE
-    tiles = rows.reshape(*outer, n_rows // height, height, n_features)
-    product: Array = np.matmul(tiles, matrix[..., None, :, :]).reshape(*outer, n_rows, matrix.shape[-1])
-    return product
+    if n_rows != _LOWEST_TILE:
+        height = _LOWEST_TILE if n_rows % _LOW_TILE else _LOW_TILE
+        rows = rows.reshape(*outer, n_rows // height, height, n_features)
+        matrix = matrix[..., None, :, :]
+    if n_features * matrix.shape[-1] <= _MOST_IN_LOW_TILES:
+        product: Array = np.matmul(rows, matrix)
+    else:
+        with single_blas_thread():
+            product = np.matmul(rows, matrix)
+    return product if n_rows == _LOWEST_TILE else product.reshape(*outer, n_rows, matrix.shape[-1])
 
 
 def _padded(X: Array, *, high: bool = False, least: int = 0) -> Array:

@@ -24,7 +24,7 @@ _POINTS_PER_DECADE = 4
 _LEAST_VARIANCE = 1e-8  # in units of the pooled one; below, a class does not vary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Regularisation:
     """How the covariance of each class is made of its own scatter and the pooled covariance.
 

@@ -26,7 +26,7 @@ _MANY_CLASSES = 8  # per feature; with more, it takes less time to whiten rows t
 _CLASSES_AT_ONCE = 1536  # in whole tiles; with fewer, threads that share a product wait for each other
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SharedGaussians(Gaussians):
     """One covariance for all classes, as in linear discriminant analysis.
 

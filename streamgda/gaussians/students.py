@@ -19,7 +19,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +29,14 @@ from scipy.special import chdtrc, chdtri, fdtrc, stdtr, stdtrit
 
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.gaussians.products import deviations_from, some_of
 from streamgda.gaussians.regularisation import log_gamma_ratio
-from streamgda.gaussians.whitening import Array, Observed, Reason
+from streamgda.gaussians.whitening import Array, Observed, Reason, told
 
 G = TypeVar("G", bound=Gaussians)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StudentDensities(Densities, Generic[G]):
     """Student t densities with the means of normal ones, and with multiples of their covariances as shapes.
 
@@ -58,6 +59,10 @@ class StudentDensities(Densities, Generic[G]):
     degrees: Array
     scales: Array
     too_few: Mapping[int, Reason] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The errors themselves in place of the statistics that tell them."""
+        return {**self.__dict__, "too_few": {k: told(reason) for k, reason in self.too_few.items()}}
 
     @classmethod
     def of(cls, normals: G, degrees: Array, scales: Array, too_few: Mapping[int, Reason]) -> Self:
@@ -110,7 +115,7 @@ class StudentDensities(Densities, Generic[G]):
         return inverse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Students(StudentDensities[Gaussians]):
     """A multivariate Student t density for each class."""
 
@@ -151,7 +156,7 @@ class Students(StudentDensities[Gaussians]):
         return random.chisquare(self.degrees[k], size=(n, 1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DiagonalStudents(StudentDensities[DiagonalGaussians]):
     """For each class a Student t density of every feature, independent of the others."""
 
@@ -193,7 +198,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
 
     def _squares(self, X: Array, k: int) -> Array:
         """The squared deviations from the mean of class k, in units of its scales: (n, d)."""
-        deviations = X - self.means[k]
+        deviations = deviations_from(X, self.means[k], some_of(self.normals.large_low_parts, k))
         squares: Array = deviations * deviations / (self.scales[k] * self.normals.variances[k])
         return squares
 

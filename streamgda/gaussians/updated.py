@@ -30,7 +30,7 @@ _FEWEST_COLUMNS = 16
 _LEAST_WORK = 1_500_000  # multiplications of a new factor; with fewer, it takes less time than a change
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LearntRows:
     """Rows that were learnt, and the means and weights of their classes with them.
 
@@ -69,7 +69,7 @@ class LearntRows:
         return len(self.classes) + int(self.has_others.sum())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Factor:
     """The last factor, the densities that were computed from it, and the weight of their classes."""
 
@@ -104,7 +104,7 @@ class Factor:
         return product
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Change:
     """What has changed since the last factor, in its coordinates.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self
+from functools import cached_property, partial
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -48,7 +48,7 @@ def largest_zero(n_features: int, least_eigenvalue: float) -> float:
     return max(least_eigenvalue, n_features * _EPS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spectrum:
     """The spectrum of the correlation matrix of the features that vary.
 
@@ -95,7 +95,7 @@ class Spectrum:
         return features
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Whitening:
     """The coordinates in which a covariance Σ is the identity on its range.
 
@@ -199,7 +199,7 @@ class Whitening:
         return np.asfortranarray(scipy.linalg.rq(self.matrix, mode="r", check_finite=False).T)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TriangularWhitening(Whitening):
     """A whitening whose matrix is upper triangular: the inverse of a Cholesky factor.
 
@@ -250,7 +250,7 @@ class TriangularWhitening(Whitening):
         return self.matrix.T
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Singular(Whitening):
     """Stands for the whitening of a class whose rows do not determine a covariance.
 
@@ -263,6 +263,10 @@ class Singular(Whitening):
     """
 
     reason: Reason
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The error itself in place of the statistics that tell it."""
+        return {**self.__dict__, "reason": told(self.reason)}
 
     @classmethod
     def because(cls, reason: Reason, n_features: int) -> Self:
@@ -287,6 +291,12 @@ class Singular(Whitening):
     def colorizer(self) -> Array:
         """Raise the error: no rows can be drawn from the class."""
         raise self.reason()
+
+
+def told(reason: Reason) -> Reason:
+    """The same reason, which holds its error and nothing besides."""
+    error = reason()
+    return partial(type(error), *error.args)
 
 
 def _log_pdet(factor: Array, scale: Array) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.kernels.build import LIBRARY, source_hash
+from streamgda.kernels.build import LIBRARY, load_library
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -28,6 +29,7 @@ Codes = NDArray[np.int32]
 Features = NDArray[Any] | Sequence[NDArray[Any]]
 
 _READ = np.float64, np.float32
+_UNSIGNED = {4: np.uint32, 8: np.uint64}
 _ENTRY = 16  # numbers of a table, of four features of a class
 _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
@@ -55,9 +57,7 @@ def library() -> ctypes.CDLL:
     """
     path = os.environ.get("STREAMGDA_SUMS") or str(Path(__file__).with_name(LIBRARY))
     try:
-        loaded = ctypes.CDLL(path)
-        if ctypes.c_uint64.in_dll(loaded, "source_hash").value != source_hash():
-            raise OSError(f"{path} is of another sums.c")
+        loaded = load_library(path)
     except (OSError, ValueError) as error:
         raise ImportError(
             f"the compiled part of streamgda cannot be loaded ({error}). Install streamgda again with pip; "
@@ -69,16 +69,28 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+_DSYRK = b"void (char *, char *, int *, int *, double *, double *, int *, double *, double *, int *)"
+
+
 @cache
 def _syrk() -> int:
-    """The address of BLAS's dsyrk, which SciPy holds for Cython."""
+    """The address of BLAS's dsyrk, which SciPy holds for Cython.
+
+    Raises
+    ------
+    ImportError
+        If it takes other types than `sums.c` gives it, such as integers of 64 bits.
+    """
     from scipy.linalg import cython_blas
 
     capsule = ctypes.py_object(cython_blas.__pyx_capi__["dsyrk"])
     name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer_of.restype, pointer_of.argtypes = _POINTER, [ctypes.py_object, ctypes.c_char_p]
-    address: int = pointer_of(capsule, name_of(capsule))
+    signature = name_of(capsule)
+    if re.sub(rb"\w+_d\b", b"double", signature) != _DSYRK:
+        raise ImportError(f"SciPy's dsyrk is {signature.decode()!r}, and streamgda calls {_DSYRK.decode()!r}")
+    address: int = pointer_of(capsule, signature)
     return address
 
 
@@ -91,12 +103,13 @@ class _Rows:
     def __init__(self, features: Features) -> None:
         parts = [features] if isinstance(features, np.ndarray) else list(features)
         like = parts[0]
-        if any(
-            part.dtype not in _READ
-            or part.dtype != like.dtype
-            or part.strides != like.strides
-            or not (part.dtype.isnative and part.flags.aligned)
-            for part in parts
+        if (
+            like.dtype not in _READ
+            or not like.flags.aligned
+            or any(
+                part.dtype != like.dtype or part.strides != like.strides or not part.flags.aligned
+                for part in parts[1:]
+            )
         ):
             with np.errstate(over="ignore"):  # infinity is refused by name
                 parts = [np.array(part, dtype=np.float64, order="C") for part in parts]
@@ -141,7 +154,8 @@ def _to(
     if (dtype is not None and array.dtype != dtype) or (shape is not None and array.shape != shape):
         expected = f"{np.dtype(dtype)} of shape {'any' if shape is None else shape}"
         raise ValueError(f"the loop takes {expected}; got {array.dtype} of shape {array.shape}")
-    if below is not None and array.size and not 0 <= array.min() <= array.max() < below:
+    # Seen as unsigned, a negative number is large.
+    if below is not None and array.size and np.maximum.reduce(array.view(_UNSIGNED[array.itemsize])) >= below:
         raise ValueError(f"the loop takes numbers from 0 to {below - 1}; got {array.min()} to {array.max()}")
     if array.flags.carray:
         return ctypes.addressof(_BYTE.from_buffer(array.data)) if array.size else 0
@@ -237,11 +251,14 @@ def merge_rows(
 # ---------------------------------------------------------------------- rows in the order of classes
 
 
+_NO_ROWS: Array = np.empty((0, 0))
+
+
 class Workspace:
     """The feature-major buffer that blocks are gathered into, kept from one block to the next."""
 
     def __init__(self) -> None:
-        self._buffer: Array = np.empty((0, 0))
+        self._buffer = _NO_ROWS
 
     def gather(
         self, features: Features, codes: NDArray[Any], bounds: Indices, *, centred: bool = False

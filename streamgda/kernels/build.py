@@ -15,6 +15,7 @@ import ctypes
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,9 +33,26 @@ WHEEL = "STREAMGDA_WHEEL"
 FLAGS = ["-std=c11", "-O3", "-g0", "-shared", "-ffp-contract=off", "-fno-builtin", "-nostdlib"]
 
 
+FUNCTIONS = ("add_rows", "end_sums", "merge_rows", "rank_rows", "gather", "centre", "add_products")
+
+
 def source_hash() -> int:
     """Return 64 bits of the SHA-256 of the C file. A library holds those of its source as ``source_hash``."""
     return int.from_bytes(hashlib.sha256(SOURCE.read_bytes()).digest()[:8], "big")
+
+
+def load_library(path: str) -> ctypes.CDLL:
+    """Load a library; an OSError or ValueError if it is of another C file, or lacks a function.
+
+    Where the sources were deleted, the library is of the C file that it was installed with.
+    """
+    loaded = ctypes.CDLL(path)
+    held = ctypes.c_uint64.in_dll(loaded, "source_hash").value
+    if SOURCE.exists() and held != source_hash():
+        raise OSError(f"{path} is of another {SOURCE.name}")
+    if missing := [name for name in FUNCTIONS if not hasattr(loaded, name)]:
+        raise OSError(f"{path} lacks {', '.join(missing)}")
+    return loaded
 
 
 def compile_library(source: Path, library: Path, command: list[str], platform: str = sys.platform) -> None:
@@ -64,18 +82,27 @@ def compile_library(source: Path, library: Path, command: list[str], platform: s
 def find_compiler() -> list[str]:
     """Return the command of a C compiler that is not Zig; an empty list where there is none."""
     if os.environ.get("CC"):
-        return shlex.split(os.environ["CC"])
+        return words_of(os.environ["CC"])
     quiet = subprocess.DEVNULL
     if sys.platform == "darwin" and subprocess.call(["xcode-select", "-p"], stdout=quiet, stderr=quiet):
         return []  # /usr/bin/cc would offer, in a window, to install one
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         for name in filter(shutil.which, ["cc", "gcc", "clang"]):
             library = Path(scratch, name).with_suffix(".so")
-            with contextlib.suppress(RuntimeError, OSError):
+            with contextlib.suppress(RuntimeError, OSError, ValueError):
                 compile_library(SOURCE, library, [name])
-                ctypes.CDLL(str(library))
+                load_library(str(library))
                 return [name]
     return []
+
+
+def words_of(command: str, is_windows: bool = os.name == "nt") -> list[str]:
+    """Return the words of a command: a path, perhaps in quotes, and options."""
+    if shutil.which(command):  # a path with spaces
+        return [command]
+    if not is_windows:
+        return shlex.split(command)
+    return [word.replace('"', "") for word in re.findall(r'(?:"[^"]*"|[^\s"])+', command)]
 
 
 def zig_compiler(target: str = "") -> list[str]:

@@ -2,6 +2,11 @@
    Sums are added up in one order, whatever the processor and the compiler: lanes of vectors are features or every
    fourth row, and no product is contracted with a sum. All checks of arguments are in Python. */
 
+#if defined __FAST_MATH__ || defined __ASSOCIATIVE_MATH__ || defined __RECIPROCAL_MATH__ || __FINITE_MATH_ONLY__
+#error "rounding errors are computed, and NaN is looked for: compile without -ffast-math"
+#endif
+_Static_assert(sizeof(void *) == 8 && sizeof(int) == 4, "addresses come as numbers of 64 bits");
+
 typedef __INT64_TYPE__ Size;
 typedef __INT32_TYPE__ Code;
 typedef double Pair __attribute__((vector_size(16), aligned(8)));

@@ -5,6 +5,7 @@ A ledger is a folder::
     manifest.parquet     the files, their versions and entries, and whether they count
     entries/             the entries: saved statistics, of one file each, or of several folded into one
     total.parquet        the merged statistics of all the entries; a cache, which may be missing
+    quarantine.parquet   the files that do not count once more, for a ledger that loses its manifest
     .lock                held during a refresh, on this machine
 
 A refresh lists the files of the source, reads those that are new or have changed, writes an entry for each,

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import kl_div
+from scipy.special import fdtri, kl_div, stdtrit
 
 from streamgda.blocks.wording import abridged, counted, named
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics, check_statistics
-from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.covariances import Array, CovarianceKind, kind_named
+from streamgda.statistics.locking import at_one_moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,11 +28,14 @@ _NEGLIGIBLE = 1e-10  # the largest eigenvalue of correlations at which a directi
 
 _EPS = float(np.finfo(np.float64).eps)
 
-_SURE = 3  # times the size that chance gives on average
+_SURE = 0.0027  # one in 370: how often chance passes three standard errors of a normal distribution
+
+_TIMES = 3  # the divergence that chance gives on average
 
 _COLUMNS = ["class", "rows", "shift", "feature", "divergence", "prior before", "prior", "share shift"]
 
 
+@at_one_moment
 def drift(before: Statistics, after: Statistics) -> DriftReport:
     """How far the rows of one state lie from those of another, class by class.
 
@@ -103,6 +107,19 @@ class ClassDrift:
     share_shift : float
         How far the share has moved, in standard errors: the signed root of the likelihood-ratio statistic of
         two shares against a common one. It is about standard normal if the share has not changed.
+    standard_error : float
+        The standard error of a shift if all rows have one distribution: √(1 / rows + 1 / rows_before).
+    shift_by_chance : float
+        The largest shift is beyond this in one of 370 comparisons if old and new rows come from one Gaussian.
+        For one feature and many old rows these are three standard errors. It is more for few old rows, whose
+        deviation is not sure (Student's t), and for many features. Infinite if there are too few rows.
+    divergence_by_chance : float
+        Three times the expected divergence, or, for few rows, what the divergence exceeds in about one of 370
+        comparisons if old and new rows come from one Gaussian. Infinite if there are too few rows.
+
+    Notes
+    -----
+    Where rows have weights, all but the counts are by effective rows; see `ClassStatistics.effective_counts`.
     """
 
     label: Any
@@ -114,11 +131,9 @@ class ClassDrift:
     prior_before: float
     prior: float
     share_shift: float
-
-    @property
-    def standard_error(self) -> float:
-        """The standard error of a shift if all rows have one distribution: √(1 / rows + 1 / rows_before)."""
-        return math.sqrt(1 / self.rows + 1 / self.rows_before) if self.rows else math.inf
+    standard_error: float
+    shift_by_chance: float
+    divergence_by_chance: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,10 +172,11 @@ class DriftReport:
         Parameters
         ----------
         max_shift : float, optional
-            How many standard deviations of the old rows a mean may shift, in addition to three standard
-            errors.
+            How many standard deviations of the old rows a mean may shift, in addition to what chance gives
+            (`ClassDrift.shift_by_chance`).
         max_divergence : float, optional
-            How large the divergence of a class may be, in addition to three times its expected divergence.
+            How large the divergence of a class may be, in addition to what chance gives
+            (`ClassDrift.divergence_by_chance`).
         max_share_shift : float, optional
             How many standard errors the share of a class may move, up or down. Chance alone moves one in
             16,000 shares by more than 4.
@@ -173,9 +189,9 @@ class DriftReport:
         found += [f"category {name} is new" for name in self.new_categories if no_new_categories]
         for drift in self.drift:
             name, (feature, moved) = f"class {named(drift.label)}", self._furthest(drift)
-            if max_shift is not None and abs(moved) > max_shift + _SURE * drift.standard_error:
+            if max_shift is not None and abs(moved) > max_shift + drift.shift_by_chance:
                 found.append(f"{name}: the mean of {feature} has shifted by {moved:.4g} standard deviations")
-            by_chance = _SURE * drift.expected_divergence
+            by_chance = drift.divergence_by_chance
             if max_divergence is not None and drift.divergence > max_divergence + by_chance:
                 found.append(f"{name}: the divergence is {drift.divergence:.4g}")
             if max_share_shift is not None and abs(drift.share_shift) > max_share_shift:
@@ -301,7 +317,7 @@ class Baseline:
     def drift(self, after: Statistics) -> DriftReport:
         """How far other rows lie from these; see `drift`."""
         before = self._before
-        if before.categories is not None and after.categories is not None and before.n_rows and after.n_rows:
+        if not (before.schema.is_numeric or after.schema.is_numeric) and before.n_rows and after.n_rows:
             before, after, new_categories = _in_common(before, after)
             return replace(Baseline(before).drift(after), new_categories=new_categories)
         if before.classes.dtype.kind != after.classes.dtype.kind:  # as when partition keys became text
@@ -315,42 +331,87 @@ class Baseline:
 
     def _drifts(self, after: Statistics) -> Iterator[ClassDrift]:
         before, old, new = self._before, self._gaussians, gaussians_of(after)
-        held, now = (_sizes(one) for one in (before, after))
-        for label, (count, share_before) in held.items():
-            rows, share = now.get(label, (0, 0.0))
-            moved, apart = np.full(before.n_features, np.nan), np.nan
+        (held, _), (now, absent) = (_sizes(one) for one in (before, after))
+        kind, n_features = kind_named(before.covariance_type), before.n_features
+        for label, size in held.items():
+            other = now.get(label, absent)
+            moved, apart = np.full(n_features, np.nan), np.nan
             if label in old and label in new:
-                moved = shift(old[label], new[label]) if count > 1 else moved
+                moved = shift(old[label], new[label]) if size.count > 1 else moved
                 apart = divergence(old[label], new[label])
+            error = math.sqrt(1 / other.rows + 1 / size.rows) if other.count else math.inf
+            expected, by_chance = _divergence_by_chance(kind, n_features, size, other)
             yield ClassDrift(
                 label,
-                count,
-                rows,
+                size.count,
+                other.count,
                 moved,
                 apart,
-                expected_divergence(before, after, count, rows) if rows else np.inf,
-                share_before,
-                share,
-                _share_shift(share_before, before.n_rows, share, after.n_rows),
+                expected,
+                size.share,
+                other.share,
+                _share_shift(size, other),
+                error,
+                _shift_by_chance(n_features, size, error),
+                by_chance,
             )
 
 
-def _sizes(statistics: Statistics) -> dict[Any, tuple[int, float]]:
-    """How many rows each class has, and its share of the weight of all rows."""
-    shares = statistics.weights / statistics.weights.sum()
-    sizes = zip(statistics.counts.tolist(), shares.tolist(), strict=True)
-    return dict(zip(statistics.classes.tolist(), sizes, strict=True))
+@dataclass(frozen=True)
+class _Size:
+    """How many rows of a class there are.
+
+    All but the count are effective rows (Kish 1965), which are the count where all rows have weight 1.
+
+    Attributes
+    ----------
+    count : int
+        How many rows went in.
+    share : float
+        The share of the class in the weight of all rows.
+    rows : float
+        Those of its mean.
+    rows_of_share : float
+        The rows of all classes by which the share is as sure as it is.
+    rows_of_scatter, freedom : float
+        Those of its covariance, which classes may share, and how many of them the means leave.
+    """
+
+    count: int
+    share: float
+    rows: float
+    rows_of_share: float
+    rows_of_scatter: float
+    freedom: float
+
+
+def _sizes(statistics: Statistics) -> tuple[dict[Any, _Size], _Size]:
+    """The size of each class, and that of a class that is not there."""
+    with statistics.lock:
+        weights, rows, counts = statistics.weights, statistics.effective_counts, statistics.counts
+        classes = statistics.classes.tolist()
+    typical, total = weights / rows, weights.sum()  # Σ w² / Σ w of each class, the weight of a typical row
+    squares, shares = (weights * typical).sum(), weights / total
+    together = total * (total / squares)
+    others = np.divide(squares - weights * typical, total - weights, out=typical.copy(), where=shares < 1)
+    of_share = np.minimum(total / ((1 - shares) * typical + shares * others), together)
+    of_scatter, freedom = rows, rows - 1
+    if kind_named(statistics.covariance_type).is_pooled:
+        of_scatter = np.full(len(rows), together)
+        freedom = of_scatter - typical.sum() * (together / total)
+    columns = (counts, shares, rows, of_share, of_scatter, freedom)
+    sizes = (_Size(*values) for values in zip(*(column.tolist() for column in columns), strict=True))
+    absent = _Size(0, 0.0, 0.0, together, math.nan, math.nan)
+    return dict(zip(classes, sizes, strict=True)), absent
 
 
 def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Statistics, tuple[str, ...]]:
     """Old and new rows with the categories that both have, and the names of those that only new rows have."""
-    assert before.categories is not None
-    assert after.categories is not None
-    categories = before.categories.union(after.categories)
-    both = [one.with_categories(categories) for one in (before, after)]
+    schema = before.schema.union(after.schema)
+    both = [one.in_schema(schema) for one in (before, after)]
     old, new = ((one.means != 0).any(axis=0) for one in both)
-    is_number = np.arange(len(old)) < categories.n_numbers
-    added = np.array(categories.feature_names, dtype=object)[new & ~old & ~is_number]
+    is_number = np.arange(len(old)) < schema.n_numbers(len(old))
+    added = np.array(schema.feature_names, dtype=object)[new & ~old & ~is_number]
     before, after = (one.select(is_number | (old & new)) for one in both)
     return before, after, tuple(added.tolist())
 
@@ -369,14 +430,48 @@ def _check_alike(before: Statistics, after: Statistics) -> None:
         )
 
 
-def _share_shift(before: float, rows_before: int, now: float, rows: int) -> float:
+def _share_shift(old: _Size, new: _Size) -> float:
     """The signed root of twice the log likelihood ratio of two shares against a common one."""
-    common = (before * rows_before + now * rows) / (rows_before + rows)
-    ratio = sum(
-        n * (kl_div(share, common) + kl_div(1 - share, 1 - common))
-        for share, n in ((before, rows_before), (now, rows))
-    )
-    return float(np.copysign(np.sqrt(2 * max(ratio, 0.0)), now - before))
+    sizes = [(one.share, one.rows_of_share) for one in (old, new)]
+    common = sum(share * n for share, n in sizes) / sum(n for _, n in sizes)
+    ratio = sum(n * (kl_div(share, common) + kl_div(1 - share, 1 - common)) for share, n in sizes)
+    return float(np.copysign(np.sqrt(2 * max(ratio, 0.0)), new.share - old.share))
+
+
+def _shift_by_chance(n_features: int, old: _Size, standard_error: float) -> float:
+    """What the largest shift passes by chance: a quantile of Student's t, by Bonferroni's bound."""
+    if old.freedom <= 0:
+        return math.inf
+    quantile = -float(stdtrit(old.freedom, _SURE / 2 / n_features))
+    return quantile * math.sqrt(old.rows_of_scatter / old.freedom) * standard_error
+
+
+def _divergence_by_chance(
+    kind: CovarianceKind, n_features: int, old: _Size, new: _Size
+) -> tuple[float, float]:
+    """The expected divergence between rows of one Gaussian, and what it passes by chance.
+
+    Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
+    (the Wishart distribution and its inverse). The results are infinite if this does not exist.
+
+    For many rows, the divergence is a sum of χ². For few, its tail is that of S⁻¹: the smallest eigenvalue of
+    S is below ε with a probability of the order ε^((ν − d + 1) / 2). An F distribution has both, if its mean
+    is that above, b = ν − d + 1, and a is by Satterthwaite's formula.
+    """
+    d, features = (n_features, 1) if kind.has_products else (1, n_features)
+    least = min(old.freedom, new.freedom)
+    if not new.count or least <= d + 1:
+        return math.inf, math.inf
+    both = old, new
+    spread = [one.freedom / one.rows_of_scatter for one in both]
+    inverse = [one.rows_of_scatter / (one.freedom - d - 1) for one in both]
+    covariances, means = spread[0] * inverse[1] + spread[1] * inverse[0] - 2, 1 / old.rows + 1 / new.rows
+    expected = features * d / 2 * (covariances + means * sum(inverse))
+    terms = [(1 / old.rows_of_scatter + 1 / new.rows_of_scatter, (d + 1) / 2), (means, 1.0)]
+    a = features * d * sum(c * n for c, n in terms) ** 2 / sum(c**2 * n for c, n in terms)
+    b = least - d + 1
+    quantile = float(fdtri(a, b, 1 - _SURE)) * (b - 2) / b
+    return expected, max(_TIMES, quantile) * expected
 
 
 # ---------------------------------------------------------------------- the distance of two Gaussians
@@ -465,24 +560,6 @@ def divergence(old: Gaussian, new: Gaussian) -> float:
         changed = first.T @ (old.covariance - new.covariance) @ second
         moved = gap @ first, gap @ second
     return float(sum((part**2).sum() for part in (changed, *moved))) / 2
-
-
-def expected_divergence(before: Statistics, after: Statistics, n: int, m: int) -> float:
-    """The expected divergence between n and m rows of a class that are all drawn from one Gaussian.
-
-    Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
-    (the Wishart distribution and its inverse). The result is infinite if this does not exist.
-    """
-    kind, d = kind_named(before.covariance_type), before.n_features
-    d, features = (d, 1) if kind.has_products else (1, d)
-    rows = [one.n_rows if kind.is_pooled else of_class for one, of_class in ((before, n), (after, m))]
-    lost = [len(one.classes) if kind.is_pooled else 1 for one in (before, after)]
-    if min(rows[0] - lost[0], rows[1] - lost[1]) <= d + 1:
-        return np.inf
-    spread = [(r - k) / r for r, k in zip(rows, lost, strict=True)]
-    inverse = [r / (r - k - d - 1) for r, k in zip(rows, lost, strict=True)]
-    covariances = spread[0] * inverse[1] + spread[1] * inverse[0] - 2
-    return features * d / 2 * (covariances + (1 / n + 1 / m) * sum(inverse))
 
 
 def _gap(old: Gaussian, new: Gaussian) -> Array:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -24,6 +24,7 @@ from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import counted
 from streamgda.ledger import manifest as manifests
 from streamgda.ledger.manifest import (
+    APART,
     ENTRIES,
     MANIFEST,
     TOTAL,
@@ -49,9 +50,10 @@ from streamgda.storage.filesystems import (
     is_object_store,
     listing,
     locked,
-    reaching,
+    reached,
 )
 from streamgda.storage.paths import one_line
+from streamgda.storage.reading import open_whole
 from streamgda.storage.tables import DamagedFileError, to_arrow
 
 State = Statistics | FoldStatistics
@@ -67,6 +69,16 @@ _LEAST = 1e-300  # of weights that underflow: with a weight of 0, the class woul
 _READERS = 16  # an object store answers many requests in the time of one
 
 
+class Contents(NamedTuple):
+    """What the folder holds at one moment: the entries, with unfinished ones, and the manifest.
+
+    The manifest is None before the first refresh, or if it was lost.
+    """
+
+    entries: Mapping[str, Version]
+    manifest: Manifest | None
+
+
 @dataclass(frozen=True)
 class LedgerFolder:
     """A folder on any filesystem, which need not exist yet."""
@@ -74,42 +86,44 @@ class LedgerFolder:
     filesystem: pafs.FileSystem
     path: str
 
-    # ------------------------------------------------------------------ the lock, and foreign files
+    # ------------------------------------------------------------------ the lock, and what is there
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make the folder, and hold its lock, so that no other process writes there meanwhile.
+    def locked(self) -> Iterator[Contents]:
+        """Make the folder, and hold its lock, so that no other process writes there; yield what it holds.
 
         Raises
         ------
         RuntimeError
             If another process holds the lock.
         """
-        self.check_no_foreign()
+        seen = self.contents()
         if not is_object_store(self.filesystem):  # which has no folders to make
-            with reaching(self.path):
-                self.filesystem.create_dir(self._at(ENTRIES), recursive=True)
+            reached(self.path, partial(self.filesystem.create_dir, self._at(ENTRIES), recursive=True))
         busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
         with locked(self.filesystem, self.path, busy):
-            yield
+            yield self.contents() if is_local(self.filesystem) else seen
 
-    def check_no_foreign(self) -> None:
-        """Check, before anything is written, that the folder is a ledger's or empty.
+    def contents(self) -> Contents:
+        """What the folder holds now.
 
         Raises
         ------
         ValueError
             If there is no manifest, but something that no ledger writes.
         """
-        if self.read_manifest() is not None:
-            return
-        with reaching(self.path):
-            foreign = foreign_names(self.filesystem, self.path)
+        # The entries are listed before the manifest is read. Otherwise an entry that another refresh adds
+        # meanwhile would be taken for lost.
+        entries = self.entries()
+        if (manifest := self.read_manifest()) is not None:
+            return Contents(entries, manifest)
+        foreign = reached(self.path, partial(foreign_names, self.filesystem, self.path))
         if foreign:
             raise ValueError(
                 f"{self.path} is a folder of other things, such as {min(foreign)}, and no ledger; "
                 "name a new one"
             )
+        return Contents(entries, None)
 
     def _at(self, *names: str) -> str:
         return "/".join([self.path, *names])
@@ -125,17 +139,37 @@ class LedgerFolder:
         """The manifest; None before the first refresh."""
         return manifests.read(self.filesystem, self.manifest_path)
 
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Replace the manifest: the commit of a refresh."""
+    def read_apart(self) -> Manifest | None:
+        """The records of the files that do not count, for a ledger that has lost its manifest."""
+        return manifests.read(self.filesystem, self._at(APART))
+
+    def write_manifest(self, manifest: Manifest, before: Manifest) -> None:
+        """Replace the manifest `before`: the commit of a refresh.
+
+        The files that do not count are also in a list of their own. Those that are new there are added before
+        the commit, and those that count again leave it afterwards. So if this is interrupted, and the
+        manifest is lost later, no file counts that should not.
+        """
+        apart, known = manifest.apart, before.apart
+        every = known.updated(apart.records.values())
+        if every.records != known.records:
+            manifests.write(self.filesystem, self._at(APART), every)
         manifests.write(self.filesystem, self.manifest_path, manifest)
+        if apart.records != every.records:
+            manifests.write(self.filesystem, self._at(APART), apart)
+
+    def restore_apart(self, manifest: Manifest) -> None:
+        """Write the list of the files that do not count if it was lost, or was not known to version 0.2."""
+        apart = manifest.apart
+        if apart.records and APART not in reached(self.path, partial(children, self.filesystem, self.path)):
+            manifests.write(self.filesystem, self._at(APART), apart)
 
     # ------------------------------------------------------------------ entries
 
     def entries(self) -> dict[str, Version]:
         """The entries and unfinished entries that are there now; foreign files are left out."""
         folder = self._at(ENTRIES)
-        with reaching(folder):
-            seen = listing(self.filesystem, folder)
+        seen = reached(folder, partial(listing, self.filesystem, folder))
         above = folder.strip("/") + "/"
         names = {path.strip("/").removeprefix(above): version for path, version in seen.items()}
         return {name: version for name, version in names.items() if is_entry(name)}
@@ -146,10 +180,12 @@ class LedgerFolder:
         held = [asdict(record) for record in records]
         tables.write(self._at(ENTRIES, name), table, {**metadata, "holdings": held}, self.filesystem)
 
-    def states(self, names: Sequence[str], empty: S) -> Iterator[S]:
+    def states(
+        self, names: Sequence[str], empty: S, there: Mapping[str, Version] | None = None
+    ) -> Iterator[S]:
         """Yield the states of some entries, of the kind of `empty`, in order.
 
-        While one is used, the next few are fetched.
+        While one is used, the next few are fetched. `there` holds the entries in the folder, if it is known.
 
         Raises
         ------
@@ -158,11 +194,17 @@ class LedgerFolder:
         ValueError
             If one is damaged.
         """
-        fetched = self._contents(names)
+        fetched = self._contents(names, there)
         for name in names:
             yield cast("S", self._state_in(next(fetched), name, empty))
 
-    def merged(self, names: Sequence[str], empty: S, weights: Iterable[float] | None = None) -> S:
+    def merged(
+        self,
+        names: Sequence[str],
+        empty: S,
+        weights: Iterable[float] | None = None,
+        there: Mapping[str, Version] | None = None,
+    ) -> S:
         """The merged states of some entries, in order; few of them are in memory at once.
 
         Parameters
@@ -173,9 +215,11 @@ class LedgerFolder:
             The state of no rows, which is the result if there are no entries.
         weights : iterable of float, optional
             A factor for each entry, by which the weights of its rows are multiplied. By default 1.
+        there : mapping of str to Version, optional
+            The entries in the folder, if it is known.
         """
         total: Any = None
-        states = self.states(names, empty)
+        states = self.states(names, empty, there)
         for name, weight in zip(names, weights or repeat(1.0), strict=False):
             part: Any = next(states)
             if weight != 1.0:
@@ -192,13 +236,17 @@ class LedgerFolder:
             del part  # or it would be held while the next one is read
         return cast("S", empty.copy() if total is None else total)
 
-    def records(self, files: Mapping[str, InputFile]) -> tuple[list[FileRecord], dict[str, InputFile]]:
+    def records(
+        self, files: Mapping[str, InputFile], there: Mapping[str, Version]
+    ) -> tuple[list[FileRecord], dict[str, InputFile]]:
         """Read the records in some entries of one file each; also return the files whose entries are damaged.
 
         Parameters
         ----------
         files : mapping of str to InputFile
             The file of each entry, by the name of the entry.
+        there : mapping of str to Version
+            The entries that are in the folder.
 
         Raises
         ------
@@ -207,25 +255,27 @@ class LedgerFolder:
         """
         records: list[FileRecord] = []
         torn: dict[str, InputFile] = {}
-        for (name, file), content in zip(files.items(), self._contents(list(files)), strict=True):
+        for (name, file), content in zip(files.items(), self._contents(list(files), there), strict=True):
             try:
                 _, _, held = self._parsed(content, name)
             except DamagedFileError:
                 torn[name] = file
                 continue
-            if [(one.path, one.version, one.entry) for one in held] != [(file.path, file.version, name)]:
-                raise ValueError(
-                    f"{self._at(ENTRIES, name)} is the entry of another file, {held[0].path}; "
-                    "delete the file, and refresh the ledger"
-                )
+            if [(one.path, one.version) for one in held] != [(file.path, file.version)]:
+                raise self._of_another_file(name, held)
             records += held
         return records, torn
 
-    def _contents(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
-        sizes = {name: version.size or 0 for name, version in self.entries().items()}
+    def _contents(
+        self, names: Sequence[str], there: Mapping[str, Version] | None = None
+    ) -> Iterator[pa.Buffer]:
+        if not names:
+            return iter(())
+        seen = self.entries() if there is None else there
+        sizes = {self._at(ENTRIES, name): seen[name].size for name in names if name in seen}
         paths = [self._at(ENTRIES, name) for name in names]
-        fetch = partial(_fetch, self.filesystem)
-        return read_ahead(fetch, paths, _READERS, [sizes.get(name, 0) for name in names])
+        fetch = partial(_fetch, self.filesystem, sizes=sizes)
+        return read_ahead(fetch, paths, _READERS, [sizes.get(path) or 0 for path in paths])
 
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
         table, metadata, held = self._parsed(content, name)
@@ -245,11 +295,20 @@ class LedgerFolder:
         path = self._at(ENTRIES, name)
         try:
             table, metadata = tables.parse(pa.BufferReader(content), _COLUMNS, path)
-            return table, metadata, _records_of(metadata)
+            held = _records_of(metadata)
         except DamagedFileError as error:
             raise DamagedFileError(f"{error}; delete the file, and refresh the ledger") from error
         except ValueError as error:
             raise ValueError(f"{path} is {error}; delete the file, and refresh the ledger") from error
+        if any(record.entry != name for record in held):
+            raise self._of_another_file(name, held)
+        return table, metadata, held
+
+    def _of_another_file(self, name: str, held: Sequence[FileRecord]) -> ValueError:
+        return ValueError(
+            f"{self._at(ENTRIES, name)} is the entry of another file, {held[0].path}; "
+            "delete the file, and refresh the ledger"
+        )
 
     # ------------------------------------------------------------------ the total of all entries, a cache
 
@@ -291,8 +350,8 @@ class LedgerFolder:
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
             stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
         for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
-            with suppress(FileNotFoundError), reaching(path):
-                self.filesystem.delete_file(path)
+            with suppress(FileNotFoundError):
+                reached(path, partial(self.filesystem.delete_file, path))
 
 
 def _records_of(metadata: Metadata) -> list[FileRecord]:
@@ -370,9 +429,10 @@ def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> S
     return FoldStatistics(empty.empty, rule, states, n_dropped)
 
 
-def _fetch(filesystem: pafs.FileSystem, path: str) -> pa.Buffer:
+def _fetch(filesystem: pafs.FileSystem, path: str, sizes: Mapping[str, int | None] = {}) -> pa.Buffer:
+    """The bytes of an entry, of which the size may be known."""
     try:
-        with reaching(path), filesystem.open_input_file(path) as file:
+        with reached(path, partial(open_whole, filesystem, path, sizes.get(path))) as file:
             return file.read_buffer()
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error

@@ -15,9 +15,10 @@ import pyarrow as pa
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
-from streamgda.ledger.folder import LedgerFolder, State, total_of
+from streamgda.ledger.folder import Contents, LedgerFolder, State, total_of
 from streamgda.ledger.manifest import (
     OPTIONS,
+    PARAMETERS,
     Age,
     FileFilter,
     Manifest,
@@ -29,16 +30,17 @@ from streamgda.ledger.manifest import (
     weights_by_age,
 )
 from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
-from streamgda.passes.compute import Progress, Scheduler, opening_on, scheduler_for
+from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
+from streamgda.passes.progress import Progress
 from streamgda.sources.base import FileSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.filesystems import resolve, unwrapped
-from streamgda.storage.paths import AnyFileSystem, Path, shown
+from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 
 class StatisticsLedger:
@@ -72,8 +74,8 @@ class StatisticsLedger:
         The number of folds whose statistics are kept, for `fold_statistics`. It cannot be changed later.
     groups : str, optional
         A column of the source: rows of one group share a fold.
-    subclass_centers : SubclassCenters, optional
-        The centres by which the rows of a class are kept apart, as `draw_centers` of a
+    rule : RowRule, optional
+        A rule that divides the rows of each class, as `draw_centers` of a
         `MixtureDiscriminantAnalysis` returns them. A ledger keeps its centres.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is. If None, inferred from `path`.
@@ -107,7 +109,7 @@ class StatisticsLedger:
         exact: bool = False,
         folds: int | None = None,
         groups: str | None = None,
-        subclass_centers: SubclassCenters | None = None,
+        rule: RowRule | None = None,
         filesystem: AnyFileSystem | None = None,
     ) -> None:
         if folds is not None:
@@ -115,11 +117,11 @@ class StatisticsLedger:
         if groups is not None and folds is None:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
+        self._place = Address(path)
         self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
-        self.subclass_centers = subclass_centers
-        self._kept = {name: getattr(self, name) for name in OPTIONS if getattr(self, name) is not None}
-        if subclass_centers is not None:
-            self._kept["subclass_centers"] = subclass_centers.to_document()
+        self.rule = rule
+        self._kept = {name: getattr(self, name) for name in PARAMETERS if getattr(self, name) is not None}
+        self._kept |= to_metadata(rule)
         self._empty = self._state_of_no_rows()
         found, folder = unwrapped(*resolve(path, filesystem))
         self._folder = LedgerFolder(found, folder.rstrip("/"))
@@ -131,12 +133,12 @@ class StatisticsLedger:
             fourth_moments=self.fourth_moments,
             exact=self.exact,
             incomplete=incomplete,
-            subclass_centers=self.subclass_centers,
+            rule=self.rule,
         )
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
     def __repr__(self) -> str:
-        return f"StatisticsLedger({shown(self.path)!r}, {self.covariance_type!r})"
+        return f"StatisticsLedger({self._place!r}, {self.covariance_type!r})"
 
     # ------------------------------------------------------------------ refresh
 
@@ -170,7 +172,8 @@ class StatisticsLedger:
             Report what would be read, and change nothing.
         on_error : {"raise", "skip"}, default="raise"
             What to do about a file that cannot be read: raise its error, or skip the file. The report says
-            which files were skipped and why, and the next refresh tries them again.
+            which files were skipped and why, and the next refresh tries them again. A file is also skipped if
+            a function of `Source.map` raises a ValueError for its rows; any other error of it is raised.
         verify : bool, default=False
             Also read the footer of each file that seems unchanged, and count the file as changed if its
             footer has changed, although its size and time (or ETag) are the same.
@@ -199,19 +202,18 @@ class StatisticsLedger:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         alarms_of = methodcaller("alarms", **limits)
         alarms_of(DriftReport())  # raises if a limit is not known
-        files = self._files_of(source)
+        files = self._checked(source).rescanned()
         scheduler = scheduler_for(files, scheduler)
         if dry_run:
-            self._folder.check_no_foreign()
-            plan = self._plan(files, scheduler, verify)
+            plan = self._plan(files, self._folder.contents(), scheduler, verify)
             return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
-        with self._folder.locked():
-            plan = self._plan(files, scheduler, verify)
-            held, folder = plan.held, self._folder
-            found, torn = folder.records(plan.found)
-            missing, empty = {**plan.missing, **torn}, self._state_of_no_rows(files.keeps_missing)
-            read, skipped = read_files(files, missing, folder, empty, scheduler, progress, on_error)
-            there = folder.entries()
+        with self._folder.locked() as seen:
+            plan = self._plan(files, seen, scheduler, verify)
+            held, folder, source = plan.held, self._folder, plan.source
+            found, torn = folder.records(plan.found, seen.entries)
+            missing, empty = {**plan.missing, **torn}, self._state_of_no_rows(source.keeps_missing)
+            read, skipped = read_files(source, missing, folder, empty, scheduler, progress, on_error)
+            there = folder.entries() if read else seen.entries
             fresh = [as_known(record, held) for record in (*found, *read)]
             now = plan.reused.updated([*held.former(skipped, there), *fresh])
             if lost := now.entries.keys() - there.keys():
@@ -221,36 +223,36 @@ class StatisticsLedger:
                     "or URL that all share, and refresh again"
                 )
             now, drift = compare(folder, held, now, there, self._empty, alarms_of)
-            if now != held:
-                folder.write_manifest(now)
+            if now != held or seen.manifest is None:
+                folder.write_manifest(now, held)
+            folder.restore_apart(now)
             folder.tidy(held, now, there)
             return plan.report(now, drift, skipped)
 
-    def _files_of(self, source: Source) -> FileSource:
-        """The source with the files that are there now, and its features in the order of the ledger."""
+    def _checked(self, source: Source) -> FileSource:
         if not isinstance(source, FileSource):
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
             )
         if source.includes(self._folder.filesystem, self._folder.manifest_path):
             raise ValueError(
-                f"the ledger in {shown(self.path)} lies in the folder of the dataset, where its own files "
+                f"the ledger in {self._place} lies in the folder of the dataset, where its own files "
                 'would be taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
-        source = source.rescanned()
-        if (manifest := self._folder.read_manifest()) is not None:
-            source = source.in_order_of(manifest.read_options.get("features") or ())
-        return source if self.groups is None else source.with_groups(self.groups)
+        return source
 
-    def _plan(self, source: FileSource, scheduler: Scheduler, verify: bool) -> RefreshPlan:
-        # The entries are listed before the manifest is read. Otherwise an entry that another refresh adds
-        # meanwhile would be taken for lost.
-        entries = self._folder.entries()
+    def _plan(self, source: FileSource, seen: Contents, scheduler: Scheduler, verify: bool) -> RefreshPlan:
+        """What is to be read, with the features of the source in the order of the ledger."""
+        held = seen.manifest or self._folder.read_apart()
+        if held is not None:
+            source = source.in_order_of(held.read_options.get("features") or ())
+        if self.groups is not None:
+            source = source.with_groups(self.groups)
         read_options = {**source.read_options, **self._kept}
-        held = self._folder.read_manifest() or Manifest(read_options, {})
-        check_reads_alike(held, read_options, shown(self.path))
+        held = held or Manifest(read_options, {})
+        check_reads_alike(held, read_options, str(self._place))
         each = opening_on(scheduler)
-        return plan_refresh(source, held, entries, read_options, verify=verify, each=each)
+        return plan_refresh(source, held, seen.entries, read_options, verify=verify, each=each)
 
     # ------------------------------------------------------------------ files and statistics
 
@@ -350,30 +352,33 @@ class StatisticsLedger:
             if not chosen:
                 n_held, n_apart = len(manifest.held.records), len(manifest.quarantined)
                 raise ValueError(
-                    f"the ledger in {shown(self.path)} holds no file that is chosen, of {n_held} in all"
+                    f"the ledger in {self._place} holds no file that is chosen, of {n_held} in all"
                     + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
                 )
             weights = weights_by_age(chosen, half_life, age)
             return self._folder.merged(list(chosen), self._empty, weights)
 
-        manifest = self._opened_manifest()
-        try:
-            return merged(manifest)
-        except FileNotFoundError:
-            newer = self._opened_manifest()
-            if newer == manifest:
-                raise
-            return merged(newer)  # a refresh has replaced the manifest meanwhile
+        manifest = None
+        while True:
+            before, manifest = manifest, self._opened_manifest()
+            try:
+                return merged(manifest)
+            except FileNotFoundError:
+                if manifest == before:
+                    raise
+                # A refresh has replaced the manifest meanwhile.
 
     def _opened_manifest(self) -> Manifest:
         """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
         manifest = self._existing_manifest()
         read = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
-        check_reads_alike(manifest, {**read, **self._kept}, shown(self.path))
+        check_reads_alike(manifest, {**read, **self._kept}, str(self._place))
         return manifest
 
     def _existing_manifest(self) -> Manifest:
-        manifest = self._folder.read_manifest()
+        return self._existing(self._folder.read_manifest())
+
+    def _existing(self, manifest: Manifest | None) -> Manifest:
         if manifest is None:
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
         return manifest
@@ -423,8 +428,8 @@ class StatisticsLedger:
         self._answer(paths, "rejected")
 
     def _answer(self, paths: Sequence[str], status: Status) -> None:
-        with self._folder.locked():
-            manifest = self._existing_manifest()
+        with self._folder.locked() as seen:
+            manifest = self._existing(seen.manifest)
             entries, answered = manifest.entries, []
             for path in (path for meant in paths for path in _matching(manifest, meant)):
                 record = manifest.records[path]
@@ -432,7 +437,7 @@ class StatisticsLedger:
                     raise ValueError(f"{path} has been folded with other files; it cannot be taken out alone")
                 alarm = "" if status == "held" else record.alarm
                 answered.append(replace(record, status=status, alarm=alarm))
-            self._folder.write_manifest(manifest.updated(answered))
+            self._folder.write_manifest(manifest.updated(answered), manifest)
 
     # ------------------------------------------------------------------ compaction
 
@@ -466,8 +471,8 @@ class StatisticsLedger:
             If an entry cannot be written, or the ledger cannot be reached.
         """
         folder = self._folder
-        with folder.locked():
-            manifest = self._existing_manifest()
+        with folder.locked() as seen:
+            manifest = self._existing(seen.manifest)
             folded = select(manifest.held, where, None, before)
             if len(folded) < 2:
                 return 0
@@ -475,7 +480,7 @@ class StatisticsLedger:
             records = [replace(record, entry=name) for held in folded.values() for record in held]
             folder.write_entry(name, folder.merged(list(folded), self._empty), records)
             now = manifest.updated(records)
-            folder.write_manifest(now)
+            folder.write_manifest(now, manifest)
             folder.tidy(manifest, now, folder.entries())
             return len(folded)
 

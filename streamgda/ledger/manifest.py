@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from streamgda.blocks.wording import Message, counted, listed
 from streamgda.sources.base import FilePlan, InputFile
-from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.rules import RULES, rule_in
 from streamgda.storage import tables
 from streamgda.storage.documents import digest
 from streamgda.storage.filesystems import LOCK, Version, children, finished_name
@@ -146,6 +146,11 @@ class Manifest:
         return tuple(path for path in sorted(self.records) if self.records[path].status == "rejected")
 
     @property
+    def apart(self) -> Manifest:
+        """The manifest of the files that do not count."""
+        return Manifest(self.read_options, {p: r for p, r in self.records.items() if r.status != "held"})
+
+    @property
     def n_rows(self) -> int:
         """Rows of all the files."""
         return sum(record.rows for record in self.records.values())
@@ -182,6 +187,9 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
     except tables.DamagedFileError as error:
         raise ValueError(
             f"{error}; delete it, and refresh the ledger, which finds its entries by their names"
+            if path.endswith(MANIFEST)
+            else f"{error}; it says which files do not count. Without it, those in quarantine would count: "
+            "restore it, or delete it and reject them again"
         ) from error
     if metadata.get("kind") != _KIND or not isinstance(metadata.get("reads"), dict):
         raise ValueError(f"{path} is no manifest of a ledger: its kind is {metadata.get('kind')!r}")
@@ -212,16 +220,16 @@ def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
     tables.write(path, manifest.to_arrow(), metadata, filesystem)
 
 
-OPTIONS = ("covariance_type", "fourth_moments", "exact", "folds", "groups", "subclass_centers")
-"""The read options that are parameters of a ledger."""
+PARAMETERS = ("covariance_type", "fourth_moments", "exact", "folds", "groups")
+OPTIONS = (*PARAMETERS, *RULES)
+"""The read options that are parameters of a ledger, or its rule."""
 
 
 def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with which a ledger must be opened, from the read options in its manifest."""
-    kept = {name: read_options[name] for name in OPTIONS if name in read_options}
-    if "subclass_centers" in kept:
-        kept["subclass_centers"] = SubclassCenters.from_document(kept["subclass_centers"])
-    return kept
+    kept = {name: read_options[name] for name in PARAMETERS if name in read_options}
+    rule = rule_in(read_options)
+    return kept if rule is None else {**kept, "rule": rule}
 
 
 def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: str) -> None:
@@ -255,6 +263,8 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: s
 MANIFEST = "manifest.parquet"
 
 TOTAL = "total.parquet"
+
+APART = "quarantine.parquet"
 
 ENTRIES = "entries"
 
@@ -292,8 +302,8 @@ def is_entry(name: str) -> bool:
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file in the folder of a ledger is an unfinished manifest or total that a crash left."""
-    return finished_name(name) in {MANIFEST, TOTAL}
+    """Whether a file in the folder of a ledger is an unfinished table that a crash left."""
+    return finished_name(name) in {MANIFEST, TOTAL, APART}
 
 
 def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
@@ -301,9 +311,10 @@ def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
 
     A total without entries is not that of a ledger.
     """
+    inside = children(filesystem, folder)  # before the entries, which another refresh writes first
     entries = children(filesystem, f"{folder}/{ENTRIES}")
-    own = {MANIFEST, ENTRIES, LOCK, *([TOTAL] if entries else [])}
-    outside = [name for name in children(filesystem, folder) if name not in own and not is_unfinished(name)]
+    own = {MANIFEST, APART, ENTRIES, LOCK, *([TOTAL] if entries else [])}
+    outside = [name for name in inside if name not in own and not is_unfinished(name)]
     return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]
 
 

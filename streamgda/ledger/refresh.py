@@ -11,10 +11,13 @@ from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.ledger.folder import LedgerFolder, S, State, total_of
 from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
 from streamgda.passes.accumulate import accumulate_splits
-from streamgda.passes.compute import Progress, Scheduler, compute_plans, opening_on
+from streamgda.passes.compute import Scheduler, compute_plans, opening_on
 from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
-from streamgda.storage.retries import retried
+from streamgda.sources.maps import is_of_map
+from streamgda.storage.filesystems import Version
+from streamgda.storage.retries import repeated
 
 OnError = Literal["raise", "skip"]
 
@@ -27,6 +30,8 @@ class RefreshPlan:
 
     Attributes
     ----------
+    source : FileSource
+        The files that are there now.
     held : Manifest
         The manifest before the refresh.
     reused : Manifest
@@ -40,6 +45,7 @@ class RefreshPlan:
         The paths of the files that are gone.
     """
 
+    source: FileSource
     held: Manifest
     reused: Manifest
     found: Mapping[str, InputFile]
@@ -111,6 +117,8 @@ def plan_refresh(
         Reads these footers.
     """
     files = source.files()
+    for file in files:
+        file.version.warn_if_size_alone(file.path)
     if verify:
         alike = [file for file in files if file.path in held.records and held.records[file.path].is_of(file)]
         footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
@@ -130,7 +138,7 @@ def plan_refresh(
             name = entry_name(file, read_options)
             (found if name in entries else missing)[name] = file
     dropped = [path for path in held.records if path not in present]
-    return RefreshPlan(held, Manifest(read_options, reused), found, missing, dropped)
+    return RefreshPlan(source, held, Manifest(read_options, reused), found, missing, dropped)
 
 
 def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
@@ -210,9 +218,11 @@ def _plan_of_file(
 def _fold_or_skip(splits: Sequence[Split], empty: State) -> Any:
     """Read some rows of a file, or return why they cannot be read."""
     try:
-        return retried(partial(accumulate_splits, splits, empty))
+        return repeated(partial(accumulate_splits, splits, empty))
     except (ValueError, OSError) as error:
-        return str(error)
+        if isinstance(error, OSError) and is_of_map(error):  # which says nothing about the file
+            raise
+        return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def _merge_or_skip(total: State | str, part: State | str) -> Any:
@@ -249,7 +259,7 @@ def compare(
     folder: LedgerFolder,
     held: Manifest,
     now: Manifest,
-    there: Collection[str],
+    there: Mapping[str, Version],
     empty: S,
     alarms_of: Callable[[DriftReport], Sequence[str]],
 ) -> tuple[Manifest, DriftReport]:
@@ -264,7 +274,7 @@ def compare(
         Where the entries are.
     held, now : Manifest
         Before and after the refresh.
-    there : collection of str
+    there : mapping of str to Version
         The entries that are in the folder.
     empty : Statistics or FoldStatistics
         The statistics of no rows.
@@ -284,17 +294,19 @@ def compare(
     before = held.held
     old: Any = folder.read_total(before, empty)
     if old is None:
-        old = folder.merged([name for name in before.entries if name in there], empty)
+        old = folder.merged([name for name in before.entries if name in there], empty, there=there)
     baseline = Baseline(total_of(old))
     drifted = {}
     if old.n_rows:
-        states = folder.states([record.entry for record in new], empty)
+        states = folder.states([record.entry for record in new], empty, there)
         for record, state in zip(new, states, strict=True):
             if alarms := alarms_of(baseline.drift(total_of(state))):
                 drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
     now = now.updated(drifted.values())
     both: list[Any] = [
-        folder.merged([record.entry for record in new if (record.path in drifted) is is_apart], empty)
+        folder.merged(
+            [record.entry for record in new if (record.path in drifted) is is_apart], empty, there=there
+        )
         for is_apart in (False, True)
     ]
     taken, apart = both

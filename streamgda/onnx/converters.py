@@ -58,9 +58,10 @@ def _output_shapes(operator: Any) -> None:
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
     check_has_learnt(operator.raw_operator)
-    if (categories := operator.raw_operator.statistics_.categories) is not None:
-        columns = listed(categories.columns)
-        raise ValueError(f"ONNX takes numbers alone, and the model has learnt the categories of {columns}")
+    if encoded := operator.raw_operator.statistics_.schema.encoded:
+        raise ValueError(
+            f"ONNX takes numbers alone, and the model has learnt the categories of {listed(encoded)}"
+        )
     calculate_linear_classifier_output_shapes(operator)
     is_double = isinstance(operator.inputs[0].type, DoubleTensorType)
     shape = operator.outputs[1].type.shape

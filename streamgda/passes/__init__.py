@@ -5,6 +5,8 @@ state of them all. The tree depends on the source alone, so the result has the s
 
 - `accumulate`: the pass that learns; its states are statistics.
 - `graph`: what any pass reads and makes of it, and its Dask graph, on this machine and on a cluster.
-- `compute`: run a plan on a scheduler, with one BLAS thread in each task, and tell how far it is.
+- `compute`: run a plan on a scheduler, with one BLAS thread in each task.
+- `cluster`: run it on the workers of a cluster, and watch over them.
+- `progress`: how far a pass is.
 - `checkpoint`: states that are kept for a pass that begins again.
 """

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from numpy.typing import ArrayLike
-
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import Message, counted
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.kernels import Workspace
-from streamgda.passes.compute import (
-    Progress,
-    Scheduler,
-    compute_plan,
-    opening_on,
-    scheduler_for,
-    single_blas_thread,
-)
+from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
 from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source, Split, begun, group_into_tasks
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete, separating
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
-from streamgda.statistics.sampled import SampledStatistics
+from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
 from streamgda.storage.retries import RETRIES
@@ -44,7 +37,7 @@ def accumulate(
     *,
     fourth_moments: bool = False,
     exact: bool = False,
-    subclass_centers: Mapping[Any, ArrayLike] | None = None,
+    rule: RowRule | None = None,
     max_patterns: int = MAX_PATTERNS,
     max_reads: int = 1,
     em_tol: float = READ_TOLERANCE,
@@ -70,8 +63,8 @@ def accumulate(
     exact : bool, default=False
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
-    subclass_centers : SubclassCenters or dict of label to array-like, optional
-        The centres by which the rows of a class are kept apart by subclass, as `subclass_centers_` of a
+    rule : RowRule, optional
+        A rule that divides the rows of each class, such as the `subclass_centers_` of a
         `MixtureDiscriminantAnalysis`.
     max_patterns : int, default=256
         How many patterns of observed features may be kept of a source with ``missing="keep"``; see
@@ -150,7 +143,7 @@ def accumulate(
         exact=exact,
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
-        subclass_centers=subclass_centers,
+        rule=rule,
     )
     # Where it may be read again.
     many = empty if isinstance(empty, IncompleteStatistics) and max_reads > 1 else None
@@ -211,7 +204,7 @@ def accumulate_folds(
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
-S = TypeVar("S", bound=Statistics | FoldStatistics | SideBySide | SampledStatistics)
+S = TypeVar("S", bound=Readable)
 
 
 def read_into(
@@ -266,7 +259,7 @@ def _check_source(source: object) -> None:
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     state: Any = empty.copy()
-    with single_blas_thread:
+    with single_blas_thread():
         state.update_blocks(chain.from_iterable(split.blocks() for split in begun(splits)), Workspace())
     return cast("S", state)
 

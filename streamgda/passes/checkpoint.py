@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import pyarrow.fs as pafs
@@ -13,8 +14,8 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.documents import FORMAT_VERSION, digest
-from streamgda.storage.filesystems import children, resolve
-from streamgda.storage.paths import Path, shown
+from streamgda.storage.filesystems import children, reached, resolve
+from streamgda.storage.paths import Address, Path
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,22 @@ class Checkpoint:
                 "checkpoint= needs files that have versions, of Parquet or Zarr, to tell whether the rows "
                 f"are still the same; got {source!r}"
             )
+        path = Address(path)
         _, metadata = empty.to_columns()
         kept = [empty.has_fourth_moments, getattr(empty, "max_patterns", None)]
         filesystem, folder = resolve(path)
         if source.overlaps(filesystem, folder):
             raise ValueError(
-                f"checkpoint={shown(path)!r} lies in the folder of the dataset, where states would be "
+                f"checkpoint={path!r} lies in the folder of the dataset, where states would be "
                 "taken for data; choose another folder"
             )
-        filesystem.create_dir(folder, recursive=True)
+        reached(folder, partial(filesystem.create_dir, folder, recursive=True))
         kind = type(empty).__name__
         return cls(filesystem, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *kept]))
 
     def kept(self) -> set[str]:
         """The names of the states in the folder."""
-        return set(children(self.filesystem, self.folder))
+        return set(reached(self.folder, partial(children, self.filesystem, self.folder)))
 
     def name_of(self, groups: Sequence[Sequence[Any]]) -> str:
         """The name of the state of some groups."""
@@ -68,8 +70,10 @@ class Checkpoint:
         return f"{digest([self.made_by, identities])}.parquet"
 
     def write(self, name: str, state: Statistics) -> None:
-        """Write a state, wholly or not at all."""
-        tables.save(f"{self.folder}/{name}", *state.to_columns(), self.filesystem, overwrite=True)
+        """Write a state and its name, wholly or not at all."""
+        columns, metadata = state.to_columns()
+        document = {**metadata, "checkpoint": name}
+        tables.save(f"{self.folder}/{name}", columns, document, self.filesystem, overwrite=True)
 
     def read(self, name: str) -> Statistics:
         """Read the state with this name.
@@ -77,10 +81,13 @@ class Checkpoint:
         Raises
         ------
         ValueError
-            If its file is damaged.
+            If its file is damaged, or is that of another state.
         """
         path = f"{self.folder}/{name}"
         try:
-            return state_of(*tables.read(path, COLUMNS, self.filesystem), path)
+            table, metadata = tables.read(path, COLUMNS, self.filesystem)
+            if (own := metadata.get("checkpoint", name)) != name:  # 0.2 wrote no names
+                raise ValueError(f"{path} holds the state of other rows, that of {own}")
+            return state_of(table, metadata, path)
         except ValueError as error:
             raise ValueError(f"{error}; delete the file, and start the pass again") from error

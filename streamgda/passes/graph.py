@@ -3,10 +3,10 @@
 A state can be statistics, an evaluation or a summary of what was written. The tree depends on the groups of
 splits alone, and not on the scheduler.
 
-The states of eight consecutive groups are merged in order, then eight such states, and so on. On this
-machine each merge is a task, so that few states wait. On a cluster, where each task costs the scheduler, one
-task merges eight states; and where there are thousands of groups, one task reads eight of them in sequence
-and merges their states. The bits are the same.
+The states of eight consecutive groups are merged in order, then eight such states, and so on. Each merge is a
+task, so that few states wait. On a cluster, where each task costs the scheduler, one task merges eight states
+if they are small; and where there are thousands of groups, one task reads eight of them in sequence and
+merges their states. The bits are the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamgda.sources.base import Groups, Split, Upcoming
-from streamgda.storage.retries import RETRIES, noting_retries, retried
+from streamgda.storage.retries import RETRIES, noting_retries, repeated
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -30,6 +30,7 @@ Fold = Callable[[Sequence[Any], Any], Any]
 Merge = Callable[[Any, Any], Any]
 FAN_IN = 8
 IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
+LARGE_STATE = 1 << 21  # bytes; to send them takes as long as one more task
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class Graph:
         How much is read by each task that reads rows or loads a state, by the key of the task.
     delayed : list of Delayed
         What tasks take from Dask collections.
+    state_bytes : int, optional
+        The size of the state of one reading task, when it is known.
     """
 
     on_cluster: bool
@@ -131,6 +134,8 @@ class Graph:
     tasks: dict[Any, Any] = field(default_factory=dict)
     reading: dict[Hashable, Amount] = field(default_factory=dict)
     delayed: list[Any] = field(default_factory=list)
+    state_bytes: int | None = None
+    _merged_runs: dict[Hashable, Sequence[Hashable]] = field(default_factory=dict)
     _token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def add_plans(self, plans: Sequence[Plan]) -> Hashable:
@@ -148,11 +153,31 @@ class Graph:
 
     def whole(self) -> Mapping[Any, Any]:
         """The graph, joined with the graphs of the Dask collections that it reads."""
+        return self._joined(self.tasks)
+
+    def after(self, states: Mapping[Hashable, Any], state_bytes: int) -> Mapping[Any, Any]:
+        """The graph with some states in place of the tasks that made them, and with fewer merging tasks.
+
+        A task that merges a pair holds two states and their sum; one that merges eight small ones holds nine.
+        States grow by merging where their classes differ: each is at most as large as its parts together.
+        """
+        self.state_bytes = state_bytes
+        heights: dict[Hashable, int] = {}
+        tasks: dict[Any, Any] = {}
+        for key, (call, *parts) in self.tasks.items():
+            run = self._merged_runs.get(key)
+            height = max((heights.get(part, 0) for part in run or parts), default=0)
+            heights[key] = height if run is None else height + 1
+            is_small = state_bytes * FAN_IN**height < LARGE_STATE
+            tasks[key] = states.get(key, (call, *(run if run and is_small else parts)))
+        return self._joined(tasks)
+
+    def _joined(self, tasks: Mapping[Any, Any]) -> Mapping[Any, Any]:
         if not self.delayed:
-            return self.tasks
+            return tasks
         from dask.highlevelgraph import HighLevelGraph
 
-        return HighLevelGraph.from_collections(self._token, self.tasks, self.delayed)
+        return HighLevelGraph.from_collections(self._token, tasks, self.delayed)
 
     def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
         groups, checkpoint = plan.groups, plan.checkpoint
@@ -164,7 +189,7 @@ class Graph:
         for run in _runs(groups, FAN_IN**2 if many else FAN_IN):
             name = checkpoint.name_of(run)
             if name in kept:
-                key = self._add("load", partial(retried, partial(checkpoint.read, name)))
+                key = self._add("load", partial(checkpoint.read, name))
                 self.reading[key] = Amount.of(run)
             else:
                 key = self._subtree(plan, run, shared, size)
@@ -199,9 +224,11 @@ class Graph:
     def _merged(self, merge: Merge, run: Sequence[Hashable]) -> Hashable:
         if len(run) == 1:
             return run[0]
-        if self.on_cluster:  # a merge may run again there, and needs its states unchanged
-            return self._add("merge", partial(_merge_in_order, merge), *run)
-        return reduce(partial(self._add, "merge", partial(_merge_in_order, _in_place(merge))), run)
+        # A merge on a cluster may run again, and needs its states unchanged.
+        call = partial(_merge_in_order, merge if self.on_cluster else _in_place(merge))
+        key = reduce(partial(self._add, "merge", call), run)
+        self._merged_runs[key] = run
+        return key
 
     def _add(self, name: str, call: Callable[..., Any], *keys: Hashable) -> Hashable:
         key = self._next_key(name)
@@ -258,7 +285,7 @@ def _fold_groups(take: Callable[[], Groups], fold: Fold, merge: Merge, retries: 
     def read(group: Sequence[Any]) -> Any:
         # It has no rows left to read again.
         once = any(getattr(split, "is_read_once", False) for split in group)
-        return retried(partial(fold, group, shared), 0 if once else retries)
+        return repeated(partial(fold, group, shared), 0 if once else retries)
 
     return reduce(merge, map(read, take()))
 
@@ -274,5 +301,5 @@ def _merge_in_order(merge: Merge, first: Any, second: Any, *others: Any) -> Any:
 
 def _keep(checkpoint: Checkpoint, name: str, state: Any) -> Any:
     """Write a state, and pass it on."""
-    retried(partial(checkpoint.write, name, state))
+    checkpoint.write(name, state)
     return state

@@ -9,11 +9,13 @@ drawn. matplotlib comes with the extra "plot".
 - `scores`: ROC, precision-recall and calibration curves, the confusion matrix, searches against a parameter,
   and learning curves.
 - `patterns`: which features are missing together.
-- `categories`: what the categories of a table say about the classes.
+- `streamgda.categories.display`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
-from streamgda.plotting.categories import CategoryEffectDisplay
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from streamgda.plotting.patterns import MissingPatternsDisplay
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
@@ -25,6 +27,9 @@ from streamgda.plotting.scores import (
     RocCurveDisplay,
     ValidationCurveDisplay,
 )
+
+if TYPE_CHECKING:
+    from streamgda.categories.display import CategoryEffectDisplay
 
 __all__ = [
     "CalibrationDisplay",
@@ -38,3 +43,10 @@ __all__ = [
     "RocCurveDisplay",
     "ValidationCurveDisplay",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load the display of a room above when it is first used (PEP 562)."""
+    if name == "CategoryEffectDisplay":
+        return import_module("streamgda.categories.display").CategoryEffectDisplay
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -120,9 +120,11 @@ class LinearProjectionDisplay(ModelDisplay):
             raise TypeError(f"only LinearDiscriminantAnalysis projects rows; got {type(estimator).__name__}")
         check_is_fitted(estimator)
         check_probabilities(probabilities)
+        estimator = estimator.snapshot()
         shown = _components(estimator, components)
-        scalings, centre = estimator._components, finalised(estimator).gaussians.centre
-        means = (estimator.means_ - centre) @ scalings
+        state, scalings = finalised(estimator), estimator._components
+        centre = state.gaussians.centre
+        means = (state.densities.means - centre) @ scalings  # NaN for a class of which no row has come
         if estimator.solver == "eigen":  # of which transform adds the centre, as scikit-learn's does
             means = means + centre @ scalings
         labels = [_component_label(estimator, component) for component in shown]
@@ -164,7 +166,7 @@ class LinearProjectionDisplay(ModelDisplay):
         return self
 
     def _draw_densities(self, palette: Array) -> list[Any]:
-        x = np.linspace(self.means.min() - 4, self.means.max() + 4, 400)
+        x = np.linspace(np.nanmin(self.means) - 4, np.nanmax(self.means) + 4, 400)
         styles = line_styles(len(self.classes))
         return [
             self.ax_.plot(x, norm.pdf(x, mean), color=colour, linestyle=style, label=str(label))[0]
@@ -175,7 +177,7 @@ class LinearProjectionDisplay(ModelDisplay):
 
     def _draw_histograms(self, palette: Array) -> list[Any]:
         return [
-            self.ax_.hist(points[:, 0], bins="auto", density=True, color=colour, alpha=0.3)[2]
+            self.ax_.hist(points[:, 0], bins="auto", density=len(points) > 0, color=colour, alpha=0.3)[2]
             for points, colour in self._points_by_class(palette)
         ]
 

@@ -152,6 +152,7 @@ class DecisionRegionsDisplay(ModelDisplay):
         densities) and 2.5.1 (conditional densities).
         """
         check_is_fitted(estimator)
+        estimator = estimator.snapshot()
         chosen = _two_features(estimator, features)
         check_probabilities(probabilities)
         plane = _Plane.through(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
@@ -284,7 +285,7 @@ class _Plane:
 
 
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
-    if estimator.statistics_.categories is not None:
+    if not estimator.statistics_.schema.is_numeric:
         raise ValueError(
             "regions are drawn of models of numbers, and this one has learnt categories; "
             "CategoryEffectDisplay draws what they say in models with probabilities of them"

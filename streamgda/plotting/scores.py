@@ -52,6 +52,7 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
         -------
         display : RocCurveDisplay
         """
+        evaluation = evaluation.copy()
         positions, names, (fpr, tpr, _) = _curves(evaluation, labels, evaluation.roc_curve)
         display = cls(fpr=fpr, tpr=tpr, roc_auc=list(evaluation.roc_auc[positions]), name=names)
         ax = axes(ax, len(positions) + 1)
@@ -86,6 +87,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
         -------
         display : PrecisionRecallDisplay
         """
+        evaluation = evaluation.copy()
         positions, names, (precision, recall, _) = _curves(
             evaluation, labels, evaluation.precision_recall_curve
         )
@@ -133,6 +135,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         -------
         display : CalibrationDisplay
         """
+        evaluation = evaluation.copy()
         positions, names, (prob_true, prob_pred, *_) = _curves(
             evaluation, labels, evaluation.calibration_curve
         )
@@ -170,8 +173,9 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         """
         ax, drawn = axes(ax), []
         for name, evaluation in evaluations.items():
-            true, pred = evaluation.mean_calibration_curve()
-            named = f"{name} (log loss {evaluation.log_loss:.3g})"
+            moment = evaluation.copy()
+            true, pred = moment.mean_calibration_curve()
+            named = f"{name} (log loss {moment.log_loss:.3g})"
             drawn.append(cls(true, pred, pred, estimator_name=named).plot(ax=ax, **options))
         return cls._as_one(drawn, ax)
 
@@ -213,6 +217,7 @@ class ConfusionMatrixDisplay(metrics.ConfusionMatrixDisplay):
         -------
         display : ConfusionMatrixDisplay
         """
+        evaluation = evaluation.copy()
         n_classes = len(evaluation.classes)
         display = cls(_normalised(evaluation, normalize), display_labels=evaluation.classes)
         ax = axes(ax, size=min(max(4.8, 0.35 * n_classes), 14))

@@ -95,7 +95,7 @@ class PredictionColumns:
         known = ["label", *COLUMNS, "set"]
         if isinstance(columns, str) or not columns or not set(columns) <= set(known):
             raise ValueError(f"columns must be some of {', '.join(map(repr, known))}; got {columns!r}")
-        n_classes = len(model.statistics_.class_labels)
+        n_classes = len(model.known_labels)
         if not 1 <= top <= n_classes:
             raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
         if top > 1 and "label" not in columns:
@@ -133,7 +133,7 @@ class PredictionColumns:
         ValueError
             If a row cannot be scored. The message says which.
         """
-        codes, entries = code_dtype(len(self.model.statistics_.class_labels)), self._entries
+        codes, entries = code_dtype(len(self.model.known_labels)), self._entries
         arrays = [
             np.empty(
                 (len(field.columns), len(block.codes)),
@@ -153,7 +153,7 @@ class PredictionColumns:
 
     @property
     def _entries(self) -> list[tuple[Column, Field]]:
-        classes = self.model.statistics_.class_labels
+        classes = self.model.known_labels
         sets = Column(_flag_for_each_class, lambda scores: scores.log_odds >= self.least_odds)
         known = {**COLUMNS, "set": sets}
         kinds = [

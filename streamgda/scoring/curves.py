@@ -1,13 +1,15 @@
 """ROC and precision-recall curves from the log-odds of rows, with bounds on the errors of their areas.
 
-As long as there are few different log-odds, they are kept, and curves and areas are exact. If there are many,
-they are counted in bins, which take the same memory for any number of rows. Rows in the same bin then count
-as ties, and the weights in the bins bound the error of the areas. In both cases, the sums of two parts can be
-added, and do not depend on how rows are cut into parts.
+As long as there are few different log-odds, they are kept, and curves and areas are exact, up to the order of
+log-odds that differ by rounding alone. If there are many, they are counted in bins, which take the same
+memory for any number of rows. Rows in the same bin then count as ties, and the weights in the bins bound the
+error of the areas. In both cases, the sums of two parts can be added, and do not depend on how rows are cut
+into parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +20,8 @@ Array = NDArray[np.float64]
 _MANTISSA_BITS = 9
 _OCTAVES = 10  # of 1 + the logarithm, which is at most 1024
 _HALF = _OCTAVES << _MANTISSA_BITS  # bins on each side of zero
+
+_ROUNDING = 1e-12  # relative to 1 + |z|: rounding decides the order of log-odds that are closer
 
 _BITS_OF_1 = int(np.float64(1.0).view(np.int64))
 
@@ -147,7 +151,8 @@ class ScoreHistogram:
         """The area under the ROC curve, and a bound on its difference from the area for unbinned scores.
 
         Ties count half. In a bin with p positives and n negatives, the order of the scores decides whether
-        p·n pairs count. So the error is at most half of Σ p·n, divided by the number of all pairs.
+        p·n pairs count. So the error is at most half of Σ p·n, divided by the number of all pairs. The same
+        holds of log-odds that differ by no more than rounding.
         """
         negatives, positives = self.weights
         pairs = positives.sum() * negatives.sum()
@@ -156,7 +161,24 @@ class ScoreHistogram:
         below = np.cumsum(negatives) - negatives
         tied = 0.5 * positives @ negatives
         area = (positives @ below + tied) / pairs
-        return float(area), float(tied / pairs) if self.exact is None else 0.0
+        if self.exact is None:
+            return float(area), float(tied / pairs)
+        error = 0.0
+        for run in self._runs():
+            n, p = self.weights[:, run]
+            within, most = p @ (np.cumsum(n) - n) + 0.5 * p @ n, p.sum() * n.sum()
+            error += max(within, most - within)
+        return float(area), float(error / pairs)
+
+    def _runs(self) -> Iterator[slice]:
+        """The places of the log-odds whose order rounding decides."""
+        assert self.exact is not None
+        finite = self.exact[np.isfinite(self.exact)]
+        first = np.searchsorted(self.exact, -np.inf, side="right")
+        is_close = np.diff(finite) <= _ROUNDING * (1 + np.abs(finite[1:]))
+        edges = np.flatnonzero(np.diff(is_close, prepend=False, append=False)).reshape(-1, 2) + first
+        for start, stop in edges.tolist():
+            yield slice(start, stop + 1)
 
     def average_precision(self) -> tuple[float, float]:
         """Σ (increase of recall · precision) over the thresholds, and a bound on its error.
@@ -173,12 +195,25 @@ class ScoreHistogram:
         above_n, above_p = self.weights[:, ::-1].cumsum(axis=1)[:, ::-1][:, used]
         n, p = self.weights[:, used]
         tied = p @ (above_p / (above_p + above_n))
-        if self.exact is not None:
-            return float(tied / total), 0.0
-        highest = p @ (above_p / (above_p + (above_n - n)))
-        gain = np.divide(p, above_p - p + above_n, out=np.zeros_like(p), where=above_n > 0)
-        lowest = (p - above_n * np.log1p(gain)).sum()
-        return float(tied / total), float(max(highest - tied, tied - lowest) / total)
+        if self.exact is None:
+            lowest, highest = _precise(above_n, above_p, n, p)
+            return float(tied / total), float(max(highest - tied, tied - lowest) / total)
+        error = 0.0
+        for run in self._runs():
+            above_n, above_p = self.weights[:, run.start :].sum(axis=1, keepdims=True)
+            n, p = self.weights[:, run].sum(axis=1, keepdims=True)
+            if p[0]:
+                lowest, highest = _precise(above_n, above_p, n, p)
+                error += highest - lowest
+        return float(tied / total), float(error / total)
+
+
+def _precise(above_n: Array, above_p: Array, n: Array, p: Array) -> tuple[float, float]:
+    """The lowest and the highest sum of the precisions of p positives in bins with n negatives."""
+    highest = p @ (above_p / (above_p + (above_n - n)))
+    gain = np.divide(p, above_p - p + above_n, out=np.zeros_like(p), where=above_n > 0)
+    lowest = (p - above_n * np.log1p(gain)).sum()
+    return float(lowest), float(highest)
 
 
 def _share(cumulated: Array) -> Array:

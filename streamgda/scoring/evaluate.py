@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block
-from streamgda.blocks.categories import MixedColumns
+from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import listed
 from streamgda.estimators.reading import check_batch, check_no_name, check_rows
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.whitening import Array
-from streamgda.passes.compute import Progress, compute_plan, opening_on, scheduler_for, single_blas_thread
+from streamgda.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model
@@ -89,7 +91,7 @@ def evaluate(
            [1, 2]])
     """
     maps, model = inference.apart(model)
-    inference.check_model(model)
+    model = inference.snapshot(model)
     decision = inference.Decision.checked(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
         source = inference.matched(model, inference.scanned(maps or model, source, y, sample_weight), maps)
@@ -144,7 +146,8 @@ def progressive_score(
     Returns
     -------
     Evaluation, or list of Evaluation
-        The evaluation of all batches that came after the model had learnt two classes.
+        The evaluation of all batches but the first, from which the model has learnt what it knows; of all of
+        them, if the model has learnt rows before.
 
     Raises
     ------
@@ -195,11 +198,7 @@ def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
         X, y, *weights = batch
         weight = weights[0] if weights else None
-        if (
-            np.shape(X)[:1] != (0,)
-            and hasattr(model, "statistics_")
-            and len(model.statistics_.class_labels) > 1
-        ):
+        if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and model.statistics_.n_rows:
             yield _evaluate_blocks(model, _blocks_of(model, X, y, weight), inference.Decision())
         model.partial_fit(X, y, sample_weight=weight)
 
@@ -216,7 +215,7 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
         (computed,) = compute(split)
         for block in computed.blocks():
             X: Any = block.matrix(0, len(block.codes))
-            if isinstance(block.features, MixedColumns):
+            if isinstance(block.features, MadeColumns):
                 X = pd.DataFrame(block.features.by_name())
             elif block.feature_names is not None:
                 X = pd.DataFrame(X, columns=list(block.feature_names), copy=False)
@@ -228,7 +227,7 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 
 def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, bool]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
-    with single_blas_thread:
+    with single_blas_thread():
         model, decision, temperatures = shared
         blocks = (block for split in begun(splits) for block in split.blocks())
         return _evaluate_blocks(model, blocks, decision, temperatures)
@@ -243,7 +242,7 @@ def _evaluate_blocks(
         for piece in inference.pieces_of(model, block):
             scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            known, predicted = model.statistics_.class_labels, decision.ranked(scores)[:, 0]
+            known, predicted = model.known_labels, decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[piece], scores, known, weights, predicted)
             evaluation.add_coded(*rows, temperature)
     return evaluation
@@ -251,7 +250,7 @@ def _evaluate_blocks(
 
 def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
     """The posterior scores of the rows of a piece: (n, K)."""
-    result = np.empty((piece.stop - piece.start, len(model.statistics_.class_labels)), order="F")
+    result = np.empty((piece.stop - piece.start, len(model.known_labels)), order="F")
     for scores in inference.score_piece(model, block, piece):
         result[scores.positions] = scores.posterior_scores
     return result
@@ -271,11 +270,11 @@ def _check_labels(model: Model, evaluation: Evaluation) -> None:
     """Raise ValueError if there were no rows, or none of a class that the model knows."""
     if not evaluation.n_rows:
         raise ValueError(f"there is nothing to evaluate: no row counts ({evaluation.n_dropped} dropped)")
-    support = evaluation.support[np.searchsorted(evaluation.classes, model.statistics_.class_labels)]
+    support = evaluation.support[np.searchsorted(evaluation.classes, model.known_labels)]
     if not support.any():
-        unknown = np.setdiff1d(evaluation.classes, model.statistics_.class_labels)
+        unknown = np.setdiff1d(evaluation.classes, model.known_labels)
         raise ValueError(
             "no row is of a class that the model knows. "
-            f"It knows {listed(model.statistics_.class_labels.tolist())}; "
+            f"It knows {listed(model.known_labels.tolist())}; "
             f"the labels are {listed(unknown.tolist())}. Is this the target?"
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy, deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +15,10 @@ from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.posteriors import posteriors_and_odds
-from streamgda.scoring.curves import Array, ScoreHistogram
+from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
 from streamgda.scoring.temperature import LEAST_LOG_PROBABILITY, N_TEMPERATURES, losses_by_temperature
+from streamgda.statistics.locking import at_one_moment
 from streamgda.storage.saving import Loadable
 
 _CALIBRATION_BINS = 10
@@ -33,7 +36,7 @@ class Evaluation(Measures, Loadable):
 
     Its size is at most K² + 20,510 K + 41 numbers for K classes, or 164 kB per class for few classes, and
     less for few rows. Rows are weighted as in scikit-learn's metrics. A class that the model does not know
-    has probability 0 in all rows.
+    has probability 0 in all rows. Threads may share an evaluation.
 
     Attributes
     ----------
@@ -76,6 +79,7 @@ class Evaluation(Measures, Loadable):
         self._confusion = np.zeros((n_classes, n_classes))
         self._scores = [ScoreHistogram() for _ in range(n_classes)]
         self._calibration = np.zeros((n_classes, 3, _CALIBRATION_BINS))
+        self._squared_weights = np.zeros(n_classes)
 
     # ------------------------------------------------------------------ adding rows
 
@@ -124,8 +128,26 @@ class Evaluation(Measures, Loadable):
             weights = checked_weights(weights, "row {}".format)
         order = np.argsort(known)
         _check_each_once(known[order])
-        self.add_coded(seen, codes, scores[:, order], known[order], weights)
+        with self._changing() as changed:
+            changed.add_coded(seen, codes, scores[:, order], known[order], weights)
         return self
+
+    @contextmanager
+    def _changing(self) -> Iterator[Self]:
+        """Change a copy, whose sums then replace those of this evaluation; after an error they do not."""
+        with self.lock:
+            changed = self.copy()
+            yield changed
+            vars(self).update(changed.__getstate__())
+
+    def copy(self) -> Self:
+        """An evaluation that does not change with this one."""
+        return deepcopy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = vars(self).copy()
+        del state["_lock"]
+        return state
 
     def add_coded(
         self,
@@ -138,6 +160,8 @@ class Evaluation(Measures, Loadable):
         temperature: float | None = 1.0,
     ) -> None:
         """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`.
+
+        The sums are changed in place, so this is for an evaluation that no other thread has.
 
         The predicted classes are `known[predicted]`, or the likeliest ones if `predicted` is None.
         The scores have been divided by the temperature. If it is None, the losses at other temperatures are
@@ -161,6 +185,7 @@ class Evaluation(Measures, Loadable):
         else:
             self._losses += losses_by_temperature(scores * temperature, truth, weight)
         np.add.at(self._confusion, (truth, found), weight)
+        self._squared_weights += np.bincount(truth, weight**2, len(classes))
         for k, scored in enumerate(self._scores):
             scored.add(log_odds[:, k], truth == k, weight)
         self._add_probabilities(probabilities, truth, weight)
@@ -180,11 +205,12 @@ class Evaluation(Measures, Loadable):
         if len(classes) == len(self.classes):
             self.classes = classes
             return
-        old, here = deepcopy(self), np.searchsorted(classes, self.classes)
+        old, here = copy(self), np.searchsorted(classes, self.classes)
         self._allocate(len(classes))
         self._calibration[:, WEIGHT, 0] = old.weight
         self._confusion[np.ix_(here, here)] = old._confusion
         self._calibration[here] = old._calibration
+        self._squared_weights[here] = old._squared_weights
         never = (np.full(1, -np.inf), np.zeros(1, bool), np.full(1, old.weight))
         for scored in self._scores if self.n_rows else ():
             scored.add(*never)
@@ -202,28 +228,29 @@ class Evaluation(Measures, Loadable):
         ValueError
             If the labels of the two are of different kinds.
         """
-        classes = labels.union(self.classes, other.classes)
-        other = deepcopy(other)
-        for evaluation in (self, other):
-            evaluation._reindex(classes)
-        for name in (*_WEIGHTED_SUMS, "n_rows", "n_dropped"):
-            vars(self)[name] += vars(other)[name]
-        for ours, theirs in zip(self._scores, other._scores, strict=True):
-            ours.merge(theirs)
-        self._is_weighted |= other._is_weighted
+        other = other.copy()
+        with self._changing() as changed:
+            classes = labels.union(changed.classes, other.classes)
+            for evaluation in (changed, other):
+                evaluation._reindex(classes)
+            for name in (*_WEIGHTED_SUMS, "_squared_weights", "n_rows", "n_dropped"):
+                vars(changed)[name] += vars(other)[name]
+            for ours, theirs in zip(changed._scores, other._scores, strict=True):
+                ours.merge(theirs)
+            changed._is_weighted |= other._is_weighted
         return self
 
     def __add__(self, other: object) -> Evaluation:
-        return deepcopy(self).merge(other) if isinstance(other, Evaluation) else NotImplemented
+        return self.copy().merge(other) if isinstance(other, Evaluation) else NotImplemented
 
     def __radd__(self, other: object) -> Evaluation:
-        return deepcopy(self) if isinstance(other, int) and other == 0 else NotImplemented
+        return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
 
     def __eq__(self, other: object) -> bool:
         """Whether all sums are equal, to the last bit."""
         if not isinstance(other, Evaluation):
             return NotImplemented
-        ours, theirs = vars(self), vars(other)
+        ours, theirs = self.__getstate__(), other.__getstate__()
         return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
     def decay(self, factor: float) -> Self:
@@ -239,15 +266,18 @@ class Evaluation(Measures, Loadable):
         """
         if not isinstance(factor, int | float | np.number) or not 0 <= factor <= 1:
             raise ValueError(f"factor must be from 0 to 1; got {factor!r}")
-        for name in _WEIGHTED_SUMS:
-            vars(self)[name] *= factor
-        for scored in self._scores:
-            scored.weights *= factor
-        self._is_weighted = True
+        with self._changing() as changed:
+            for name in _WEIGHTED_SUMS:
+                vars(changed)[name] *= factor
+            changed._squared_weights *= factor**2
+            for scored in changed._scores:
+                scored.weights *= factor
+            changed._is_weighted = True
         return self
 
     # ------------------------------------------------------------------ saved
 
+    @at_one_moment
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         n_classes = len(self.classes)
         odds, weights = np.empty((2, n_classes), dtype=object)
@@ -258,6 +288,8 @@ class Evaluation(Measures, Loadable):
             "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
         }
         document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
+        if self._is_weighted:
+            document["squared_weights"] = self._squared_weights
         columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
         return columns, {"kind": "Evaluation", **document}
 
@@ -265,18 +297,48 @@ class Evaluation(Measures, Loadable):
     def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
         evaluation = cls()
         evaluation.classes = labels.as_labels(columns["label"])
+        _check_saved(columns, len(columns["label"]))
         evaluation._allocate(len(evaluation.classes))
         for k, scored in enumerate(evaluation._scores):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
             scored.exact = columns["odds"][k]
             scored.weights = columns["odds_weights"][k].reshape(2, -1).copy()
-            if scored.weights.shape[1] != len(scored.thresholds):
-                raise ValueError("its columns are of different lengths")
         for name in _PLAIN:
-            setattr(evaluation, name, document[name])
+            kind, value = type(getattr(evaluation, name)), document[name]
+            if type(value) not in {kind, int} or not 0 <= value < np.inf:
+                raise ValueError(f"{name} is {value!r:.40}")
+            setattr(evaluation, name, kind(value))
         evaluation._losses += document.get("losses", np.inf)
+        if not (evaluation._losses >= 0).all():
+            raise ValueError("its losses are negative")
+        if not evaluation._is_weighted and evaluation.weight != evaluation.n_rows:
+            raise ValueError(f"it is of {evaluation.n_rows:,} rows, and counts {evaluation.weight:,.0f}")
+        rows = evaluation._confusion.sum(axis=1)
+        equal = rows * (rows.sum() / max(1, evaluation.n_rows)) if evaluation._is_weighted else rows
+        squares = np.array(document.get("squared_weights", equal), np.float64)
+        if squares.shape != rows.shape or not ((squares >= 0) & (squares < np.inf)).all():
+            raise ValueError("its squared weights are of no rows")
+        evaluation._squared_weights = squares
         return evaluation
+
+
+def _check_saved(columns: dict[str, Any], n_classes: int) -> None:
+    """Check the columns of a file before memory for as many classes is allocated."""
+    if (columns["label"][1:] <= columns["label"][:-1]).any():
+        raise ValueError("its labels are not sorted, or one stands twice")
+    for k in range(n_classes):
+        odds = columns["odds"][k]
+        n_odds = N_BINS if odds is None else len(odds)
+        lengths = {"confusion": n_classes, "calibration": 3 * _CALIBRATION_BINS, "odds_weights": 2 * n_odds}
+        for name, length in lengths.items():
+            values = columns[name][k]
+            if values is None or len(values) != length:
+                raise ValueError(f"its {name} are not of {length:,} numbers for each class")
+            if not ((values >= 0) & (values < np.inf)).all():
+                raise ValueError(f"its {name} hold a number that is negative or not finite")
+        if odds is not None and (np.isnan(odds).any() or not (odds[1:] > odds[:-1]).all()):
+            raise ValueError("its odds are not sorted")
 
 
 def _check_logarithms(scores: Array) -> None:

@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.categories import MixedColumns
-from streamgda.blocks.wording import Message, counted, listed
+from streamgda.blocks.schema import MadeColumns
+from streamgda.blocks.wording import Message, RowError, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
-from streamgda.estimators.reading import PREDICT_INCOMPLETE, encoded
+from streamgda.estimators.reading import PREDICT_INCOMPLETE
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source
-from streamgda.storage.paths import shown
+from streamgda.storage.paths import Address
 
 Model = GaussianClassifier[Any]
 
@@ -29,7 +29,7 @@ _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 def pieces_of(model: Model, block: Block) -> list[slice]:
     """Slices of a block whose values, and whose scores, take at most 2 MB."""
-    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.statistics_.class_labels)))
+    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.known_labels)))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
@@ -43,9 +43,9 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
         If a value is infinite, or NaN without ``missing="marginal"``, or a row is too far from all classes.
         The message says where.
     """
-    columns, categories = block.features, model.statistics_.categories
-    if isinstance(columns, MixedColumns) and categories is not None:
-        rows = encoded(columns.rows(piece), categories)
+    columns, schema = block.features, model.statistics_.schema
+    if isinstance(columns, MadeColumns) and not schema.is_numeric:
+        rows = columns.rows(piece).encoded(schema)
     else:
         rows = block.matrix(piece.start, piece.stop)
     if not np.isfinite(rows.sum()):
@@ -54,8 +54,8 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
         for scores in score_rows(model, rows):
             _ = scores.posterior_scores  # raises here if a row is too far from all classes
             yield scores
-    except ValueError as error:
-        raise ValueError(f"counted from {block.row_name(piece.start)}: {error}") from error
+    except RowError as error:
+        raise error.moved(lambda row: piece.start + row).named(block.row_name) from error
 
 
 def _check_values(model: Model, block: Block, rows: Array) -> None:
@@ -88,7 +88,7 @@ class Decision:
     @classmethod
     def checked(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
         """The decision by these parameters; ValueError if they do not fit the model."""
-        n_classes = len(model.statistics_.class_labels)
+        n_classes = len(model.known_labels)
         if threshold is not None and costs is not None:
             raise ValueError("threshold and costs each say which class is predicted; give one of them")
         if threshold is not None and (n_classes != 2 or not 0 <= threshold <= 1):
@@ -138,23 +138,30 @@ def apart(model: Any) -> tuple[Pipeline | None, Any]:
     return (model[:-1], model[-1]) if isinstance(model, Pipeline) and len(model) > 1 else (None, model)
 
 
-def check_model(model: Any) -> None:
-    """Raise TypeError for any object but a model, and NotFittedError for a model that is not fitted."""
+def snapshot(model: Any) -> Any:
+    """A copy of a model, so that all rows are scored by what it has learnt by now.
+
+    Raises
+    ------
+    TypeError
+        For any object but a model.
+    NotFittedError
+        If it is not fitted.
+    """
     if isinstance(model, str | PathLike):
-        raise TypeError(f"a model is needed, got the path {shown(model)}; load reads the model from it")
+        raise TypeError(f"a model is needed, got the path {Address(model)}; load reads the model from it")
     if not isinstance(model, GaussianClassifier):
         raise TypeError(
             f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "
             "scores of any classifier"
         )
-    model.finalise_anew()  # before several threads need the result, and with the bits that workers get
+    return model.snapshot()
 
 
 def scanned(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
     """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
     statistics = getattr(model, "statistics_", None)  # maps have none
-    categories = None if statistics is None else statistics.categories
-    known = None if categories is None else categories.columns
+    known = None if statistics is None else statistics.schema.encoded or None
     return as_source(data, target, weight, features=features_of(model), categorical_features=known)
 
 
@@ -184,8 +191,8 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                 )
             )
         return source
-    categories = model.statistics_.categories
-    alike = "" if categories is None else " and categorical_features=list(model.categories_)"
+    known = model.statistics_.schema.encoded
+    alike = "" if not known else " and categorical_features=list(model.categories_)"
     for name in ours:
         if name not in theirs:
             raise ValueError(
@@ -196,9 +203,8 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                 )
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
-    known = () if categories is None else categories.columns
-    if matching.categorical != known:
-        wrong = sorted(set(matching.categorical) ^ set(known))
+    if matching.encoded != known:
+        wrong = sorted(set(matching.encoded) ^ set(known))
         raise ValueError(
             Message(
                 f"the model and {source!r} differ in whether {listed(wrong)} has categories; scan it with "

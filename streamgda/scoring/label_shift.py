@@ -19,11 +19,13 @@ from streamgda.blocks.block import Block, mixed
 from streamgda.blocks.labels import Labels
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.reading import check_rows
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.passes import compute
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.graph import Plan, n_rows_of
-from streamgda.scoring.inference import Model, check_model, matched, pieces_of, score_piece
+from streamgda.passes.progress import Progress
+from streamgda.scoring.inference import Model, matched, pieces_of, score_piece, snapshot
 from streamgda.scoring.predict import as_scorable
 from streamgda.sources.base import ScorableSplit, Source, begun, group_into_tasks
 
@@ -50,7 +52,8 @@ class PriorEstimate:
     statistic : float
         Twice the logarithm of the likelihood ratio of these shares and the priors of the model.
     p_value : float
-        The probability of such a statistic if the shares are still the priors, by the χ² distribution.
+        The probability of such a statistic if the shares are still the priors. It takes into account that the
+        model, and with it the priors if they were not given, are themselves from a number of rows.
     n_rows : int
         How many rows the estimate is from.
     """
@@ -73,6 +76,9 @@ def estimate_priors(
     shares are not, and the test finds changes where there are none. So calibrate the model first, by
     `Evaluation.best_temperature` of labelled rows. Then try this on labelled rows whose shares are known: if
     it does not find them, it does not find others.
+
+    The p-value is that of the likelihood ratio divided by 1 + m / n, for m rows here and n effective rows
+    learnt, or by less if the priors are given; see the notes.
 
     Parameters
     ----------
@@ -104,6 +110,18 @@ def estimate_priors(
         If the shares seem to have changed (p < 0.01), and the model has no temperature: its probabilities
         have not been calibrated.
 
+    Notes
+    -----
+    Let r be the ratios of the class densities and the density of all rows, and A = Cov r. Then A is the
+    information of a row without a label about the shares. The mean of r over m rows varies by A / m, and by
+    the errors of the model. In a model of maximum likelihood, the latter are the projection of r on the
+    scores of the parameters, in n labelled rows, so by Bessel's inequality no more than A / n. If priors are
+    given, only the errors of the densities are left, (A − A Π A) / n at most, with the priors on the diagonal
+    of Π.
+
+    So p-values are right or too large if the model is right, and n is large beside its parameters. If a class
+    has as many parameters as rows, p < 0.01 comes in up to a quarter of draws without a change.
+
     References
     ----------
     Saerens, Latinne & Decaestecker (2002), "Adjusting the outputs of a classifier to new a priori
@@ -124,7 +142,7 @@ def estimate_priors(
     >>> model.set_params(priors=estimate.priors).predict([[1.0]])
     array([0])
     """
-    check_model(model)
+    model = snapshot(model)
     check_scalar(max_rows, "max_rows", Integral, min_val=1)
     if isinstance(X, Source | PathLike | str):
         source = matched(model, as_scorable(model, X))
@@ -157,7 +175,10 @@ def _estimate(model: Model, posterior: Array) -> PriorEstimate:
     else:
         warnings.warn(f"the shares did not converge in {_MOST_STEPS:,} steps of EM", stacklevel=3)
     statistic = max(0.0, 2 * float(np.log(evidence).sum()))
-    p_value = float(chdtrc(known.sum() - 1, statistic)) if known.sum() > 1 else 1.0
+    p_value = 1.0
+    if known.sum() > 1:
+        spread = 1 + n_rows * _error_of_model(model, ratios, priors)
+        p_value = float(chdtrc(known.sum() - 1, statistic / spread))
     if p_value < _SURE and model.temperature == 1.0:
         warnings.warn(
             "the shares of the classes seem to have changed. They are estimated by the probabilities of the "
@@ -168,6 +189,22 @@ def _estimate(model: Model, posterior: Array) -> PriorEstimate:
     moved = np.divide(shares, priors, out=np.zeros_like(shares), where=known) ** model.temperature
     adjusted = priors * moved / (priors @ moved)
     return PriorEstimate(model.classes_, shares, adjusted, statistic, p_value, n_rows)
+
+
+def _error_of_model(model: Model, ratios: Array, priors: Array) -> float:
+    """How much the errors of the model vary the mean of the ratios, in units of the variance of one row.
+
+    The classes are those that have priors. A class with more or fewer rows than its prior says counts as if
+    all classes were known from as many rows for their priors.
+    """
+    learnt = model.statistics_.by_label()
+    error = float((priors[np.isin(model.classes_, learnt.classes)] / learnt.effective_counts).max())
+    if model.priors is None:
+        return error
+    roots, known = np.sqrt(priors), priors > 0
+    products = roots[:, None] * (ratios.T @ ratios / len(ratios) - 1) * roots
+    explained = np.linalg.eigvalsh(products[np.ix_(known, known)])
+    return error * (1 - float(np.clip(explained[1], 0.0, 1.0)))  # the first is of the sum of shares, and 0
 
 
 # ---------------------------------------------------------------------- the sample
@@ -207,10 +244,10 @@ def _sample_of(model: Model, block: Block, most: int, below: np.uint64 = _LAST) 
 def sample_splits(splits: Iterable[ScorableSplit], shared: tuple[Model, int]) -> _Sample:
     """One task: the sample of the rows of consecutive splits."""
     model, most = shared
-    found = _Sample(np.empty(0, np.uint64), np.empty((0, len(model.classes_))), most)
-    with compute.single_blas_thread:
+    sample = _Sample(np.empty(0, np.uint64), np.empty((0, len(model.classes_))), most)
+    with single_blas_thread():
         for split in begun(splits):
             for block, _ in split.features():
-                is_full = len(found.keys) == most
-                found += _sample_of(model, block, most, found.keys[-1] if is_full else _LAST)
-    return found
+                is_full = len(sample.keys) == most
+                sample += _sample_of(model, block, most, sample.keys[-1] if is_full else _LAST)
+    return sample

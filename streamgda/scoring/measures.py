@@ -12,6 +12,7 @@ from streamgda.blocks.labels import Labels, position_of
 from streamgda.blocks.wording import counted
 from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.scoring.temperature import best_temperature, loss_at, warned_of
+from streamgda.statistics.locking import Locked, at_one_moment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ _OF_EACH_CLASS = (
 )
 
 
-class Measures:
+class Measures(Locked):
     """The measures of an evaluation, whose sums a subclass adds up.
 
     Attributes
@@ -38,6 +39,8 @@ class Measures:
         Sums of −ln p(true class | x), p at least 2⁻⁵², at the temperatures of a grid.
     _calibration : ndarray of shape (n_classes, 3, n_bins)
         Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
+    _squared_weights : ndarray of shape (n_classes,)
+        Sum of the squared weights of the rows of each class.
     """
 
     classes: Labels
@@ -50,6 +53,7 @@ class Measures:
     _confusion: Array
     _scores: list[ScoreHistogram]
     _calibration: Array
+    _squared_weights: Array
 
     @property
     def weight(self) -> float:
@@ -57,6 +61,7 @@ class Measures:
         return float(self._confusion.sum())
 
     @property
+    @at_one_moment
     def confusion_matrix(self) -> NDArray[Any]:
         """The rows by true class (rows) and predicted class (columns): (n_classes, n_classes).
 
@@ -71,27 +76,32 @@ class Measures:
         return support
 
     @property
+    @at_one_moment
     def accuracy(self) -> float:
         """The share of rows whose class is predicted."""
         return float(_ratio(self._confusion.trace(), self._confusion.sum(), np.nan))
 
     @property
+    @at_one_moment
     def precision(self) -> Array:
         """The share of the rows predicted as a class that are of it; 0 if there are none: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=0), 0.0)
 
     @property
+    @at_one_moment
     def recall(self) -> Array:
         """The share of the rows of a class that are predicted as it; 0 if there are none: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=1), 0.0)
 
     @property
+    @at_one_moment
     def f1(self) -> Array:
         """The harmonic mean of precision and recall: (n_classes,)."""
-        found = 2 * np.diag(self._confusion)
-        return _ratio(found, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
+        matched = 2 * np.diag(self._confusion)
+        return _ratio(matched, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
 
     @property
+    @at_one_moment
     def log_loss(self) -> float:
         """The mean of −ln p(true class | x).
 
@@ -127,6 +137,7 @@ class Measures:
         return warned_of(best_temperature(self._mean_losses))
 
     @property
+    @at_one_moment
     def _mean_losses(self) -> Array:
         return _ratio(self._losses, self.weight, np.nan)
 
@@ -155,7 +166,8 @@ class Measures:
         it is the largest of the log-odds of their classes that at least (n + 1) `coverage` of these reach;
         where log-odds are in bins, the lower edge of its bin. So the sets of new rows hold their class with
         at least the probability `coverage`, if new rows are exchangeable with these. −∞ if there are too few
-        rows: then all classes are in each set.
+        rows: then all classes are in each set. Rows with weights count as (Σ w)² / Σ w² rows, whatever the
+        scale of their weights.
 
         Parameters
         ----------
@@ -192,11 +204,15 @@ class Measures:
             raise ValueError(
                 f"coverage is a number between 0 and 1, and by 'all' or 'class'; got {coverage!r} and {by!r}"
             )
+        with self.lock:
+            scores, squares = self._scores, self._squared_weights
         if by == "all":
-            return _reached(self._scores, coverage)
-        return np.array([_reached([scores], coverage) for scores in self._scores])
+            return _reached(scores, squares.sum(), coverage)
+        by_class = zip(scores, squares, strict=True)
+        return np.array([_reached([own], square, coverage) for own, square in by_class])
 
     @property
+    @at_one_moment
     def brier_score(self) -> float:
         """The mean of Σ_k (p(k | x) − [x is of k])²; half of that for two classes, as in scikit-learn."""
         halves = 2 if len(self.classes) == 2 else 1
@@ -214,8 +230,9 @@ class Measures:
     def roc_auc_error(self) -> Array:
         """A bound on the difference of `roc_auc` from the area for unbinned scores: (n_classes,).
 
-        It is 0 for up to 6,826 different log-odds of the class. More are counted in bins. The bound is then
-        half the number of pairs of rows within a bin, divided by the number of all pairs, up to rounding.
+        It is 0 for up to 6,826 different log-odds of the class, unless some differ by rounding alone, as
+        those of rows that tie by symmetry. More are counted in bins. The bound is then half the number of
+        pairs of rows within a bin, divided by the number of all pairs, up to rounding.
         """
         return self._areas(ScoreHistogram.roc_auc)[:, 1]
 
@@ -232,6 +249,7 @@ class Measures:
     def _areas(self, area: Callable[[ScoreHistogram], tuple[float, float]]) -> Array:
         return np.array([area(scores) for scores in self._scores]).reshape(-1, 2)
 
+    @at_one_moment
     def roc_curve(self, label: Any) -> tuple[Array, Array, Array]:
         """The ROC curve of a class against the rest.
 
@@ -252,6 +270,7 @@ class Measures:
         """
         return self._scores[position_of(label, self.classes)].roc_curve()
 
+    @at_one_moment
     def precision_recall_curve(self, label: Any) -> tuple[Array, Array, Array]:
         """The precision-recall curve of a class, in ascending order of thresholds.
 
@@ -274,6 +293,7 @@ class Measures:
         """
         return self._scores[position_of(label, self.classes)].precision_recall_curve()
 
+    @at_one_moment
     def calibration_curve(self, label: Any) -> tuple[Array, Array]:
         """The calibration curve of a class: its share among the rows, by their predicted probability.
 
@@ -298,6 +318,7 @@ class Measures:
         """The calibration curve of all classes together: each row counts once for each class."""
         return _calibration_curve(self._calibration.sum(axis=0))
 
+    @at_one_moment
     def to_frame(self) -> pd.DataFrame:
         """The measures of each class as a pandas data frame, with a row for each class."""
         import pandas as pd
@@ -306,6 +327,7 @@ class Measures:
             {name: getattr(self, name) for name in _OF_EACH_CLASS}, index=pd.Index(self.classes, name="class")
         )
 
+    @at_one_moment
     def to_dict(self) -> dict[str, Any]:
         """The measures in plain values: those of all rows, and a list with those of each class."""
         measures = ("n_rows", "n_dropped", "accuracy", "log_loss", "brier_score")
@@ -317,9 +339,11 @@ class Measures:
             "classes": by_class.to_dict(orient="records"),
         }
 
+    @at_one_moment
     def __repr__(self) -> str:
         return f"Evaluation(classes={len(self.classes)}, rows={self.n_rows}, accuracy={self.accuracy:.4g})"
 
+    @at_one_moment
     def __str__(self) -> str:
         dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
         frame = self.to_frame()
@@ -338,12 +362,16 @@ class Measures:
         )
 
 
-def _reached(classes: Sequence[ScoreHistogram], coverage: float) -> float:
-    """The largest log-odds that at least (n + 1) times a share of the n rows of these classes reach."""
+def _reached(classes: Sequence[ScoreHistogram], squares: float, coverage: float) -> float:
+    """The largest log-odds that at least (n + 1) times a share of the n rows of these classes reach.
+
+    One row more weighs Σ w² / Σ w, as a typical row does.
+    """
     odds = np.concatenate([[], *(scores.thresholds for scores in classes)])
     weights = np.concatenate([[], *(scores.weights[1] for scores in classes)])
     order = odds.argsort()[::-1]
-    enough = weights[order].cumsum() >= (weights.sum() + 1) * coverage
+    total = weights.sum()
+    enough = weights[order].cumsum() >= (total + (squares / total if total else 1)) * coverage
     return float(odds[order][enough.argmax()]) if enough.any() else -np.inf
 
 

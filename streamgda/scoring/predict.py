@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
@@ -18,23 +17,24 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.wording import check_known, counted
-from streamgda.estimators.lazy import check_lazy, snapshot
+from streamgda.blocks.wording import RowError, check_known, counted
+from streamgda.estimators.lazy import check_lazy, in_partition
 from streamgda.estimators.priors import in_pairs
 from streamgda.estimators.reading import check_rows
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.graph import Plan
+from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.scoring.inference import Decision, Model, apart, check_model, matched, scanned
+from streamgda.scoring.inference import Decision, Model, apart, matched, scanned, snapshot
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.base import ScorableSource, ScorableSplit, Source, begun, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
 from streamgda.sources.discovery import is_table
-from streamgda.sources.errors import add_place
 from streamgda.storage.documents import digest
-from streamgda.storage.paths import AnyFileSystem, Path, shown
+from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 _FORMAT = 1
 
@@ -163,7 +163,7 @@ def predict_dataset(
     ((4, 2), ['a', 'b'])
     """
     maps, model = apart(model)
-    check_model(model)
+    model = snapshot(model)
     decision = Decision.checked(model, threshold, costs)
     predicted = PredictionColumns.checked(model, columns, decision, top, quantile)
     if isinstance(keep, str):
@@ -183,26 +183,17 @@ def predict_dataset(
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])
     if source.overlaps(*output.location):
         raise ValueError(
-            f"{shown(out)} lies in the folder of the input, where predictions would be taken for data; "
+            f"{out} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
     decided = [] if top == 1 and threshold is None and costs is None else [top, threshold, decision.costs]
     if quantile is not None:
         decided.append(predicted.least_odds)
     parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept, *decided])
-    with _naming(output), output.locked():
+    with ExitStack() as locking:
+        with output.named():
+            locking.enter_context(output.locked())
         return _write_missing(output, parts, predicted, scheduler, progress)
-
-
-@contextmanager
-def _naming(output: Output[Any]) -> Iterator[None]:
-    """Name the output in errors of the storage that name no file. Errors of reading name their file."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and "/" not in str(error):
-            add_place(error, f"{output.location[1]}, where predictions are written")
-        raise
 
 
 def _write_missing(
@@ -213,7 +204,8 @@ def _write_missing(
     progress: Progress,
 ) -> PredictionSummary:
     """Write the parts that are not finished, and complete the output."""
-    finished = output.prepare(parts)
+    with output.named():
+        finished = output.prepare(parts)
     written = list(finished.values())
     missing = [part for part in parts if part.name not in finished]
     most = _ROWS_PER_TASK if any(part.is_remote for part in missing) else 1
@@ -221,7 +213,8 @@ def _write_missing(
     if groups:
         plan = Plan(groups, write_parts, (columns, output))
         written.append(compute.compute_plan(plan, scheduler, progress))
-    output.finish(parts)
+    with output.named():
+        output.finish(parts)
     return sum(written, PredictionSummary())
 
 
@@ -238,12 +231,13 @@ def as_scorable(model: Model, source: Any) -> ScorableSource:
     return source
 
 
-def _checked_place(out: Path | None) -> Path:
+def _checked_place(out: Path | None) -> Address:
     if out is None:
         raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
+    out = Address(out)
     if os.fspath(out).lower().endswith(_OTHER_FORMATS):
         raise ValueError(
-            f"{shown(out)}: predictions are written as Parquet files into a folder, or as a Zarr group "
+            f"{out}: predictions are written as Parquet files into a folder, or as a Zarr group "
             "if the name ends in .zarr; choose such a name"
         )
     return out
@@ -262,9 +256,9 @@ def _fingerprint(model: Model) -> str:
     statistics, params = model.statistics_, model.get_params(deep=False)
     if isinstance(params.get("priors"), Mapping):
         params["priors"] = sorted(in_pairs(params["priors"]), key=str)
-    for name in ("n_subclasses", "subclass_centers"):  # which the statistics tell
+    for name in type(model)._told_by_statistics:
         params.pop(name, None)
-    state = hashlib.sha256(digest([type(model).__name__, params, statistics.class_labels]).encode())
+    state = hashlib.sha256(digest([type(model).__name__, params, model.known_labels]).encode())
     for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
         state.update(np.ascontiguousarray(sums).tobytes())
     return state.hexdigest()
@@ -277,7 +271,7 @@ def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[A
     """The task that predicts parts, and writes them."""
     columns, output = shared
     splits = begun(split for part in parts for split in part.splits)
-    with compute.single_blas_thread, Writes() as writes:
+    with single_blas_thread(), Writes(output.named) as writes:
         summaries = (
             output.write(part, _predicted_rows(islice(splits, len(part.splits)), columns, output), writes)
             for part in parts
@@ -299,13 +293,15 @@ def _predicted_rows(
 def _table(
     columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, pa.Array]
 ) -> pa.Table:
-    classes = pa.array(columns.model.statistics_.class_labels)
+    classes = pa.array(columns.model.known_labels)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
     table = pa.table({**kept, **predictions})
     try:
         return output.checked(table)
+    except RowError as error:
+        raise error.named(block.row_name) from error
     except ValueError as error:
-        raise ValueError(f"counted from {block.row_name(0)}: {error}") from error
+        raise ValueError(f"from {block.row_name(0)} on: {error}") from error
 
 
 # ---------------------------------------------------------------------- of a Dask collection
@@ -350,23 +346,27 @@ def _lazy_predictions(
     features = _features_of(model, rows, keep)
     if hasattr(model, "feature_names_in_"):
         check_lazy(model, rows[features])
-    columns = replace(columns, model=snapshot(model))
     predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
     read = rows[list(dict.fromkeys((*features, *keep)))]
     return read.map_partitions(predict, meta=predict(read._meta))
 
 
 def _predict_partition(
-    frame: Any, columns: PredictionColumns, features: Sequence[Any], keep: Sequence[str]
+    frame: Any,
+    columns: PredictionColumns,
+    features: Sequence[Any],
+    keep: Sequence[str],
+    partition_info: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Predict the rows of a partition, which may be empty."""
+    """Predict the rows of a partition, which may be empty. Dask gives its number."""
     import pandas as pd
 
     model, read, rows = columns.model, frame[features], np.empty((0, len(features)))
-    if len(frame):
-        rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
-    block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
-    predictions = columns.compute(block, model.statistics_.class_labels.__getitem__)
+    with in_partition(partition_info["number"] if partition_info else None):
+        if len(frame):
+            rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
+        block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
+        predictions = columns.compute(block, model.known_labels.__getitem__)
     return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
 
 

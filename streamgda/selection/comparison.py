@@ -17,15 +17,17 @@ import numpy as np
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, FoldRule
-from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import Message, abridged, named
+from streamgda.blocks.schema import UNNAMED, Schema
+from streamgda.blocks.wording import Message, RowError, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import MissingAtPrediction, check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.passes.compute import Scheduler
 from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
 from streamgda.selection.candidates import Candidate
 from streamgda.selection.downdates import Codes, Downdate, downdate_of
@@ -110,7 +112,7 @@ class Trials:
         self._trials.append(trial)
         start = perf_counter()
         try:
-            for lacking in np.setdiff1d(self._classes, training.class_labels)[:1]:
+            for lacking in np.setdiff1d(self._classes, training.by_label().classes)[:1]:
                 raise ValueError(f"the part to learn from lacks class {named(lacking)}")
             model = candidate.fitted(training)
             trial.fit_time = perf_counter() - start
@@ -185,7 +187,7 @@ class Trials:
             measured = MeasuredScorer(trial.scorer, {name: kinds[name] for name in trial.by_row})
             for fold in trial.tested:
                 by_fold.setdefault(fold, {})[i] = measured
-        return ModelsByFold(folds.rule, classes, by_fold, folds.categories)
+        return ModelsByFold(folds.rule, classes, by_fold, folds.schema)
 
 
 @dataclass
@@ -360,14 +362,14 @@ class ModelsByFold:
         The classes of all the models, and of all rows.
     by_fold : dict of fold to dict of int to MeasuredScorer
         The models that score the rows of a fold, by their numbers.
-    categories : Categories or None
+    schema : Schema
         The categories of all the models, if columns have any.
     """
 
     rule: FoldRule
     classes: Labels
     by_fold: Mapping[Any, Mapping[int, MeasuredScorer]]
-    categories: Categories | None = None
+    schema: Schema = UNNAMED
 
 
 @dataclass
@@ -395,16 +397,23 @@ class HeldOutScores:
 def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
     """One task: score the rows of consecutive splits, in order."""
     found = HeldOutScores()
-    with compute.single_blas_thread:
+    with single_blas_thread():
         for split in begun(splits):
             for block in split.blocks():
                 found.n_dropped += block.n_dropped
                 found.n_rows += len(block.codes)
-                same = block if models.categories is None else block.with_categories(models.categories)
+                same = block.in_schema(models.schema)
                 for fold, rows in models.rule.split(same):
                     if fold in models.by_fold:
                         _score_block(found, models.classes, models.by_fold[fold], block.take(rows))
     return found
+
+
+def _named_in(block: Block, start: int, error: ValueError) -> Message:
+    """The message of an error about some rows of a block from `start` on, with the name of its row."""
+    if isinstance(error, RowError):
+        error = error.moved(lambda row: start + row).named(block.row_name)
+    return Message.of(error)
 
 
 def _score_block(
@@ -431,7 +440,7 @@ def _score_block(
             try:
                 scored = measured.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
             except ValueError as error:
-                found.failures[number] = Message(f"counted from {block.row_name(start)}: ", Message.of(error))
+                found.failures[number] = _named_in(block, start, error)
                 continue
             if number not in found.metrics:
                 found.metrics[number] = {name: kind(len(classes)) for name, kind in measured.metrics.items()}
@@ -458,7 +467,7 @@ class RowScorer:
             return float(estimator.score(X, y, sample_weight))
         maps, estimator = apart(estimator)
         rows = check_rows(estimator, X if maps is None else maps.transform(X))
-        classes = estimator.statistics_.class_labels
+        classes = estimator.known_labels
         scorer = ModelScorer(finalised(estimator), estimator.missing)
         measured, found = MeasuredScorer(scorer, {self.scoring: MEASURED[self.scoring]}), HeldOutScores()
         for block in array_blocks(rows, y, sample_weight):

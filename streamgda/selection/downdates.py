@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import Message, RowError, counted, named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -127,8 +128,10 @@ class Downdate(ABC):
         single = np.flatnonzero(self._counts < 2)
         if len(single):
             raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
-        self._fitted = estimator._compute_finalised(statistics)
-        if estimator._splits(statistics):
+        learner = copy(estimator)
+        learner._learnt_whole = True  # so that too few rows are an error, as in a fit
+        self._fitted = learner._compute_finalised(statistics)
+        if not statistics.schema.is_normal_for(estimator):
             raise ValueError("rows with tables of categories are not left out one by one; use folds")
         for _, error in self._fitted.singular:
             raise error()
@@ -167,8 +170,8 @@ class Downdate(ABC):
                 changed, density = self._computed(X[i], int(truth[i]), float(weights[i]))
             except ValueError as error:
                 label = named(self.classes[truth[i]])
-                said = Message(f"row {i} of class {label}: without it, ", Message.of(error))
-                raise ValueError(said) from error
+                said = Message(f" of class {label}: without it, ", Message.of(error))
+                raise RowError(int(i), said) from error
             densities[i, changed] = density
         densities += self._log_priors(truth, weights)
         return densities

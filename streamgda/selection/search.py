@@ -19,7 +19,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.estimators import DOCUMENTATION
+from streamgda.passes.compute import Scheduler
+from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
 from streamgda.scoring.temperature import warned_of
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
@@ -140,6 +142,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     ({'reg_param': 0.01}, 1)
     """
 
+    _doc_link_module = "streamgda"
+    _doc_link_template = DOCUMENTATION
     estimator: Any
     param_grid: ParamGrid
     _: KW_ONLY
@@ -319,7 +323,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         candidates = self._candidates()
         states = [self.fold_statistics_] * len(candidates)
-        self._choose(compare(candidates, states, self._scorings(), None), states)
+        with self.fold_statistics_.lock:
+            self._choose(compare(candidates, states, self._scorings(), None), states)
         return getattr(self, name)
 
     # ------------------------------------------------------------------ predicting

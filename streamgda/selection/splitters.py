@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 from sklearn.model_selection import BaseCrossValidator
 
 from streamgda.blocks.arrays import (
@@ -25,9 +25,8 @@ from streamgda.blocks.arrays import (
     with_columns,
 )
 from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
-from streamgda.blocks.categories import MixedColumns
+from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import Message, counted, named
-from streamgda.estimators.mda import MixtureDiscriminantAnalysis
 from streamgda.estimators.reading import check_batch, check_no_name
 from streamgda.passes.accumulate import accumulate_folds, read_into
 from streamgda.selection.candidates import Candidate, statistics_for_all
@@ -38,7 +37,7 @@ from streamgda.sources.batches import learnt_columns
 from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics, SideBySide
-from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.rules import RowRule
 
 ALWAYS_TRAINING = -1  # rows of this fold are never held out, as in PredefinedSplit
 
@@ -130,49 +129,45 @@ def read_folds(
     if source.keeps_missing:
         _check_learn_incomplete(candidates, source)
     with remedying(_LEARN):
-        if not _mixtures(candidates):
+        rules, n_reads = _rules_for(candidates, source, how)
+        if all(own is None for own in rules):
             states = [accumulate_folds(source, rule=rule, **kept, **how)] * len(candidates)
             return states, source, 1
-        centers, n_reads = _centers_for(candidates, source, how)
-        apart = [next(i for i, one in enumerate(centers) if one == own) for own in centers]
+        apart = [next(i for i, one in enumerate(rules) if one == own) for own in rules]
         empties = {}
         for i in apart:
             alike = [candidate for candidate, j in zip(candidates, apart, strict=True) if j == i]
             empty = empty_statistics(
                 **{**statistics_for_all(alike), "incomplete": kept["incomplete"] or source.keeps_missing},
-                subclass_centers=centers[i],
+                rule=rules[i],
             )
             empties[i] = FoldStatistics(empty, rule)
         read = read_into(source, SideBySide(list(empties.values())), **how)
-    by_centers = dict(zip(empties, read.states, strict=True))
-    return [by_centers[i] for i in apart], source, n_reads + 1
+    by_rule = dict(zip(empties, read.states, strict=True))
+    return [by_rule[i] for i in apart], source, n_reads + 1
 
 
-def _centers_for(
+def _rules_for(
     candidates: Sequence[Candidate], source: Source, how: Mapping[str, Any]
-) -> tuple[list[SubclassCenters | None], int]:
-    """The centres of each candidate's statistics, and how many times the rows were read to find them."""
-    mixtures = _mixtures(candidates)
-    widest = min(mixtures, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
-    most = max(model.rows_per_class for model in mixtures)
-    sampled = clone(widest).set_params(rows_per_class=most).empty_sample()
-    n_reads = int(any(model.subclass_centers is None for model in mixtures))
-    if n_reads:
-        sampled = read_into(source, sampled, **how)
-    drawn = {id(model): model.centers_of(sampled) for model in mixtures}
-    return [drawn.get(id(candidate.estimator)) for candidate in candidates], n_reads
-
-
-def _mixtures(candidates: Sequence[Candidate]) -> list[MixtureDiscriminantAnalysis]:
-    """The candidates that draw centres of subclasses."""
-    return [one.estimator for one in candidates if isinstance(one.estimator, MixtureDiscriminantAnalysis)]
+) -> tuple[list[RowRule | None], int]:
+    """The rule of each candidate's statistics, and how many times the rows were read to find them."""
+    rules: dict[int, RowRule | None] = {}
+    total = 0
+    for kind in {type(candidate.estimator): None for candidate in candidates}:
+        own = [i for i, candidate in enumerate(candidates) if type(candidate.estimator) is kind]
+        models = [candidates[i].estimator for i in own]
+        found, n_reads = kind.rules_for(models, partial(read_into, source, **how))
+        rules |= dict(zip(own, found, strict=True))
+        total += n_reads
+    return [rules[i] for i in range(len(candidates))], total
 
 
 def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
     """Whether scoring the candidates needs the rows, not only the states of the folds."""
-    if is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD] or _mixtures(candidates):
+    if is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD]:
         return True
-    return any(candidate.estimator.predictive != "plugin" for candidate in candidates)
+    models = [candidate.estimator for candidate in candidates]
+    return any(model.divides_rows or model.predictive != "plugin" for model in models)
 
 
 def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
@@ -348,7 +343,7 @@ class ArraySource(Source):
         rows, places = self.rows, Places(start=start)
         if columns_of_other_types(rows):
             rows = learnt_columns(rows, "from_dtype")
-        names = rows.categories.feature_names if isinstance(rows, MixedColumns) else None
+        names = rows.schema.feature_names if isinstance(rows, MadeColumns) else None
         return array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
 
     def splits(self) -> list[Split]:

@@ -12,7 +12,8 @@ from sklearn.exceptions import FitFailedWarning
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.passes.compute import Scheduler
+from streamgda.passes.progress import Progress
 from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare
 from streamgda.selection.scorings import LOG_LIKELIHOOD, calibrations, scoring_names

@@ -8,12 +8,13 @@ collections (`scan_dask`).
 - `parquet`: a Parquet dataset. `discovery` finds its files, `planning` reads the keys in the names of their
   folders and their footers, and each task reads `row_groups`, decoded in bounded memory.
 - `arrow`: tables, datasets and streams of Arrow data.
-- `zarr`: Zarr groups, in slabs of rows; whether stored chunks change in a pass.
+- `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `expressions`: over columns, for filters and for features that are computed. `batches`: batches of Arrow
-  and frames in memory as blocks.
-- `maps`: features that go through a fitted transformer, for every source.
+  and frames in memory as blocks. `encoding`: how columns that are not numbers become features.
+- `maps`: features that go through a fitted transformer, for every source. `identity` hashes a transformer by
+  its values, which `parts` finds: of functions by what their `code` reads.
 - `base`: what every source is, and reading ahead. `conversion`: a source from a path or collection.
   `errors`: why a read failed.
 

@@ -21,10 +21,11 @@ from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
 from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import DatasetFiles
-from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
+from streamgda.sources.roles import Roles, TabularSource
 from streamgda.sources.row_groups import without_views
 from streamgda.storage.filesystems import Version, check_unchanged, current_version
 from streamgda.storage.tables import stream_of

@@ -100,7 +100,7 @@ class Source(ABC):
     """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
 
     feature_names: tuple[str, ...] | None = None
-    categorical: tuple[str, ...] = ()  # the features that have categories
+    encoded: tuple[str, ...] = ()  # the features that are not numbers
 
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
@@ -347,7 +347,7 @@ class FileSource(Source):
 
     @abstractmethod
     def files(self) -> list[InputFile]:
-        """The files and their versions, in order; no file is opened."""
+        """The files and their versions when they were listed, in order; no file is opened."""
 
     @abstractmethod
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:

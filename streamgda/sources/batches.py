@@ -1,4 +1,4 @@
-"""Arrow record batches and frames in memory as blocks; their columns as numbers, labels and categories."""
+"""Arrow record batches and frames in memory as blocks; their columns as numbers and labels."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from streamgda.blocks.block import (
     rows_per_block,
     without_missing,
 )
-from streamgda.blocks.categories import Categories, MixedColumns, coded
 from streamgda.blocks.labels import Codes, Labels
+from streamgda.blocks.schema import MadeColumns, Schema
 from streamgda.blocks.wording import Message, check_known
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.sources.expressions import evaluated, in_words
-from streamgda.sources.roles import CategoricalFeatures, Roles
+from streamgda.sources.roles import Roles
 
 _ORIGIN = "the frame"
 
@@ -72,7 +73,7 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
             f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
         )
     columns = _columns_of(batch, roles, origin)
-    classes, codes, unlabelled = _labels(columns[roles.target], f"{origin}: target {roles.target!r}")
+    classes, codes, unlabelled = labels_of(columns[roles.target], f"{origin}: target {roles.target!r}")
     features, names = _features(columns, roles, origin)
     return cut_into_blocks(
         features,
@@ -83,7 +84,7 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
         feature_names=names,
         missing=roles.missing,
         row_name=row_name,
-        groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, origin),
+        groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, row_name),
     )
 
 
@@ -146,21 +147,21 @@ def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, p
 
 def _features(
     columns: Mapping[str, pa.Array], roles: Roles, origin: str
-) -> tuple[list[Column] | MixedColumns, tuple[str, ...]]:
+) -> tuple[list[Column] | MadeColumns, tuple[str, ...]]:
     """The features among the columns of a batch, and their names."""
-    if not roles.categorical:
+    if not roles.encoded:
         return [_numbers(columns, name, origin) for name in roles.features], roles.features
-    mixed = mixed_columns(columns, roles, origin)
-    return mixed, mixed.categories.feature_names
+    made = made_columns(columns, roles, origin)
+    return made, made.schema.feature_names or ()
 
 
-def mixed_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MixedColumns:
-    """The features among the columns of a batch, by name, of which some have categories."""
-    names = tuple(name for name in roles.features if name not in roles.categorical)
-    numbers = [_numbers(columns, name, origin) for name in names]
-    found = [coded(*_labels(columns[name], f"{origin}: column {name!r}")) for name in roles.categorical]
-    categories = Categories(names, roles.categorical, tuple(values for values, _ in found))
-    return MixedColumns(categories, numbers, [codes for _, codes in found])
+def made_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MadeColumns:
+    """The features among the columns of a batch, by name, of which some are encoded."""
+    names = [name for name in roles.features if name not in roles.encoded]
+    assert roles.encoding is not None  # by which they are encoded
+    return roles.encoding.read(
+        columns, roles.encoded, {name: _numbers(columns, name, origin) for name in names}, origin
+    )
 
 
 def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
@@ -176,19 +177,20 @@ def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
         ) from error
 
 
-def _labels(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+def labels_of(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
+    """What `codes` returns of a column; errors begin with what the column is called."""
     try:
         return codes(column)
     except ValueError as error:
         raise ValueError(f"{called}: {error}") from error
 
 
-def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
+def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Codes]:
     """The values of the column that groups the rows or names their folds, and their codes."""
-    values, codes, missing = _labels(column, f"{origin}: groups or folds {name!r}")
+    values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
     if missing is not None:
         raise ValueError(
-            f"{origin}, row {int(np.argmax(missing))} of the batch: column {name!r} has no value, "
+            f"{row_name(int(np.argmax(missing)))}: column {name!r} has no value, "
             "so the row is of no fold. Mend the data, or leave out such rows by a filter"
         )
     return values, codes
@@ -197,7 +199,7 @@ def _groups(column: pa.Array, name: str, origin: str) -> tuple[Labels, Codes]:
 # ---------------------------------------------------------------------- frames in memory
 
 
-def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | None:
+def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MadeColumns | None:
     """The columns of a frame of pandas, Polars or Arrow to learn from; None if all are numbers.
 
     Parameters
@@ -214,12 +216,12 @@ def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MixedColumns | No
     """
     table = as_arrow(frame)
     schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
-    roles = Roles(tuple(schema.names), None, None, "keep").with_categories(wanted, schema, _ORIGIN)
-    return columns_of_frame(table, roles) if roles.categorical else None
+    roles = Roles(tuple(schema.names), None, None, "keep").with_encoded(wanted, schema, _ORIGIN)
+    return columns_of_frame(table, roles) if roles.encoded else None
 
 
-def known_columns(frame: Any, categories: Categories) -> MixedColumns:
-    """The columns of a frame that a model has learnt, with the categories that the frame has.
+def known_columns(frame: Any, schema: Schema) -> MadeColumns:
+    """The columns of a frame that a model has learnt, with the values that the frame has.
 
     Raises
     ------
@@ -227,10 +229,10 @@ def known_columns(frame: Any, categories: Categories) -> MixedColumns:
         If there is no such column, or it cannot have its role.
     """
     table = as_arrow(frame)
-    check_known(categories.names, table.schema.names, _ORIGIN)
-    return columns_of_frame(
-        table, Roles(categories.names, None, None, "keep", categorical=categories.columns)
-    )
+    assert schema.names is not None
+    check_known(schema.names, table.schema.names, _ORIGIN)
+    roles = Roles(schema.names, None, None, "keep").with_encoded(schema.encoding, table.schema, _ORIGIN)
+    return columns_of_frame(table, roles)
 
 
 def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
@@ -253,8 +255,8 @@ def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 
 
-def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> MixedColumns:
-    """The features of a table, of which some have categories.
+def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> MadeColumns:
+    """The features of a table, of which some are encoded.
 
     Raises
     ------
@@ -263,7 +265,7 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Mi
     """
     roles.check_types(table.schema, origin, is_frame=True)
     columns = {name: table.column(name).combine_chunks() for name in roles.features}
-    return mixed_columns(columns, roles, origin)
+    return made_columns(columns, roles, origin)
 
 
 # ---------------------------------------------------------------------- columns as numbers and as codes

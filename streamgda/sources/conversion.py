@@ -12,7 +12,7 @@ import numpy as np
 from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known
 from streamgda.sources.base import Source
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 
 
 def as_source(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,9 +18,12 @@ from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import as_arrow, blocks_of_batches, columns_of_frame
-from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
+from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.roles import Roles, TabularSource
 
 _FRAME = "the data frame"
+_MANY_CHUNKS = 1000
+_SMALL_CHUNK = 1 << 18  # bytes, which are read in less time than a task costs
 
 
 def scan_dask(
@@ -73,6 +77,11 @@ def scan_dask(
     ValueError
         If a column is missing, or has a type that its role cannot have. If rows and labels differ in number;
         or in the number of chunks, where the lengths of chunks are unknown.
+
+    Warns
+    -----
+    UserWarning
+        If an array has more than 1,000 chunks that are smaller than 256 KiB on average.
 
     Examples
     --------
@@ -146,9 +155,9 @@ class RowsSource(Source):
         return None if self.roles is None else self.roles.features
 
     @property
-    def categorical(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The features that have categories."""
-        return () if self.roles is None else self.roles.categorical
+    def encoded(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The features that are not numbers."""
+        return () if self.roles is None else self.roles.encoded
 
     @property
     def n_features(self) -> int:
@@ -227,17 +236,17 @@ class RowsPartition(Split):
         return array_blocks(rows, labels, weights, names, missing=self.missing, origin=origin, places=places)
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:
-        """The rows with their features alone, some of which may have categories, and the names of these."""
+        """The rows with their features alone, some of which may be encoded, and the names of these."""
         if self.roles is None or not hasattr(self.rows, "columns"):
             return self.rows, None
         frame, names = self.rows.rename(columns=str), self.roles.features
         if (held := tuple(frame.columns)) != self.columns:
             said = "the data frame is said to have"
             raise ValueError(f"{origin} has the columns {list(held)}; {said} {list(self.columns)}")
-        if not self.roles.categorical:
+        if not self.roles.encoded:
             return frame[list(names)], names
-        mixed = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
-        return mixed, mixed.categories.feature_names
+        made = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
+        return made, made.schema.feature_names
 
 
 def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
@@ -270,7 +279,7 @@ def _roles_of(rows: Any, wanted: CategoricalFeatures, missing: Missing) -> Roles
             raise ValueError("categorical_features names columns, and an array has none; give a data frame")
         return None
     types = _known_types(rows.rename(columns=str), wanted)
-    roles = Roles(names, None, None, missing).with_categories(wanted, types, _FRAME)
+    roles = Roles(names, None, None, missing).with_encoded(wanted, types, _FRAME)
     roles.check_types(types, _FRAME, is_frame=True)
     return roles
 
@@ -291,6 +300,7 @@ def _rows_and_labels(
     roles = _roles_of(rows, wanted, missing)
     if roles is None:
         rows = rows.rechunk({1: -1})
+        _warn_of_small_chunks(rows)
         beside = {role: _chunked_like(rows, other, role) for role, other in beside.items()}
     parts: list[list[Any]] = [_delayed_parts(rows)]
     for role, other in beside.items():
@@ -306,6 +316,16 @@ def _rows_and_labels(
     starts = accumulate(rows.chunks[0], initial=0) if is_counted else repeat(None)
     columns = _names_of(rows) or range(int(rows.shape[1]))
     return RowsSource(list(zip(*parts, starts, strict=False)), missing, columns, roles)
+
+
+def _warn_of_small_chunks(rows: Any) -> None:
+    n_chunks = len(rows.chunks[0])
+    if n_chunks > _MANY_CHUNKS and rows.nbytes < n_chunks * _SMALL_CHUNK:  # not if lengths are unknown
+        warnings.warn(
+            f"X has {n_chunks:,} chunks of about {counted(rows.shape[0] // n_chunks, 'row')}, and each costs "
+            "some milliseconds beside its rows. Make larger ones where X is made, or by X.rechunk('auto')",
+            stacklevel=4,
+        )
 
 
 def _chunked_like(rows: Any, other: Any, role: str) -> Any:

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import Any
 from urllib.parse import unquote
@@ -34,14 +34,20 @@ import pyarrow.fs as pafs
 from streamgda.blocks import wording
 from streamgda.storage.filesystems import (
     Place,
+    Version,
     children,
     is_object_store,
+    listed_together,
     listing,
     local_path,
     moved,
     resolve,
+    resolve_all,
+    walk_remote,
 )
-from streamgda.storage.paths import AnyFileSystem, Path, shown
+from streamgda.storage.paths import Address, AnyFileSystem, shown
+from streamgda.storage.retries import StorageError, retried
+from streamgda.storage.threads import wait_for
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 """How the names of Parquet files end."""
@@ -61,11 +67,15 @@ Keys = Mapping[str, pa.Scalar]
 
 @dataclass(frozen=True)
 class FoundFiles:
-    """The files of a dataset as they are now, in order, and the locations that they were found in."""
+    """The files of a dataset as they are now, in order, and the locations that they were found in.
+
+    `versions` has the versions of the files that were listed; of others, the storage was not asked for them.
+    """
 
     filesystem: pafs.FileSystem
     paths: list[str]
     locations: tuple[Location, ...]
+    versions: Mapping[str, Version]
 
     @property
     def folder(self) -> str:
@@ -85,8 +95,11 @@ class FoundFiles:
         return any(location.includes(self.filesystem, place) for location in self.locations)
 
 
-def find_files(path: Any, filesystem: AnyFileSystem | None = None) -> FoundFiles:
+def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time: bool = True) -> FoundFiles:
     """Find the files that a path, a URL, a list of them or a table stands for.
+
+    If the storage fails, it is asked again. The folders above are looked at the first time only, to find out
+    whether a table format says which files count.
 
     Raises
     ------
@@ -98,7 +111,7 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None) -> FoundFiles
         says how the files are to be read.
     """
     if isinstance(path, str | PathLike):
-        return _find(path, filesystem)
+        return _find(*resolve(path, filesystem), Address(path), first_time=first_time)
     if is_table(path):
         return _find_files_of_table(path, filesystem)
     if not isinstance(path, Sequence):
@@ -106,29 +119,53 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None) -> FoundFiles
             "path must be a path, a URL, a list of them, or a table of Delta or Iceberg; got "
             f"{type(path).__name__}"
         )
-    found = [_find(entry, filesystem) for entry in path]
-    if not found:
+    if not path:
         raise FileNotFoundError("the list of Parquet files is empty")
-    if any(other.filesystem != found[0].filesystem for other in found):
-        raise ValueError("the files of a dataset must all be on one filesystem")
-    paths = [path for entry in found for path in entry.paths]
-    _check_listed_once(found[0].filesystem, paths)
+    there, names = resolve_all(path, filesystem)
+    files = [name for name in names if not _WILDCARD.search(name)]
+    listed = wait_for(partial(retried, partial(listed_together, there, files)))
+    parts = [
+        FoundFiles(there, [name], (File(name),), {name: listed[name]})
+        if name in listed
+        else _find(there, name, Address(entry), first_time=first_time)
+        for name, entry in zip(names, path, strict=True)
+    ]
+    paths = [path for part in parts for path in part.paths]
+    _check_listed_once(there, paths)
     return FoundFiles(
-        found[0].filesystem, paths, tuple(location for entry in found for location in entry.locations)
+        there,
+        paths,
+        tuple(location for part in parts for location in part.locations),
+        {path: version for part in parts for path, version in part.versions.items()},
     )
 
 
-def _find(path: Path, filesystem: AnyFileSystem | None) -> FoundFiles:
-    filesystem, name = resolve(path, filesystem)
-    if is_object_store(filesystem) and not (name.endswith(SUFFIXES) or _WILDCARD.search(name)):
+def _find(filesystem: pafs.FileSystem, name: str, given: Address, *, first_time: bool) -> FoundFiles:
+    find = partial(_find_once, filesystem, name, given, first_time=first_time)
+    return wait_for(partial(retried, find, place=str(given)))
+
+
+def _find_once(filesystem: pafs.FileSystem, name: str, given: Address, *, first_time: bool) -> FoundFiles:
+    """The files at a path, which was given as `given`."""
+    is_pattern = _WILDCARD.search(name) is not None
+    if is_object_store(filesystem) and not is_pattern and not name.endswith(SUFFIXES):
         folder = Folder(name)
-        with suppress(OSError):  # listing a folder also shows that it is there
-            return FoundFiles(filesystem, folder.files(filesystem), (folder,))
+        try:  # listing a folder also shows that it is there
+            return folder.found(filesystem, first_time=first_time)
+        except StorageError:
+            raise
+        except OSError:
+            pass
+    if is_object_store(filesystem) and is_pattern:  # listing it also shows a file or folder of this name
+        pattern = Pattern(name)
+        listed = pattern.listed(filesystem)
+        if name not in listed:
+            return pattern.found_in(filesystem, listed, first_time=first_time)
+        return (Folder(name) if listed[name] is None else File(name)).found(filesystem, first_time=first_time)
     kind = filesystem.get_file_info(name).type
-    if kind not in _LOCATIONS and not _WILDCARD.search(name):
-        raise FileNotFoundError(f"there is no file or folder {shown(path)}")
-    location = _LOCATIONS.get(kind, Pattern)(name)
-    return FoundFiles(filesystem, location.files(filesystem), (location,))
+    if kind not in _LOCATIONS and not is_pattern:
+        raise FileNotFoundError(f"there is no file or folder {given}")
+    return _LOCATIONS.get(kind, Pattern)(name).found(filesystem, first_time=first_time)
 
 
 def _check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
@@ -156,7 +193,7 @@ class Location(ABC):
         """The folder that all the files are in."""
 
     @abstractmethod
-    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
         """The files that are there now, in order."""
 
     @abstractmethod
@@ -175,9 +212,9 @@ class File(Location):
 
     path: str
 
-    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
         """The file itself."""
-        return [self.path]
+        return FoundFiles(filesystem, [self.path], (self,), {})
 
     @property
     def root(self) -> str:
@@ -195,7 +232,7 @@ class Folder(Location):
 
     path: str
 
-    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
         """The Parquet files at any depth that are not hidden."""
         listed = listing(filesystem, self.path)
         files = sorted(file for file in listed if self.matches(file))
@@ -204,8 +241,9 @@ class Folder(Location):
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
             )
-        _check_no_table_format([*listed, *_marks_above(filesystem, self.path)], files)
-        return files
+        above = _marks_above(filesystem, self.path) if first_time else ()
+        _check_no_table_format([*listed, *above], files)
+        return FoundFiles(filesystem, files, (self,), {path: listed[path] for path in files})
 
     @property
     def root(self) -> str:
@@ -223,18 +261,26 @@ class Pattern(Location):
 
     pattern: str
 
-    def files(self, filesystem: pafs.FileSystem) -> list[str]:
+    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
         """The files that match, and the Parquet files in folders that match."""
-        listed = self._listed(filesystem)
-        matching = sorted(path for path, is_file in listed.items() if is_file and self.matches(path))
+        return self.found_in(filesystem, self.listed(filesystem), first_time=first_time)
+
+    def found_in(
+        self, filesystem: pafs.FileSystem, listed: Mapping[str, Version | None], *, first_time: bool
+    ) -> FoundFiles:
+        """The files that `found` finds, among what `listed` has listed."""
+        matching = sorted(path for path, version in listed.items() if version and self.matches(path))
         files = self._each_once(filesystem, matching)
         if not files:
             raise FileNotFoundError(
                 f"no file matches {self.pattern}; names that begin with '.' or '_' match only a pattern that "
                 "begins so"
             )
-        _check_no_table_format([*listed, *_marks_above(filesystem, self.root)], files)
-        return files
+        above = _marks_above(filesystem, self.root) if first_time else ()
+        _check_no_table_format([*listed, *above], files)
+        seen = listed if is_object_store(filesystem) else {}
+        versions = {path: version for path in files if (version := seen.get(path)) is not None}
+        return FoundFiles(filesystem, files, (self,), versions)
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
@@ -262,27 +308,34 @@ class Pattern(Location):
         """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
         return "".join(part[:1] for part in moved(self.pattern, self.root, "").split("/"))
 
-    def _listed(self, filesystem: pafs.FileSystem) -> dict[str, bool]:
-        """All paths as deep as the pattern, and those in folders that match; and whether each is a file."""
+    def listed(self, filesystem: pafs.FileSystem) -> dict[str, Version | None]:
+        """All paths as deep as the pattern, and those in folders that match: versions of files, else None."""
         if "**" in self.pattern:
-            return dict.fromkeys(listing(filesystem, self.root), True)
+            return dict(listing(filesystem, self.root))
+        depth = moved(self.pattern.rstrip("/"), self.root, "").count("/") + 1
+        place = local_path(filesystem, self.root)
+        listed = (
+            walk_remote(filesystem, self.root, depth) if place is None else self._listed_here(place, depth)
+        )
+        for path in [path for path, version in listed.items() if version is None]:
+            if self._regex.match(path):
+                listed |= listing(filesystem, path)
+        return listed
+
+    def _listed_here(self, place: str, depth: int) -> dict[str, Version | None]:
+        """The paths on this machine. Their versions cost a look at each file, and are left open."""
         from fsspec.implementations.arrow import ArrowFSWrapper
 
-        depth = moved(self.pattern.rstrip("/"), self.root, "").count("/") + 1
         # On a local disk, fsspec does not show what a link leads to.
-        place = local_path(filesystem, self.root)
-        there, root = (filesystem, self.root) if place is None else (pafs.LocalFileSystem(), place)
-        found = ArrowFSWrapper(there).find(root, maxdepth=depth, withdirs=True, detail=True)
-        types = {moved(path, root, self.root): info["type"] for path, info in found.items()}
-        listed = {path: kind == "file" for path, kind in types.items()}
-        if place is not None:  # Arrow leaves links to nothing out
-            matching = pathlib.Path(place).glob(moved(self.pattern, self.root, "").strip("/"))
-            gone = (path.as_posix() for path in matching if not path.exists())
-            listed |= {moved(path, place, self.root): True for path in gone}
-        for path, kind in types.items():
-            if kind == "directory" and self._regex.match(path):
-                listed |= dict.fromkeys(listing(filesystem, path), True)
-        return listed
+        infos = ArrowFSWrapper(pafs.LocalFileSystem()).find(place, maxdepth=depth, withdirs=True, detail=True)
+        listed = {
+            moved(path, place, self.root): _UNSEEN if info["type"] == "file" else None
+            for path, info in infos.items()
+        }
+        # Arrow leaves links to nothing out.
+        matching = pathlib.Path(place).glob(moved(self.pattern, self.root, "").strip("/"))
+        gone = (path.as_posix() for path in matching if not path.exists())
+        return listed | {moved(path, place, self.root): _UNSEEN for path in gone}
 
     def _each_once(self, filesystem: pafs.FileSystem, files: Iterable[str]) -> list[str]:
         """One path for each file: the one without a link in it, or else the first."""
@@ -294,6 +347,9 @@ class Pattern(Location):
                 chosen[place] = file
         return sorted(chosen.values())
 
+
+_UNSEEN = Version(None, None)
+"""Stands for the version of a file that was not looked at."""
 
 _LOCATIONS: dict[pafs.FileType, Callable[[str], Location]] = {
     pafs.FileType.File: File,
@@ -376,7 +432,7 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> TableF
     paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
     _check_listed_once(there, paths)
     keys = dict(sorted(zip(paths, (keys for _, keys in found), strict=True), key=lambda file: file[0]))
-    return TableFiles(there, list(keys), tuple(map(File, keys)), columns, keys)
+    return TableFiles(there, list(keys), tuple(map(File, keys)), {}, columns, keys)
 
 
 def field_numbers(schema: pa.Schema) -> dict[str, bytes]:

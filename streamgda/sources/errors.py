@@ -8,10 +8,15 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from streamgda.sources.discovery import OTHER_FORMATS, SUFFIXES
-from streamgda.storage.retries import is_of_storage
+from streamgda.storage.retries import is_of_storage, storing
 
 _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
+)
+
+_NO_FOLDERS = (
+    "it is damaged, of another format or a folder, of which a web server gives a page: name the files by a "
+    "glob such as 'https://host/folder/*.parquet', or by a list"
 )
 
 
@@ -54,11 +59,15 @@ def decoding(
                 f"{path} cannot be read as {written_as}, it is damaged or too large for the memory: "
                 f"{str(error) or 'no memory is left'}"
             ) from error
-        except (pa.ArrowException, OSError) as error:
-            if isinstance(error, KeyboardInterrupt) or is_of_storage(error):
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if isinstance(error, KeyboardInterrupt):
                 raise
+            if is_of_storage(error):
+                with storing():
+                    raise
             if written_as == "Parquet" and not path.endswith(SUFFIXES):
-                reasons = OTHER_FORMATS
+                is_web = path.startswith(("http://", "https://"))
+                reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
             if "crypt" in str(error):
                 reasons = _ENCRYPTED
             raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error

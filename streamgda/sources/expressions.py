@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import acero
@@ -24,6 +25,18 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 _SHORTENED = re.compile(r"\n *\.\.\.|\(\.\.\. ")  # printed by Arrow for the middle of a long list or string
 
 _NO_KERNEL = re.compile(r"Function '\w+' has no kernel matching input types \((.*)\)")
+
+_CALL = re.compile(r"(?<![\w.])(\w+)\(")
+
+_USUAL_TYPES = {
+    "int64",
+    "double",
+    "string",
+    "bool",
+    "date32[day]",
+    "timestamp[us]",
+    "null",
+}  # of Python's values
 
 _UNTOLD = re.compile(r"\b(nan|0\.0)\b")
 
@@ -45,11 +58,33 @@ class ColumnExpression:
 
     @property
     def identity(self) -> str:
-        """The text of the expression, which ledgers keep; and a digest of the values if it is ambiguous."""
-        text, values = str(self.expression), _values_of(self.expression)
-        if not _SHORTENED.search(text) and not any(map(_is_ambiguous, values)):
+        """The text of the expression, which ledgers keep; and a digest of its values if that is ambiguous.
+
+        Raises
+        ------
+        TypeError
+            If it calls a function that was registered with Arrow, whose code cannot be read.
+        """
+        text, (types, values) = str(self.expression), _values_of(self.expression)
+        called = set(_CALL.findall(_QUOTED.sub("", text)))
+        for name in sorted(called & set(pc.list_functions())):
+            if not hasattr(pc, name):
+                raise TypeError(
+                    f"{text} depends on the function {name!r}, whose code cannot be read, so states and "
+                    "predictions that were made with it cannot be told from others; use source.map, or do "
+                    "without a checkpoint, a ledger and predict_dataset"
+                )
+        told: list[Any] = []
+        if _SHORTENED.search(text) or any(map(_is_ambiguous, values)):
+            told = [repr(values)]
+        if called and not set(types) <= _USUAL_TYPES:  # such as 1 in 8 bits, or the bytes of a text
+            told.append(types)
+        if "divide" in text and "int64" in types and any(map(pa.types.is_integer, self.columns.types)):
+            told.append("whole numbers")  # 2 and 2.0 have the same text, and other quotients
+        if not told:
             return text
-        return f"{text} {hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()}"
+        document = told[0] if len(told) == 1 and isinstance(told[0], str) else repr(told)
+        return f"{text} {hashlib.blake2b(document.encode(), digest_size=16).hexdigest()}"
 
 
 def type_of(expression: ds.Expression, schema: pa.Schema) -> pa.DataType:
@@ -93,14 +128,19 @@ def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
     return True
 
 
-def _values_of(expression: ds.Expression) -> list[Any]:
-    """The literals and options of an expression, all of them: its text shortens long lists and strings.
+def _values_of(expression: ds.Expression) -> tuple[list[str], list[Any]]:
+    """The types and values of the literals and options in an expression: its text shortens long ones.
 
     Arrow pickles an expression as a record batch in which they are the columns.
     """
     _, (content, *_) = expression.__reduce__()
     with pa.ipc.open_file(content) as file:
-        return [column.to_pylist() for column in file.get_batch(0).columns]
+        batch = file.get_batch(0)
+    options = map(pa.types.is_struct, batch.schema.types)
+    types = [
+        str(kind) for kind, is_of_call in zip(batch.schema.types, options, strict=True) if not is_of_call
+    ]
+    return types, [column.to_pylist() for column in batch.columns]
 
 
 def _is_ambiguous(values: list[Any]) -> bool:
@@ -161,7 +201,7 @@ class Filter(ColumnExpression):
         text = str(self.expression)
         if "!=" in text or set(re.findall(r"(\w+)\(", text)) - {"is_in"}:
             return True
-        return "is_in" in text and bool(_UNTOLD.search(repr(_values_of(self.expression))))
+        return "is_in" in text and bool(_UNTOLD.search(repr(_values_of(self.expression)[1])))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Maps: features go through a fitted transformer, block by block, before they are used.
 
-A hash of the transformer tells maps apart. So states and predictions that were made through another map are
-not reused for this one.
+A digest of the transformer and of all that its code reads tells maps apart. So states and predictions that
+were made through another map are not reused for this one.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
-from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from joblib.hashing import NumpyHasher
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
@@ -36,6 +34,8 @@ from streamgda.sources.base import (
     Split,
     WrappedSource,
 )
+from streamgda.sources.identity import value_digest
+from streamgda.storage.documents import digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,13 +45,20 @@ if TYPE_CHECKING:
     from streamgda.storage.fetching import Ahead
 
 
+_RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
+
+
+def is_of_map(error: BaseException) -> bool:
+    """Whether a transformer or function of the user raised this error."""
+    return any(note.startswith(_RAISED_BY) for note in getattr(error, "__notes__", ()))
+
+
 @dataclass(frozen=True)
 class FeatureMap:
-    """A fitted transformer, the names of the features that it makes, and a hash of it."""
+    """A fitted transformer, and the names of the features that it makes."""
 
     transformer: Any
     names: tuple[str, ...]
-    digest: str
 
     @classmethod
     def of(cls, transformer: Any, names: Sequence[str] | None, source: Source) -> Self:
@@ -72,7 +79,40 @@ class FeatureMap:
         made = tuple(map(str, given))
         if isinstance(names, str) or len(set(made)) < len(made):
             raise ValueError(f"features must be a list of different names for what it makes; got {names!r}")
-        return cls(transformer, made, str(_Hasher().hash([transformer, made])))
+        return cls(transformer, made)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the transformer as it is at the first call, and of the names.
+
+        Raises
+        ------
+        TypeError
+            If the transformer depends on something that cannot be hashed.
+        """
+        return self.digest_now()
+
+    def digest_now(self) -> str:
+        """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
+        function = getattr(self.transformer, "feature_names_out", None)
+        is_ours = isinstance(function, partial) and function.func is _given
+        used = self.transformer.func if is_ours else self.transformer
+        return digest([is_ours, value_digest(used, f"the map by {_name(self.transformer)}"), self.names])
+
+    def check_unchanged(self) -> None:
+        """Check that the transformer is still as `digest` tells, if that was asked for.
+
+        Raises
+        ------
+        ValueError
+            If it is not: its answers must not be found again as those of the transformer of before.
+        """
+        if "digest" in vars(self) and self.digest != self.digest_now():
+            raise ValueError(
+                f"the map by {_name(self.transformer)} depends on values that have changed since the pass "
+                "was planned, or that are others in this process; start the pass again. If it changes them "
+                "itself, as with a cache in a dict, let it use functools.lru_cache"
+            )
 
     def pieces(self, block: Block) -> Iterator[tuple[Block, slice]]:
         """Yield blocks with what the transformer makes of the rows of a block, and which rows they are.
@@ -80,7 +120,9 @@ class FeatureMap:
         Raises
         ------
         ValueError
-            If the transformer fails, or makes another number of rows or features. The message names it.
+            If the transformer makes another number of rows or features, or fails where values are missing.
+        Exception
+            Any other error of the transformer, as it is. A note names the transformer and the rows.
         """
         size = rows_per_block(len(self.names), len(block.classes))
         for start in range(0, max(len(block.codes), 1), size):
@@ -99,14 +141,13 @@ class FeatureMap:
         try:
             made = self.transformer.transform(_named(self.transformer, rows, block.feature_names))
         except Exception as error:  # a transformer may raise anything
-            if not np.isfinite(rows).all():
+            if isinstance(error, ValueError) and not np.isfinite(rows).all():
                 block.raise_for_values(
                     other_remedy=f"let {_name(self.transformer)} come after a step that fills them in, such "
                     "as a SimpleImputer"
                 )
-            raise ValueError(
-                f"{_name(self.transformer)}, for rows from {block.row_name(0)} on: {error}"
-            ) from error
+            error.add_note(f"{_RAISED_BY} {_name(self.transformer)}, for rows from {block.row_name(0)} on")
+            raise
         expected = len(rows), len(self.names)
         values = np.asarray(made.toarray() if hasattr(made, "toarray") else made)
         if values.shape != expected or values.dtype.kind not in "biuf":
@@ -155,22 +196,8 @@ def _named(transformer: Any, rows: NDArray[Any], held: Sequence[str] | None) -> 
 
 
 def _name(transformer: Any) -> str:
-    return f"{getattr(transformer, 'func', transformer)!r:.80}"
-
-
-class _Hasher(NumpyHasher):  # type: ignore[misc]
-    """The hash of an object by its values; of a function by its code too, not only by its name."""
-
-    def save(self, obj: Any) -> None:
-        """Add an object to the hash."""
-        if isinstance(obj, FunctionType):
-            held = [cell.cell_contents for cell in obj.__closure__ or ()]
-            obj = (obj.__module__, obj.__qualname__, obj.__code__, obj.__defaults__, held)
-        elif isinstance(obj, CodeType):
-            obj = (obj.co_code, obj.co_names, obj.co_consts)
-        elif isinstance(obj, frozenset):  # whose order is another in each process
-            obj = set(obj)  # which is hashed in a fixed order
-        super().save(obj)
+    used = getattr(transformer, "func", transformer)
+    return str(getattr(used, "__qualname__", f"{used!r:.80}"))
 
 
 # ---------------------------------------------------------------------- sources
@@ -208,12 +235,23 @@ class MappedSplit(ScorableSplit):
         for block in self.split.blocks():
             for made, _ in self.step.pieces(block):
                 yield made
+        self.step.check_unchanged()
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows without labels, in order, with the columns that are kept."""
         for block, kept in self.split.features():
             for made, rows in self.step.pieces(block):
                 yield made, {name: values[rows] for name, values in kept.items()}
+        self.step.check_unchanged()
+
+
+def _mapped(part: Split | Delayed, step: FeatureMap) -> Split | Delayed:
+    if isinstance(part, Split):
+        return MappedSplit(part, step)
+    from dask.delayed import delayed
+
+    later: Delayed = delayed(partial(MappedSplit, step=step))(part)
+    return later
 
 
 class MappedSource(WrappedSource):
@@ -221,9 +259,9 @@ class MappedSource(WrappedSource):
 
     def __init__(self, source: Source, step: FeatureMap) -> None:
         super().__init__(source)
-        if source.categorical:
+        if source.encoded:
             raise ValueError(
-                f"{source!r} has categories, in {listed(source.categorical)}, and a map takes numbers; "
+                f"{source!r} has columns of text, {listed(source.encoded)}, and a map takes numbers; "
                 "leave such columns out where it is scanned"
             )
         self.step, self.feature_names = step, step.names
@@ -239,15 +277,8 @@ class MappedSource(WrappedSource):
 
     def planned(self, each: Map = map) -> list[Split | Delayed]:
         """The parts of the source; `each` opens its files."""
-        return [self._mapped(part) for part in self.source.planned(each)]
-
-    def _mapped(self, part: Split | Delayed) -> Split | Delayed:
-        if isinstance(part, Split):
-            return MappedSplit(part, self.step)
-        from dask.delayed import delayed
-
-        later: Delayed = delayed(partial(MappedSplit, step=self.step))(part)
-        return later
+        step = replace(self.step)
+        return [_mapped(part, step) for part in self.source.planned(each)]
 
     def has_changed(self, parts: Sequence[Any]) -> bool:
         """Whether the parts of the source are no longer these."""
@@ -273,7 +304,8 @@ class MappedScorableSource(MappedSource, ScorableSource):
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[MappedSplit], pa.Schema]:
         """The parts to read without labels, and the types of the columns to keep."""
         parts, types = self.source.to_score(keep, each)
-        return [MappedSplit(part, self.step) for part in parts], types
+        step = replace(self.step)
+        return [MappedSplit(part, step) for part in parts], types
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether data of the source lies in a folder."""
@@ -290,8 +322,8 @@ class MappedFileSource(MappedScorableSource, FileSource):
     footers = property(attrgetter("source.footers"))
 
     def rescanned(self) -> Self:
-        """The same source with the files that are there now."""
-        return type(self)(self.source.rescanned(), self.step)
+        """The same source with the files and the values of the transformer that are there now."""
+        return type(self)(self.source.rescanned(), replace(self.step))
 
     @property
     def read_options(self) -> dict[str, Any]:

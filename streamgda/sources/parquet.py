@@ -17,6 +17,7 @@ from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers, find_files
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import (
     DatasetFiles,
@@ -26,9 +27,10 @@ from streamgda.sources.planning import (
     PlannedFile,
     unified_types,
 )
-from streamgda.sources.roles import CategoricalFeatures, Roles, TabularSource
+from streamgda.sources.roles import Roles, TabularSource
 from streamgda.sources.row_groups import ReadOptions
-from streamgda.storage.filesystems import Place, current_version, listing
+from streamgda.storage.filesystems import Place, current_version, listed_together
+from streamgda.storage.retries import retried
 
 
 def scan_parquet(
@@ -131,7 +133,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         files: DatasetFiles,
         roles: Roles,
         chosen: Filter | None = None,
-        find: Callable[[], FoundFiles] | None = None,
+        find: Callable[..., FoundFiles] | None = None,
     ) -> None:
         self._files, self._find = files, find
         first, stored = files.first.path, files.first.schema
@@ -186,7 +188,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        files = self._files if self._find is None else DatasetFiles.of_found(self._find())
+        find = self._find
+        files = self._files if find is None else DatasetFiles.of_found(find(first_time=False))
         chosen = self._planner.read_options.filter
         again = None if chosen is None else Filter.of(chosen.expression, files.schema)
         return type(self)(files, self._roles, again, self._find)
@@ -211,26 +214,24 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **(roles.identity if roles.derived else {}),
-            **({"categorical_features": list(roles.categorical)} if roles.categorical else {}),
+            **({"categorical_features": list(roles.encoded)} if roles.encoded else {}),
         }
 
     def files(self) -> list[InputFile]:
-        """The files that the filter does not rule out by their partition, as they are now, in order."""
-        paths, filesystem = self._files.chosen(self._planner.read_options.filter), self._files.filesystem
-        folder = "" if self._files.found is None else self._files.found.folder
-        if folder:
-            seen = listing(filesystem, folder)
-        else:
-            seen = {path: current_version(filesystem, path) for path in paths}
+        """The files that the filter does not rule out by their partition, as they were listed, in order."""
+        found, filesystem = self._files.found, self._files.filesystem
+        paths = self._files.chosen(self._planner.read_options.filter)
+        folder, seen = ("", {}) if found is None else (found.folder, found.versions)
+        if not seen:
+            seen = retried(partial(listed_together, filesystem, paths))
         return [
             InputFile(
                 path=path.removeprefix(folder).lstrip("/") if folder else path,
                 location=path,
-                version=seen[path],
+                version=seen.get(path) or retried(partial(current_version, filesystem, path)),
                 partition=self._files.keys(path),
             )
             for path in paths
-            if path in seen
         ]
 
     def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:

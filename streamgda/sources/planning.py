@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from operator import and_
@@ -29,9 +27,11 @@ from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
-from streamgda.storage.filesystems import Version, current_version, is_local
+from streamgda.storage.filesystems import Version, conceal, current_version, is_local
 from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
+from streamgda.storage.secrets import concealing
+from streamgda.storage.threads import DaemonThreads, wait_for
 
 _FORMAT = ds.ParquetFileFormat()
 
@@ -134,11 +134,13 @@ class DatasetFiles:
     @classmethod
     def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
         """The files of a pyarrow dataset."""
-        fragments = {fragment.path: fragment for fragment in dataset.get_fragments()}
+        found = list(dataset.get_fragments())
+        filesystem, paths = conceal(dataset.filesystem, [fragment.path for fragment in found])
+        fragments = dict(zip(paths, found, strict=True))
         expressions = {path: fragment.partition_expression for path, fragment in fragments.items()}
-        first = _first_readable(dataset.filesystem, fragments)
+        first = _first_readable(filesystem, fragments)
         schema = without_views(dataset.schema)
-        return cls(dataset.filesystem, list(fragments), first, schema, expressions, fragments)
+        return cls(filesystem, list(fragments), first, schema, expressions, fragments)
 
     def chosen(self, chosen: Filter | None) -> Sequence[str]:
         """The files that a filter does not rule out by their keys."""
@@ -172,6 +174,7 @@ class DatasetFiles:
             fragment, wanted = self.fragments.get(path), None
             if fragment is not None:
                 with decoding(path):
+                    concealing([fragment.path], fragment.ensure_complete_metadata)
                     groups = [group.id for group in fragment.row_groups]
                     n_groups = fragment.metadata.num_row_groups
                 wanted = None if groups == list(range(n_groups)) else (groups, n_groups)
@@ -222,14 +225,22 @@ def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstF
     damaged: ValueError | None = None
     for path in paths:
         try:
-            tail, version = _open_footer(filesystem, path)
+            open_it = partial(_open_footer, filesystem, path)
+            tail, version = open_it() if is_local(filesystem) else wait_for(open_it)
             with decoding(path):
-                schema = _FORMAT.make_fragment(pa.py_buffer(tail)).physical_schema
+                schema = _schema_of(_FORMAT.make_fragment(pa.py_buffer(tail)))
         except ValueError as error:
             damaged = damaged or error
         else:
             return FirstFile(path, schema, tail, version)
     raise damaged or ValueError("the dataset has no files")
+
+
+def _schema_of(fragment: ds.ParquetFileFragment) -> pa.Schema:
+    """The schema of a file, whose names pyarrow decodes only when it is asked for them."""
+    schema = fragment.physical_schema
+    list(schema.names)
+    return schema
 
 
 def _open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
@@ -351,9 +362,8 @@ class FilePlanner:
         """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
         if is_local(self.read_options.filesystem):
             return list(map(function, files))
-        contexts = [copy_context() for _ in files]  # in which retries are noted
-        with ThreadPoolExecutor(_READERS) as readers:
-            return list(readers.map(lambda context, file: context.run(function, file), contexts, files))
+        with DaemonThreads(_READERS, "streamgda-planning") as readers:
+            return list(readers.map(function, files))
 
     def _digest(self, path: str) -> str:
         try:
@@ -370,7 +380,7 @@ class FilePlanner:
         tail, version = self._footer(file.path)
         with decoding(file.path):
             fragment = _FORMAT.make_fragment(pa.py_buffer(tail), partition_expression=file.expression)
-            schema, metadata = fragment.physical_schema, fragment.metadata
+            schema, metadata = _schema_of(fragment), fragment.metadata
             if version.size is not None:
                 check_footer(metadata, tail, version.size)
         self._check(file.path, schema, ds.get_partition_keys(file.expression))
@@ -385,8 +395,11 @@ class FilePlanner:
     def _footer(self, path: str) -> tuple[bytes, Version]:
         """The footer that a file has now."""
         filesystem, first = self.read_options.filesystem, self.first
-        if first is not None and path == first.path and current_version(filesystem, path) == first.version:
-            return first.tail, first.version
+        if first is not None and path == first.path and first.version.tells_content:
+            with opening(path):
+                present = retried(partial(current_version, filesystem, path), place=path)
+            if present == first.version:
+                return first.tail, first.version
         return _open_footer(filesystem, path)
 
     def _row_groups(self, file: ListedFile, fragment: ds.ParquetFileFragment) -> list[int]:

@@ -13,16 +13,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
 from streamgda.blocks.wording import Message, check_known, listed
 from streamgda.sources.base import Source
+from streamgda.sources.encoding import CategoricalFeatures, Encoding, encoding_for
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
-
-CategoricalFeatures = Literal["from_dtype"] | Sequence[str] | None
 
 
 def is_number(arrow_type: pa.DataType) -> bool:
@@ -61,7 +60,8 @@ class Roles:
     missing: Missing
     groups: str | None = None
     derived: Mapping[str, ColumnExpression] = field(default_factory=dict, hash=False)
-    categorical: tuple[str, ...] = ()
+    encoded: tuple[str, ...] = ()
+    encoding: Encoding | None = None
 
     @classmethod
     def choose(
@@ -113,14 +113,14 @@ class Roles:
         index = (stored.pandas_metadata or {}).get("index_columns", [])  # of the frame that was written
         candidates = [name for name in stored.names if name not in (*index, target, weight)]
         if features is None:
-            left_out = _matching(map(str, exclude), known, origin)
+            left_out = matching(map(str, exclude), known, origin)
             chosen = [name for name in candidates if name not in left_out]
         else:
             chosen = _chosen(list(map(str, features)), known, candidates, origin)
         roles = cls(tuple(chosen), target, weight, missing)
         roles.check_there(known, origin)
         roles._check_apart(origin)
-        roles = roles.with_categories(categorical_features, stored, origin)
+        roles = roles.with_encoded(categorical_features, stored, origin)
         roles.check_types(stored, origin)
         if features is None and target is not None:
             _warn_of_identifiers(chosen, stored, origin)
@@ -162,32 +162,20 @@ class Roles:
 
     def of_features(self, names: Sequence[str]) -> Self:
         """The same roles with some of the features, in this order."""
-        categorical = tuple(name for name in names if name in self.categorical)
-        return replace(self, features=tuple(names), categorical=categorical)
+        encoded = tuple(name for name in names if name in self.encoded)
+        return replace(self, features=tuple(names), encoded=encoded)
 
-    def with_categories(self, wanted: CategoricalFeatures, stored: pa.Schema, origin: str) -> Self:
-        """The same roles, where the features that are wanted have categories.
+    def with_encoded(self, wanted: CategoricalFeatures | Encoding, stored: pa.Schema, origin: str) -> Self:
+        """The same roles, where the features that are wanted are encoded.
 
         Raises
         ------
         ValueError
             If one of them is no feature.
         """
-        if wanted is None:
-            return self
-        if isinstance(wanted, str) and wanted != "from_dtype":
-            raise ValueError(
-                f"categorical_features must be 'from_dtype', a list of column names or None; got {wanted!r}"
-            )
-        if isinstance(wanted, str):
-            chosen = {
-                field.name
-                for field in stored
-                if label_kind(field.type) == "str" or pa.types.is_dictionary(field.type)
-            }
-        else:
-            chosen = _matching(map(str, wanted), self.features, origin)
-        return replace(self, categorical=tuple(name for name in self.features if name in chosen))
+        encoding = encoding_for(wanted)
+        encoded = () if encoding is None else encoding.chosen(self.features, stored, origin)
+        return replace(self, encoded=encoded, encoding=encoding)
 
     def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
         """The same roles, and features that are computed from columns of a table.
@@ -259,7 +247,9 @@ class Roles:
         )
 
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
-        return label_kind(arrow_type) is not None if name in self.categorical else is_number(arrow_type)
+        if self.encoding is not None and name in self.encoded:
+            return self.encoding.takes(arrow_type)
+        return is_number(arrow_type)
 
     def check_types(self, schema: pa.Schema, origin: str, *, is_frame: bool = False) -> None:
         """Raise ValueError if a column of the schema has a type that its role cannot have.
@@ -305,7 +295,7 @@ def _chosen(
     return chosen
 
 
-def _matching(patterns: Iterable[str], known: Collection[str], origin: str) -> set[str]:
+def matching(patterns: Iterable[str], known: Collection[str], origin: str) -> set[str]:
     """The columns with these names, or names that match these patterns."""
     matching: set[str] = set()
     for pattern in patterns:
@@ -361,7 +351,7 @@ class TabularSource(Source):
 
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
-        self.feature_names, self.categorical = roles.features, roles.categorical
+        self.feature_names, self.encoded = roles.features, roles.encoded
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)

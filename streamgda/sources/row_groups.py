@@ -78,6 +78,11 @@ class ReadOptions:
         return pa.schema([]) if self.filter is None else self.filter.columns
 
 
+def _told(key: Any) -> Any:
+    """A partition key, which has the same text as a key of another type unless it is a plain value."""
+    return key if isinstance(key, str | int | float | None) else repr(key)
+
+
 @dataclass(frozen=True)
 class RowGroups(ScorableSplit):
     """Consecutive row groups of a file, with the partition keys of the file."""
@@ -105,12 +110,14 @@ class RowGroups(ScorableSplit):
     def identity(self) -> list[Any]:
         """The file and its version, the row groups, and what is read of them, as plain values."""
         filtered = None if self.read_options.filter is None else self.read_options.filter.identity
-        rows = [self.path, self.version.identity, sorted(self.rows_of_group), dict(self.partition), filtered]
+        self.version.warn_if_size_alone(self.path)
+        keys = {name: _told(value) for name, value in self.partition.items()}
+        rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, filtered]
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
         derived = [roles.identity] if roles.derived else []
-        categorical = [roles.categorical] if roles.categorical else []
-        return [*rows, roles.features, roles.missing, *labels, *derived, *categorical]
+        encoded = [roles.encoded] if roles.encoded else []
+        return [*rows, roles.features, roles.missing, *labels, *derived, *encoded]
 
     @property
     def keeps_all_rows(self) -> bool:
@@ -198,7 +205,7 @@ class RowGroups(ScorableSplit):
         options = self.read_options
         plain = {*self.partition, *options.filter_columns.names}
         target = options.roles.target
-        coded = [*options.roles.categorical, *([] if target is None else [target])]
+        coded = [*options.roles.encoded, *([] if target is None else [target])]
         labels = [name for name in coded if name not in plain.union(options.kept)]
         return pq.ParquetFile(
             file,

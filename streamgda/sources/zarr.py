@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import math
 import uuid
 from collections.abc import Container, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,23 +22,37 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import zarr
 from numpy.typing import NDArray
-from zarr.abc.buffer import Buffer, BufferPrototype
-from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import Store
 from zarr.api.asynchronous import open_array
+from zarr.core.buffer import default_buffer_prototype
 from zarr.core.common import ZarrFormat
 
 # Private, but nothing else runs code in the event loop of a store.
-from zarr.core.sync import collect_aiterator, sync
-from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike, WrapperStore
+from zarr.core.sync import sync
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing, without_missing
-from streamgda.blocks.wording import check_known, counted
+from streamgda.blocks.wording import check_known
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
 from streamgda.sources.errors import add_place
+from streamgda.sources.stores import (
+    ChangedChunkError,
+    ChunkVersion,
+    ShardIndex,
+    WatchedStore,
+    ends_in_blosc,
+    place_of,
+    stored_versions,
+    unwrapped,
+    with_absolute_path,
+    without_secrets,
+)
+from streamgda.storage.documents import digest
 from streamgda.storage.fetching import read_ahead
-from streamgda.storage.filesystems import Place, version_of_info
-from streamgda.storage.retries import is_of_storage
+from streamgda.storage.filesystems import Place
+from streamgda.storage.retries import StorageError, is_of_storage
+from streamgda.storage.secrets import concealing
 
 # The kinds of NumPy's types.
 _NUMBERS = "biuf"
@@ -45,8 +60,6 @@ _STRINGS = "UTO"
 _LABELS = _NUMBERS + _STRINGS
 _TIMES = "mM"
 
-ChunkVersion = tuple[int | None, int | str]
-"""The size of a stored chunk, and its ETag or modification time."""
 READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
 _MOST_AHEAD = 1 << 23  # elements that are read ahead, in float64 64 MB
 _MOST_OF_SHARD = 1 << 22  # elements of a shard that is read whole, as one chunk: in float64 32 MB
@@ -119,9 +132,14 @@ def scan_zarr(
     if unwritten_labels not in {"raise", "fill"}:
         raise ValueError(f"unwritten_labels must be 'raise' or 'fill', not {unwritten_labels!r}")
     if not isinstance(store, zarr.Group):
-        store = zarr.open_group(store, mode="r", use_consolidated=False)
+        urls = [store] if isinstance(store, str) else []
+        if isinstance(store, str) and ("://" in store or "::" in store):
+            store = concealing(urls, partial(FsspecStore.from_url, store, read_only=True))
+        if isinstance(store, FsspecStore):
+            store = without_secrets(store)
+        store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
     source = ZarrSource(
-        _with_absolute_path(store.store),
+        without_secrets(with_absolute_path(store.store)),
         store.path,
         features,
         target,
@@ -253,11 +271,11 @@ class ZarrSource(ScorableSource):
 
     def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
         """Whether the group and a folder are the same, or one of them lies in the other."""
-        place = _place_of(self.store, self.path)
+        place = place_of(self.store, self.path)
         return place is not None and place.overlaps(Place.of(filesystem, folder))
 
     def has_changed(self, parts: Sequence[ZarrRows]) -> bool:
-        """Whether shapes or stored chunks have changed: some stores give no version of a chunk on reading."""
+        """Whether arrays or stored chunks have changed: some stores give no version of a chunk on reading."""
         return self.splits() != parts
 
     def splits(self) -> list[ZarrRows]:
@@ -266,10 +284,11 @@ class ZarrSource(ScorableSource):
         n_rows = arrays[0].shape[0]
         step = math.lcm(*map(_rows_at_once, arrays))
         size = max(step, ROWS_PER_TASK // step * step)
-        stored = _stored_versions(self.store, self.path)
+        stored = stored_versions(self.store, self.path)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
-        shapes = tuple(array.shape for array in arrays)
-        blosc = tuple(f"{array.path}/" for array in arrays if _ends_in_blosc(array))
+        described = digest([_description(array) for array in arrays])
+        shards = {f"{array.path}/": index for array in arrays if (index := ShardIndex.of(array))}
+        blosc = tuple(f"{array.path}/" for array in arrays if ends_in_blosc(array))
         keys = [_keys_of_metadata(array) for array in arrays]
         is_listed = all(first in stored for first, *_ in keys)
         documents = {key: stored[key] for key in chain(*keys) if key in stored} if is_listed else {}
@@ -278,11 +297,12 @@ class ZarrSource(ScorableSource):
         return [
             ZarrRows(
                 self,
-                shapes,
+                described,
                 start,
                 stop,
                 {key: stored[key] for key in _keys_of_rows(arrays, start, stop) & stored.keys()},
                 blosc,
+                shards,
                 documents,
             )
             for start, stop in bounds
@@ -295,16 +315,18 @@ class ZarrRows(ScorableSplit):
 
     Zarr reads a chunk that is not there as the fill value. So a chunk that has vanished must be told from one
     that was never written. A chunk that was written anew is recognised by size and time on a local disk, and
-    by size in other stores. `documents` has the documents that describe the arrays; it is empty if the store
-    cannot list what it holds.
+    by size in other stores. `described` is a digest of what the documents say of the arrays: shapes, types,
+    chunks, codecs and fill values. `documents` has their versions; it is empty if the store cannot list what
+    it holds.
     """
 
     source: ZarrSource
-    shapes: tuple[tuple[int, ...], ...]
+    described: str
     start: int
     stop: int
     stored: Mapping[str, ChunkVersion | None]
     blosc: tuple[str, ...]
+    shards: Mapping[str, ShardIndex]
     documents: Mapping[str, ChunkVersion | None]
 
     @property
@@ -344,10 +366,11 @@ class ZarrRows(ScorableSplit):
 
         If the store lists no versions, the identity is different each time.
         """
+        source = self.source
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
-        rows = [self.source.origin, self.start, self.stop, versions]
-        labels = [] if self.source.target is None else [self.source.target, self.source.weight]
-        return [*rows, self.source.names, self.source.missing, *labels]
+        rows = [source.origin, self.described, self.start, self.stop, versions]
+        roles = [source.features, source.target, source.weight, source.groups, source.kept]
+        return [*rows, *roles, source.missing, source.unwritten_labels]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""
@@ -361,14 +384,14 @@ class ZarrRows(ScorableSplit):
     def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
         """Slabs of consecutive rows of all the arrays, and where each starts."""
         source = self.source
-        store = _WatchedStore(source.store, self.stored, self.documents, self.blosc)
+        store = WatchedStore(source.store, self.stored, self.documents, self.blosc, self.shards)
         arrays = _opened(store, source._paths, source.zarr_format)
-        if tuple(array.shape for array in arrays) != self.shapes:
+        if digest([_description(array) for array in arrays]) != self.described:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
-        near = isinstance(_unwrapped(source.store), LocalStore | MemoryStore)
+        near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
         try:
             yield from _aligned_slabs(arrays, self.start, self.stop, near=near)
-        except (FileNotFoundError, _ChangedChunkError):
+        except (FileNotFoundError, StorageError, ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
             if isinstance(error, OSError) and is_of_storage(error):
@@ -420,6 +443,15 @@ def _keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
     return tuple(f"{array.path}/{name}" for name in names)
 
 
+def _description(array: zarr.Array[Any]) -> dict[str, Any]:
+    """What the documents say of an array that its values depend on, as plain values."""
+    first, *_ = _keys_of_metadata(array)
+    documents = array.metadata.to_buffer_dict(default_buffer_prototype())
+    described: dict[str, Any] = json.loads(documents[first.rpartition("/")[2]].to_bytes())
+    described.pop("attributes", None)
+    return described
+
+
 def _opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list[zarr.Array[Any]]:
     """The arrays at some paths. The metadata of all of them is requested at the same time."""
 
@@ -429,142 +461,6 @@ def _opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list
         )
 
     return [zarr.Array(array) for array in sync(open_all())]
-
-
-def _stored_versions(store: Store, path: str) -> dict[str, ChunkVersion | None]:
-    """The keys below a path of a store, each with its version; None where the store lists no versions."""
-    beneath = _unwrapped(store)
-    if not isinstance(beneath, FsspecStore):
-        folder = _local_folder(store)
-        return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
-    getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
-    stored: dict[str, ChunkVersion | None] = {}
-    for name, info in sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True)).items():
-        size, tag = version_of_info(info).identity
-        stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
-    return stored
-
-
-class _ChangedChunkError(ValueError):
-    """A chunk is not in the version that the pass was planned for."""
-
-
-class _WatchedStore(WrapperStore[Store]):
-    """A store that raises an error if an object that was listed for the plan has vanished or changed.
-
-    Reading an object takes one request: its size is known, so a filesystem need not ask for it first. The end
-    of a shard, which is its index, is requested once. If the documents that describe the arrays were listed,
-    so were all objects, and no request is made for any other.
-
-    Blosc reads past the end of a truncated chunk. So in the arrays whose paths are in `blosc`, the length of
-    a chunk is compared with the length in its header.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        chunks: Mapping[str, ChunkVersion | None],
-        documents: Mapping[str, ChunkVersion | None],
-        blosc: tuple[str, ...],
-    ) -> None:
-        super().__init__(store)
-        self._chunks = chunks
-        self._documents = documents
-        self._blosc = blosc
-        self._seen = {**chunks, **documents}
-        self._ends: dict[str, asyncio.Future[Buffer | None]] = {}
-        self._folder = _local_folder(store)
-
-    def _with_store(self, store: Store) -> _WatchedStore:
-        return _WatchedStore(store, self._chunks, self._documents, self._blosc)
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """Read an object, and check that it is there in the version that was planned for."""
-        if self._documents and key not in self._seen:
-            return None
-        if isinstance(byte_range, SuffixByteRequest):
-            if key not in self._ends:
-                self._ends[key] = asyncio.ensure_future(self._read(key, prototype, byte_range))
-            return await self._ends[key]
-        return await self._read(key, prototype, byte_range)
-
-    async def _read(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
-    ) -> Buffer | None:
-        size = (self._seen.get(key) or (None,))[0] if self._folder is None else None
-        found = await self._store.get(key, prototype, _with_known_size(byte_range, size))
-        if found is None:
-            if key in self._seen:
-                raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
-            return None
-        if size and byte_range is None and len(found) != size:
-            raise self._changed(key)
-        if not len(found):  # an empty shard would be read as fill values
-            raise ValueError(f"{self._store}/{key} is empty")
-        if key in self._chunks and key.startswith(self._blosc):
-            size = int.from_bytes(found[12:16].to_bytes(), "little")
-            if byte_range is None and len(found) < size:
-                raise ValueError(f"{self._store}/{key} has {counted(len(found), 'byte')} of {size:,}")
-        planned = None if self._folder is None else self._seen.get(key)
-        if planned is not None and planned != _version_of(self._folder, key):
-            raise self._changed(key)
-        return found
-
-    def _changed(self, key: str) -> _ChangedChunkError:
-        return _ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
-
-
-def _with_known_size(asked: ByteRequest | None, size: int | None) -> ByteRequest | None:
-    """The same bytes as a range, which is one request in every store; one byte more if all are asked for."""
-    if size and asked is None:
-        return RangeByteRequest(0, size + 1)
-    if size and isinstance(asked, SuffixByteRequest):
-        return RangeByteRequest(max(size - asked.suffix, 0), size)
-    return asked
-
-
-def _with_absolute_path(store: Store) -> Store:
-    """The store with an absolute path, which does not depend on the working directory."""
-    if type(store) is LocalStore and not store.root.is_absolute():
-        return LocalStore(store.root.absolute(), read_only=store.read_only)
-    return store
-
-
-def _ends_in_blosc(array: zarr.Array[Any]) -> bool:
-    """Whether Blosc is the last codec of the stored chunks."""
-    codecs = [type(codec).__name__ for codec in array.compressors]  # numcodecs' in format 2, else Zarr's
-    return array.shards is None and codecs[-1:] in (["Blosc"], ["BloscCodec"])
-
-
-def _unwrapped(store: Store) -> Store:
-    while isinstance(store, WrapperStore):
-        store = store._store
-    return store
-
-
-def _local_folder(store: Store) -> Path | None:
-    """Where the files of a store are, if they are on a local disk."""
-    store = _unwrapped(store)
-    return store.root if isinstance(store, LocalStore) else None
-
-
-def _place_of(store: Store, path: str) -> Place | None:
-    """Where the group at a path of a store is; None if that is no folder of a filesystem."""
-    store = _unwrapped(store)
-    if isinstance(store, LocalStore):
-        return Place.of(pafs.LocalFileSystem(), f"{store.root}/{path}")
-    if isinstance(store, FsspecStore):
-        return Place.of(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs)), f"{store.path}/{path}")
-    return None
-
-
-def _version_of(folder: Path | None, key: str) -> ChunkVersion | None:
-    if folder is None:
-        return None
-    status = (folder / key).stat()
-    return status.st_size, status.st_mtime_ns
 
 
 # ---------------------------------------------------------------------- slabs of rows

@@ -13,8 +13,9 @@ To be read in this order:
 These build on them:
 
 - `window`: the last batches of a stream. `folded`: states by a key, such as a fold.
-- `subclasses`: centres by which the rows of a class are kept apart. `sampled`: what they are drawn from.
+- `rules`: rules that divide the rows of a class, such as those of mixtures.
 - `components`: covariances within and between the classes, and the features that make one singular.
+- `locking`: how a state is read at one moment while other threads change it.
 - `revisions`: what was added to a state since a model was computed from it.
 - `validation`: checks of numbers and names.
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from threading import RLock
 from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -17,14 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks, in_order_of
 from streamgda.blocks.block import Block
-from streamgda.blocks.categories import Categories
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.schema import UNNAMED, Schema, schema_in
+from streamgda.blocks.schema import Columns as PlainColumns
 from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
-from streamgda.statistics.labelled import ClassMoments, Labelled
+from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
+from streamgda.statistics.locking import Locked, in_order
 from streamgda.statistics.revisions import Revision
-from streamgda.statistics.subclasses import SubclassCenters
+from streamgda.statistics.rules import RowRule, check_same, rule_in, to_metadata
 from streamgda.statistics.validation import (
     Columns,
     as_affine_map,
@@ -32,12 +32,32 @@ from streamgda.statistics.validation import (
     as_feature_names,
     as_feature_positions,
     check_feature_names,
-    check_same_names,
 )
 from streamgda.storage.documents import table_digest
 from streamgda.storage.saving import Savable
 
 S = TypeVar("S", bound="Statistics")
+
+
+class Readable(Protocol):
+    """What a source can be read into: a state of any kind."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows went in."""
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out because something was missing."""
+
+    def copy(self) -> Self:
+        """A state of the same rows that does not change with this one."""
+
+    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
+        """Add the rows of all blocks."""
+
+    def __iadd__(self, other: Any) -> Self:
+        """Add the rows of another state, in place."""
 
 
 class ReadOut(Protocol):
@@ -90,7 +110,7 @@ class ReadOut(Protocol):
         """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
 
 
-class Statistics(Savable):
+class Statistics(Locked, Savable):
     """Statistics of labelled rows; `ClassStatistics` says what they are.
 
     The state is one `Labelled`. A lock is held while it changes and while it is copied. `merge` adds another
@@ -101,30 +121,36 @@ class Statistics(Savable):
     keeps_patterns = False  # of observed features, in rows in which some are missing
 
     _labelled: Labelled[Any]
-    _centers: SubclassCenters | None = None
-    categories: Categories | None = None
-    """The columns with categories and their values; None where all columns are numbers.
+    _revision: Revision
+    rule: RowRule | None = None
+    """The rule that gives rows their class before they are added up; None if it is that of their label."""
 
-    The features are then the columns of numbers and, for each value of each other column, a dummy: 1 in the
-    rows that have this value and 0 in the others.
-    """
+    schema: Schema = UNNAMED
+    """What the features are: columns of numbers, or what is made of other columns."""
 
     def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
-        self._lock = RLock()
-        self._names = None if feature_names is None else tuple(feature_names)
+        self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
         self._n_dropped = 0
-        self._set_labelled(Labelled.empty(like, len(self._names or ())))
+        self._set_labelled(Labelled.empty(like, len(self.feature_names or ())))
 
-    def _set_labelled(self, labelled: Labelled[Any]) -> None:
-        """Replace the state."""
-        self._labelled = labelled
-        self._revision = Revision()
+    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
+        """Replace the state and other attributes by one store, so that nothing is ever half done.
+
+        What is then left to be written into arrays is written even if that is interrupted.
+        """
+        try:
+            self.__dict__.update(others, _labelled=labelled, _revision=revision or Revision())
+            labelled.write()
+        except BaseException:
+            if self.__dict__.get("_labelled") is labelled:
+                labelled.write()
+            raise
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in {"_lock", "_revision"}}
+        return {name: value for name, value in super().__getstate__().items() if name != "_revision"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=RLock(), _revision=Revision())
+        self.__dict__.update(state, _revision=Revision())
 
     def copy(self) -> Self:
         """A state of the same rows that does not change with this one."""
@@ -134,19 +160,16 @@ class Statistics(Savable):
     def _twin(self, labelled: Labelled[Any]) -> Self:
         """A state with other moments, and all else as here."""
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, _lock=RLock())
+        twin.__dict__.update(self.__dict__, _lock=twin._lock)
         twin._set_labelled(labelled)
         return twin
 
+    def _described_as(self, other: Statistics) -> Self:
+        """Take over all that another state says of the same rows, but for their moments."""
+        self.schema, self.rule, self._n_dropped = other.schema, other.rule, other._n_dropped
+        return self
+
     # ------------------------------------------------------------------ what went in
-
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while the state changes, and while it is copied.
-
-        A thread that holds it reads several quantities of the same rows while others learn.
-        """
-        return self._lock
 
     @property
     def covariance_type(self) -> CovarianceType:
@@ -156,7 +179,7 @@ class Statistics(Savable):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of the features, where known."""
-        return self._names
+        return self.schema.feature_names
 
     @property
     def n_dropped(self) -> int:
@@ -173,34 +196,45 @@ class Statistics(Savable):
         """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
         return self._labelled.classes.copy()
 
-    @property
-    def class_labels(self) -> Labels:
-        """The labels of the classes, also where rows are kept apart by subclass; shape (n_classes,)."""
-        classes = self._labelled.classes
-        return np.unique(classes["label"]) if classes.dtype.names else classes.copy()
-
-    @property
-    def subclass_centers(self) -> SubclassCenters | None:
-        """The centres by which rows are kept apart by subclass, if there are any."""
-        return self._centers
-
-    def keep_apart(self, centers: SubclassCenters | None) -> None:
-        """Keep the rows that come from now on apart by these centres, if there are any."""
-        self._centers = centers
-
-    def class_statistics(self) -> Self:
-        """The statistics of the classes, if rows are kept apart by subclass; else these."""
+    def by_label(self) -> Self:
+        """The statistics of the classes, if a rule has divided their rows; else these."""
         with self._lock:
             if not self._labelled.classes.dtype.names:
                 return self
             twin = self._twin(self._labelled.relabelled(self._labelled.classes["label"]))
-            twin._centers = None
+            twin.rule = None
             return twin
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """Rows seen of each class, whatever their weight; shape (n_classes,)."""
         return self._labelled.counts.copy()
+
+    @property
+    def effective_counts(self) -> Array:
+        """Effective rows of each class, (Σ w)² / Σ w² for the weights w of its rows; shape (n_classes,).
+
+        A weighted mean of rows varies as much as the plain mean of so many rows. If the rows of a class have
+        equal weights, they are its count, and otherwise fewer. Where only the weight of a class is known, as
+        in `from_sums` and in files of version 0.2, its rows have equal weights.
+
+        References
+        ----------
+        Kish (1965), "Survey Sampling", section 11.7.
+
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> ClassStatistics().update([[1.0], [2.0], [4.0]], ["a"] * 3, [2, 1, 1]).effective_counts.round(2)
+        array([2.67])
+        """
+        with self._lock:
+            counts, squares = self._labelled.counts.astype(np.float64), self._labelled.rounded_squares
+            if squares is None:
+                return counts
+            weights = self.weights
+            effective: Array = np.clip(weights * (weights / squares), 1.0, counts)
+            return effective
 
     @property
     def n_features(self) -> int:
@@ -232,17 +266,20 @@ class Statistics(Savable):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        return self._moments.weights.copy()
+        with self._lock:
+            return self._moments.weights.copy()
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        return self._moments.rounded_means.copy()
+        with self._lock:
+            return self._moments.rounded_means.copy()
 
     @property
     def mean_tails(self) -> Array:
         """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
-        return self._moments.mean_tails.copy()
+        with self._lock:
+            return self._moments.mean_tails.copy()
 
     @property
     def scatter(self) -> Array:
@@ -251,12 +288,17 @@ class Statistics(Savable):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        return self._moments.scatter.copy()
+        with self._lock:
+            return self._moments.scatter.copy()
 
     @property
     def sums(self) -> Array:
-        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features)."""
-        return self._moments.sums.copy()
+        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features).
+
+        It is infinite where it exceeds float64, as are `outer_sums`.
+        """
+        with self._lock:
+            return self._moments.sums.copy()
 
     @property
     def outer_sums(self) -> Array:
@@ -264,19 +306,22 @@ class Statistics(Savable):
 
         With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
         """
-        return self._moments.outer_sums.copy()
+        with self._lock:
+            return self._moments.outer_sums.copy()
 
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        third = self._moments.third_moments if self.has_fourth_moments else None
-        return None if third is None else third.copy()
+        with self._lock:
+            third = self._moments.third_moments if self.has_fourth_moments else None
+            return None if third is None else third.copy()
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        fourth = self._moments.fourth_moments if self.has_fourth_moments else None
-        return None if fourth is None else fourth.copy()
+        with self._lock:
+            fourth = self._moments.fourth_moments if self.has_fourth_moments else None
+            return None if fourth is None else fourth.copy()
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
@@ -299,24 +344,27 @@ class Statistics(Savable):
             If a class (for "tied", all classes together) has no more weight than `ddof` takes away, or, with
             floating sums, a feature is so small that float64 does not hold all digits of its squares.
         """
-        moments = self._moments
-        moments.check_squares(self._names)
-        try:
-            return moments.covariance(ddof)
-        except ZeroDivisionError as error:
-            raise ValueError(
-                f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
-            ) from error
+        with self._lock:
+            moments = self._moments
+            moments.check_squares(self.schema.feature_names)
+            try:
+                return moments.covariance(ddof)
+            except ZeroDivisionError as error:
+                raise ValueError(
+                    f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
+                ) from error
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        self._check_has_rows()
-        return self._moments.overall_mean.copy()
+        with self._lock:
+            self._check_has_rows()
+            return self._moments.overall_mean.copy()
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        self._check_has_rows()
-        return self._moments.total_variance.copy()
+        with self._lock:
+            self._check_has_rows()
+            return self._moments.total_variance.copy()
 
     def _check_has_rows(self) -> None:
         if not self.n_rows:
@@ -348,8 +396,10 @@ class Statistics(Savable):
         y : array-like of shape (n_rows,)
             One integer, string or bool label per row. New ones may appear at any time.
         sample_weight : array-like of shape (n_rows,), optional
-            How often each row counts; any number that is not negative. An exact state takes whole numbers
-            below 2^53.
+            How often each row counts; any number that is not negative. Below 1e-300, weights have few
+            digits: multiply them first. A far row of little weight that comes before heavy ones takes digits
+            from the scatter: its relative error was at most 8e-10 in 37,000 random states with weights from
+            1e-12 to 1e12 and values up to 1e8. An exact state takes whole numbers below 2^53.
 
         Returns
         -------
@@ -367,11 +417,15 @@ class Statistics(Savable):
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
-        if self._centers is not None:
-            blocks = map(self._centers.assign, blocks)
-        together = self._from_blocks(blocks, workspace or Workspace())
+        together = self.state_of(blocks, workspace)
         if together is not None:
             self._merge(together, owned=True)  # nothing else holds it
+
+    def state_of(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> Self | None:
+        """The rows of some blocks as a state of the same kind; None if there are no blocks."""
+        if self.rule is not None:
+            blocks = map(self.rule.assign, blocks)
+        return self._from_blocks(blocks, workspace or Workspace())
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
@@ -388,27 +442,28 @@ class Statistics(Savable):
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
-        if block.categories is not None:
-            block.categories.check_size(len(block.codes))
+        schema = block.schema
+        schema.check_size(len(block.codes))
         if len(block.codes):
             moments = self._reduce(block, workspace)
-            labelled = Labelled(block.classes, np.bincount(block.codes), moments)
+            squares = None
+            if block.weights is not None:
+                squares = squared_weights(block.codes, block.weights, exact=self.exact)
+            labelled = Labelled(block.classes, np.bincount(block.codes), moments, squares)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         part = self._twin(labelled)
-        part._names, part._n_dropped = block.feature_names, block.n_dropped
-        part.categories = block.categories
+        part.schema, part._n_dropped = schema, block.n_dropped
         if labelled.moments.kind.is_pooled:
             part._revision = Revision.of_rows(block)
         return part
 
     def _expect(self, block: Block) -> None:
         """Count what a block dropped, and take its feature names; ValueError if it has other features."""
-        if block.categories is not None:
-            block.categories.check_size(len(block.codes))
-        check_same_names(self._names, block.feature_names)
+        schema = self.schema.union(block.schema)
+        schema.check_size(len(block.codes))
         self._labelled.check_features(block.n_features)
-        self._names = self._names or block.feature_names
+        self.schema = schema
         self._n_dropped += block.n_dropped
 
     # ------------------------------------------------------------------ states add up
@@ -431,42 +486,55 @@ class Statistics(Savable):
 
     def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
         """Merge another state. If it is `owned`, nothing else holds it, and this one may take its arrays."""
-        with self._lock:
-            ours, theirs = (self, other) if self.categories == other.categories else self._aligned(other)
+        first, second = in_order(self, other)
+        with first, second:
+            ours, theirs, schema = self._sides(other)
             ours._check_compatible(theirs)
-            ours._labelled.merge(theirs._labelled, owned=owned or theirs is not other)
-            revision = self._revision.followed_by(theirs._revision, theirs._labelled.classes)
-            self._set_labelled(ours._labelled)
-            if ours is self:
-                self._revision = revision
-            self._n_dropped += theirs._n_dropped
-            self._names = ours._names or theirs._names
-            self.categories = ours.categories or theirs.categories
+            added = theirs._labelled
+            follows = self._revision.followed_by(theirs._revision, added.classes)
+            self._set_labelled(
+                ours._labelled.merged(added, owned=owned or theirs is not other),
+                follows if ours is self else None,
+                _n_dropped=self._n_dropped + theirs._n_dropped,
+                schema=schema,
+            )
         return self
 
-    def _aligned(self, other: S) -> tuple[Self, S]:
-        """The state and another one with the categories of both; ValueError if these do not go together."""
-        if self.categories is None or other.categories is None:
-            return self, other
-        categories = self.categories.union(other.categories)
-        categories.check_size(self.n_rows + other.n_rows)
-        return self.with_categories(categories), other.with_categories(categories)
+    def _sides(self, other: Statistics) -> tuple[Self, Statistics, Schema]:
+        """The state and another one as they can be merged, and the features of both."""
+        return self._aligned(other)
 
-    def with_categories(self, categories: Categories) -> Self:
-        """The state of the same rows in a table with more categories, which may share arrays with this one.
+    def _aligned(self, other: S) -> tuple[Self, S, Schema]:
+        """The state and another one with the features of both; ValueError if these do not go together."""
+        if self.schema is other.schema or self.schema == other.schema:
+            return self, other, self.schema
+        schema = self.schema.union(other.schema)
+        schema.check_size(self.n_rows + other.n_rows)
+        return self.in_schema(schema), other.in_schema(schema), schema
+
+    def in_schema(self, schema: Schema) -> Self:
+        """The state of the same rows with more features, which may share arrays with this one.
 
         Parameters
         ----------
-        categories : Categories
-            Those of this state and others. A dummy that this state does not have has mean 0 and scatter 0.
+        schema : Schema
+            A union with that of this state. A feature that this state does not have has mean 0 and scatter 0.
         """
-        if self.categories is None or self.categories == categories:
-            return self
-        names = categories.feature_names
-        places = self.categories.positions_in(categories)
-        wider = self._derived(self._labelled.placed(places, len(names)), names)
-        wider.categories, wider._centers = categories, self._centers
-        return wider
+        with self._lock:
+            places = self.schema.places_in(schema)
+            if places is None:
+                return self
+            wider = self._twin(self._labelled.placed(places, len(schema.feature_names or ())))
+            wider.schema = schema
+            return wider
+
+    def _check_fits(self, other: Statistics) -> None:
+        """Raise ValueError if another state is not of the kind that can be merged with this one."""
+        first, second = in_order(self, other)
+        with first, second:
+            ours, theirs, _ = self._sides(other)
+            ours._check_compatible(theirs)
+            labels.union(ours._labelled.classes, theirs._labelled.classes)
 
     def _check_compatible(self, other: Statistics) -> None:
         if self.exact != other.exact:
@@ -479,11 +547,8 @@ class Statistics(Savable):
                 f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
                 "statistics of that first with IncompleteStatistics.from_statistics"
             )
-        if self._centers is not other._centers:
-            none = SubclassCenters({}, ())
-            (self._centers or none).check_same(other._centers or none)
-        if self._names != other._names:
-            check_same_names(self._names, other._names)
+        if self.rule is not other.rule:
+            check_same(self.rule, other.rule)
         self._labelled.check_compatible(other._labelled)
 
     def __add__(self, other: object) -> Self:
@@ -515,13 +580,15 @@ class Statistics(Savable):
         """
         if not isinstance(other, Statistics):
             return NotImplemented
-        ours, theirs = self._aligned(other)
-        ours._check_compatible(theirs)
-        if other.n_dropped > self.n_dropped:
-            raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-        rest = ours._twin(ours._labelled.subtract(theirs._labelled))
-        rest._n_dropped -= other.n_dropped
-        return rest
+        first, second = in_order(self, other)
+        with first, second:
+            ours, theirs, _ = self._aligned(other)
+            ours._check_compatible(theirs)
+            if other.n_dropped > self.n_dropped:
+                raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
+            rest = ours._twin(ours._labelled.subtract(theirs._labelled))
+            rest._n_dropped -= other.n_dropped
+            return rest
 
     @abstractmethod
     def decay(self, factor: float) -> Self:
@@ -542,12 +609,13 @@ class Statistics(Savable):
             return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
-        """The state of the classes at these positions, which may share arrays with this one.
+        """The state of the classes at these positions.
 
         If `classes` is given, it holds their new labels, sorted and without duplicates.
         """
         with self._lock:
             taken = self._labelled.take(positions)
+            taken = taken.copy() if taken is self._labelled else taken
             return self._twin(taken if classes is None else taken.renamed(classes))
 
     def drop_class(self, label: Any) -> Self:
@@ -587,9 +655,12 @@ class Statistics(Savable):
         ValueError
             If the classes share one scatter, so that the scatter of each class is not known.
         """
-        if self._labelled.kind.is_pooled:
-            raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
-        return self._twin(self._labelled.as_one_class())
+        with self._lock:
+            if self._labelled.kind.is_pooled:
+                raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
+            one = self._twin(self._labelled.as_one_class())
+            one.rule = None
+            return one
 
     def select(self, features: ArrayLike) -> Self:
         """The state of the same rows with some of their features, in the order given.
@@ -617,9 +688,10 @@ class Statistics(Savable):
         >>> state.select(["b"]).means, state.select(["b"]).feature_names
         (array([[5.]]), ('b',))
         """
-        positions = as_feature_positions(features, self._names, self.n_features)
         with self._lock:
-            names = None if self._names is None else [self._names[i] for i in positions]
+            named = self.feature_names
+            positions = as_feature_positions(features, named, self.n_features)
+            names = None if named is None else [named[i] for i in positions]
             return self._derived(self._labelled.selected(positions), names)
 
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:
@@ -656,7 +728,7 @@ class Statistics(Savable):
                 return self.copy()
             new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
             twin = self._twin(self._labelled.relabelled(new))
-            twin._centers = None
+            twin.rule = None
             return twin
 
     def linear_map(
@@ -693,19 +765,22 @@ class Statistics(Savable):
         >>> difference.means, difference.covariance(), difference.feature_names
         (array([[13.]]), array([[[4.]]]), ('growth',))
         """
-        matrix, shift = as_affine_map(A, b, self.n_features)
-        if feature_names is None and self._names and np.array_equal(matrix, np.diag(np.diag(matrix))):
-            feature_names = self._names
         with self._lock:
+            matrix, shift = as_affine_map(A, b, self.n_features)
+            if (
+                feature_names is None
+                and self.feature_names
+                and np.array_equal(matrix, np.diag(np.diag(matrix)))
+            ):
+                feature_names = self.feature_names
             return self._derived(self._labelled.mapped(matrix, shift), feature_names)
 
     def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
         """A state with these moments of new features, and all else as here."""
         derived = self._twin(labelled)
-        derived._centers = None
-        derived.categories = None
-        derived._names = None if feature_names is None else tuple(feature_names)
-        check_feature_names(derived._names, derived.n_features)
+        derived.rule = None
+        derived.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
+        check_feature_names(derived.feature_names, derived.n_features)
         return derived
 
     # ------------------------------------------------------------------ states compare
@@ -718,16 +793,17 @@ class Statistics(Savable):
         """Whether two states are the same to the last bit."""
         if not isinstance(other, type(self)):
             return NotImplemented
-        ours, theirs = (
-            (one.feature_names, one.categories, one.n_dropped, one._centers) for one in (self, other)
-        )
-        return ours == theirs and self._labelled.equals(other._labelled)
+        first, second = in_order(self, other)
+        with first, second:
+            ours, theirs = ((one.schema, one.n_dropped, one.rule) for one in (self, other))
+            return ours == theirs and self._labelled.equals(other._labelled)
 
     def __repr__(self) -> str:
-        fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
+        labelled = self._labelled
+        fourth = "fourth_moments=True, " if labelled.has_fourth else ""
         return (
-            f"{type(self).__name__}(covariance_type={self.covariance_type!r}, {fourth}"
-            f"classes={len(self._labelled.classes)}, features={self.n_features}, rows={self.n_rows})"
+            f"{type(self).__name__}(covariance_type={labelled.kind.name!r}, {fourth}"
+            f"classes={len(labelled.classes)}, features={labelled.n_features}, rows={labelled.counts.sum()})"
         )
 
     # ------------------------------------------------------------------ states are saved
@@ -763,15 +839,11 @@ class Statistics(Savable):
         kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
         names = as_feature_names(metadata["feature_names"])
         n_dropped = as_count(metadata["n_dropped"], "n_dropped")
-        state.__setstate__({"_names": None if names is None else tuple(names), "_n_dropped": n_dropped})
-        if "subclass_centers" in metadata:
-            state._centers = SubclassCenters.from_document(metadata["subclass_centers"])
+        schema = schema_in(metadata, None if names is None else tuple(names))
+        state.__setstate__({"schema": schema, "_n_dropped": n_dropped})
+        state.rule = rule_in(metadata)
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)
-        if (plain := metadata.get("categories")) is not None:
-            state.categories = Categories.from_plain(plain)
-            if state.categories.feature_names != state._names:
-                raise ValueError("the features are not those of the categories")
         return state
 
     def _metadata(self) -> dict[str, Any]:
@@ -780,10 +852,9 @@ class Statistics(Savable):
             "kind": type(self).__name__,
             "covariance_type": self.covariance_type,
             "n_features": self.n_features,
-            "feature_names": self._names,
             "n_dropped": self._n_dropped,
-            **({} if self._centers is None else {"subclass_centers": self._centers.to_document()}),
-            **({} if self.categories is None else {"categories": self.categories.described()}),
+            **to_metadata(self.rule),
+            **self.schema.to_metadata(),
         }
 
 

@@ -9,6 +9,7 @@ from streamgda.blocks.wording import abridged
 from streamgda.gaussians.whitening import Spectrum, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.locking import at_one_moment
 
 _MOST_NAMES = 10  # of features, in a message
 
@@ -27,6 +28,7 @@ def between_covariance(statistics: Statistics) -> Array:
     return between
 
 
+@at_one_moment
 def weighted_offsets(statistics: Statistics) -> Array:
     """√(share) (class mean − mean of all rows) of each class: (K, d).
 
@@ -41,12 +43,14 @@ def weighted_offsets(statistics: Statistics) -> Array:
 # ---------------------------------------------------------------------- singular covariances
 
 
+@at_one_moment
 def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
     """The features that are constant in a class (at position k) of a "full" state."""
-    variances = np.diag(statistics.covariance()[k])
-    return np.flatnonzero(constant_features(variances, statistics.means[[k]]))
+    variances, means = np.diag(statistics.covariance()[k]), statistics.means[[k]]
+    return np.flatnonzero(constant_features(variances, means))
 
 
+@at_one_moment
 def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -> str:
     """Describe why the covariance of a class (at position k) is singular: its features, or too few rows."""
     constant = constant_in_class(statistics, k)
@@ -60,6 +64,7 @@ def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -
     return "; ".join(findings)
 
 
+@at_one_moment
 def deficient_features(statistics: Statistics, covariance: Array, least_eigenvalue: float) -> str:
     """Describe the features that make the covariance (d, d) within the classes singular.
 
@@ -67,7 +72,7 @@ def deficient_features(statistics: Statistics, covariance: Array, least_eigenval
     """
     is_constant = constant_features(np.diag(covariance), statistics.means)
     constant, kept = np.flatnonzero(is_constant), np.ones(len(is_constant), np.bool_)
-    for place in statistics.categories.slices if statistics.categories else ():
+    for place in statistics.schema.sums_to_one:
         kept[[i for i in range(place.start, place.stop) if not is_constant[i]][-1:]] = False
     chosen = np.flatnonzero(kept)
     within = covariance[np.ix_(chosen, chosen)]

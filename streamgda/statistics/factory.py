@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from numpy.typing import ArrayLike
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
@@ -14,9 +12,9 @@ from streamgda.statistics.exact.state import ExactClassStatistics
 from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
-from streamgda.statistics.subclasses import as_centers
+from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
-from streamgda.storage.documents import Metadata
+from streamgda.storage.documents import SENSELESS, Metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,10 +25,16 @@ KINDS: dict[str, type[ClassStatistics | ExactClassStatistics | IncompleteStatist
 
 COLUMNS = frozenset(
     {
-        *("pattern", "label", "subclass", "count", "weight", "weight_tail", "mean", "mean_tail"),
-        *("scatter", "pooled_scatter"),
+        *("pattern", "label", "subclass", "count", "weight", "weight_tail", "squared_weight"),
+        *("mean", "mean_tail", "scatter", "pooled_scatter"),
         *("third_moment", "fourth_moment"),
-        *("weight_digits", "sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
+        *(
+            "weight_digits",
+            "squared_weight_digits",
+            "sum_digits",
+            "outer_sum_digits",
+            "pooled_outer_sum_digits",
+        ),
     }
 )
 """The columns of every kind, as `streamgda.storage` describes them."""
@@ -47,7 +51,7 @@ def empty_statistics(
     incomplete: bool = False,
     max_patterns: int = MAX_PATTERNS,
     feature_names: Sequence[str] | None = None,
-    subclass_centers: Mapping[Any, ArrayLike] | None = None,
+    rule: RowRule | None = None,
 ) -> Statistics:
     """The state that has seen no rows.
 
@@ -57,8 +61,8 @@ def empty_statistics(
         As for `ClassStatistics`.
     exact : bool, default=False
         Whether sums are to be exact, as those of `ExactClassStatistics`.
-    subclass_centers : SubclassCenters or dict of label to array-like, optional
-        The centres by which the rows of a class are kept apart by subclass; see `as_centers`.
+    rule : RowRule, optional
+        The rule that gives rows their class.
     incomplete : bool, default=False
         Whether rows may lack features, as those of `IncompleteStatistics`, which has `max_patterns`.
 
@@ -76,7 +80,8 @@ def empty_statistics(
     else:
         check_no_fourth_moments(fourth_moments)
         empty = ExactClassStatistics(covariance_type, feature_names=feature_names)
-    empty.keep_apart(as_centers(subclass_centers))
+    if rule is not None:
+        empty.rule = as_rule(rule)
     return empty
 
 
@@ -112,7 +117,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
         raise ValueError(f"{path} is damaged: its metadata has no {error}") from error
     except MemoryError as error:
         raise ValueError(f"{path} is damaged or too large for the memory: {error}") from error
-    except (TypeError, ValueError) as error:
+    except SENSELESS as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
 
 

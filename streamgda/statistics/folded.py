@@ -15,11 +15,20 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from streamgda.blocks.block import Block, FoldRule
-from streamgda.blocks.categories import Categories
-from streamgda.blocks.labels import Codes, Labels, code_dtype, drop_unused, no_labels, union
+from streamgda.blocks.labels import (
+    Codes,
+    Labels,
+    code_dtype,
+    drop_unused,
+    no_labels,
+    positions_by_code,
+    union,
+)
+from streamgda.blocks.schema import Schema
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
+from streamgda.statistics.locking import Locked, in_order
 
 
 class Summed(Protocol):
@@ -66,7 +75,7 @@ def states_by_key(
     Parameters
     ----------
     empty : Statistics
-        The state of no rows. Rows are not kept apart by its centres of subclasses: their labels are final.
+        The state of no rows. The labels of the rows are final, whatever its rule.
     block : Block
         The rows, of which none was dropped.
     keys : ndarray of shape (n_keys,)
@@ -81,34 +90,28 @@ def states_by_key(
     key, state
         For each key that has rows.
     """
-    n_classes = len(block.classes)
-    pairs = np.arange(len(keys) * n_classes)
-    both = codes.astype(code_dtype(len(pairs))) * n_classes + block.codes
     if kind_named(empty.covariance_type).is_pooled:  # one scatter for all classes would mix the keys
-        order = np.argsort(both, kind="stable")
-        bounds = np.searchsorted(both[order], np.arange(len(keys) + 1) * n_classes)
-        for k, key in enumerate(keys.tolist()):
-            if bounds[k] < bounds[k + 1]:
-                yield key, _state_of(empty, block.take(order[bounds[k] : bounds[k + 1]]), workspace)
+        for k, rows in positions_by_code(codes, len(keys)):
+            yield keys[k].item(), _state_of(empty, block.take(rows), workspace)
         return
-    used, both = drop_unused(pairs, both.astype(code_dtype(len(pairs)), copy=False))
+    n_classes, n_pairs = len(block.classes), len(keys) * len(block.classes)
+    both = codes.astype(np.int64) * n_classes + block.codes  # a small type may not hold the number of classes
+    used, both = drop_unused(np.arange(n_pairs), both.astype(code_dtype(n_pairs)))
     state = _state_of(empty, replace(block, classes=used, codes=both), workspace)
-    bounds = np.searchsorted(used, np.arange(len(keys) + 1) * n_classes)
-    for k, key in enumerate(keys.tolist()):
-        held = np.arange(bounds[k], bounds[k + 1])
-        if len(held):
-            yield key, state.of_classes(held, block.classes[used[held] - k * n_classes])
+    of_key, of_class = np.divmod(used, n_classes)
+    for k, places in positions_by_code(of_key, len(keys)):
+        yield keys[k].item(), state.of_classes(places, block.classes[of_class[places]])
 
 
 def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
     state = empty.copy()
-    state.keep_apart(None)
+    state.rule = None
     state.update_blocks([block], workspace)
-    state.keep_apart(empty.subclass_centers)
+    state.rule = empty.rule
     return state
 
 
-class FoldStatistics:
+class FoldStatistics(Locked):
     """Statistics of labelled rows: one state for each fold.
 
     `accumulate_folds` and `StatisticsLedger.fold_statistics` make them. They take the memory of one state for
@@ -139,58 +142,66 @@ class FoldStatistics:
     @property
     def folds(self) -> list[Any]:
         """The folds that have rows, sorted."""
-        return sorted(self._by_fold)
+        with self._lock:
+            return sorted(self._by_fold)
 
     def __getitem__(self, fold: Any) -> Statistics:
-        """The statistics of the rows of a fold, with the categories of all folds."""
-        state, categories = self._by_fold[fold], self.categories
-        return state if categories is None else state.with_categories(categories)
+        """The statistics of the rows of a fold, with the features of all folds."""
+        with self._lock:
+            return self._by_fold[fold].in_schema(self.schema)
 
     @property
     def n_rows(self) -> int:
         """How many rows went in."""
-        return sum(part.n_rows for part in self._by_fold.values())
+        with self._lock:
+            return sum(part.n_rows for part in self._by_fold.values())
 
     @property
     def classes(self) -> Labels:
         """The labels seen in any fold, sorted."""
-        return reduce(union, (part.class_labels for part in self._by_fold.values()), no_labels())
+        with self._lock:
+            return reduce(union, (part.by_label().classes for part in self._by_fold.values()), no_labels())
 
     @property
-    def categories(self) -> Categories | None:
-        """The categories seen in any fold; None if all columns are numbers."""
-        found = [part.categories for part in self._by_fold.values() if part.categories is not None]
-        return reduce(Categories.union, found) if found else None
+    def schema(self) -> Schema:
+        """The features seen in any fold."""
+        with self._lock:
+            schemas = (part.schema for part in self._by_fold.values())
+            return reduce(lambda one, other: one.union(other), schemas, self.empty.schema)
 
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the states."""
-        return self._by_fold.nbytes
+        with self._lock:
+            return self._by_fold.nbytes
 
     def __repr__(self) -> str:
-        return f"FoldStatistics(folds={len(self._by_fold)}, rows={self.n_rows}, of {self.empty!r})"
+        with self._lock:
+            return f"FoldStatistics(folds={len(self._by_fold)}, rows={self.n_rows}, of {self.empty!r})"
 
     def __eq__(self, other: object) -> bool:
         """Whether two states are the same to the last bit."""
         if not isinstance(other, FoldStatistics):
             return NotImplemented
-        ours, theirs = ((one.rule, one.n_dropped, one._by_fold) for one in (self, other))
-        return ours == theirs
+        first, second = in_order(self, other)
+        with first, second:
+            ours, theirs = ((one.rule, one.n_dropped, one._by_fold) for one in (self, other))
+            return ours == theirs
 
     # ------------------------------------------------------------------ rows go in
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
         workspace, together = workspace or Workspace(), FoldStatistics(self.empty, self.rule)
-        centers = self.empty.subclass_centers
-        for block in blocks if centers is None else map(centers.assign, blocks):
+        rule = self.empty.rule
+        for block in blocks if rule is None else map(rule.assign, blocks):
             together.n_dropped += block.n_dropped
             if len(block.codes):
                 folds, codes = self.rule.assign(block)
                 rows = replace(block, n_dropped=0)
                 for fold, state in states_by_key(self.empty, rows, folds, codes, workspace):
                     together._by_fold.add(fold, state, owned=True)
-        self.merge(together)
+        self._merge(together, owned=True)
 
     # ------------------------------------------------------------------ states add up
 
@@ -202,17 +213,26 @@ class FoldStatistics:
         ValueError
             If the two have other folds, or their statistics cannot be merged.
         """
-        if self.rule != other.rule:
-            raise ValueError(f"states with folds by {self.rule} and by {other.rule} cannot be merged")
-        for fold, state in other._by_fold.items():
-            self._by_fold.add(fold, state)
-        self.n_dropped += other.n_dropped
+        return self._merge(other)
+
+    def _merge(self, other: FoldStatistics, *, owned: bool = False) -> Self:
+        """Merge another state. If it is `owned`, nothing else holds it, and this one may take its states."""
+        first, second = in_order(self, other)
+        with first, second:
+            if self.rule != other.rule:
+                raise ValueError(f"states with folds by {self.rule} and by {other.rule} cannot be merged")
+            sums = Keyed(self._by_fold)
+            for fold, theirs in other._by_fold.items():
+                total = theirs if owned else theirs.copy()
+                sums[fold] = total.merge(self._by_fold[fold]) if fold in sums else total
+            vars(self).update(_by_fold=sums, n_dropped=self.n_dropped + other.n_dropped)
         return self
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place."""
-        for state in self._by_fold.values():
-            state.decay(factor)
+        with self._lock:
+            decayed = ((fold, state.copy().decay(factor)) for fold, state in self._by_fold.items())
+            self._by_fold = Keyed(decayed)
         return self
 
     def copy(self) -> Self:
@@ -229,11 +249,13 @@ class FoldStatistics:
 
     def total(self) -> Statistics:
         """The statistics of the rows of all folds."""
-        return self.merged(self.folds)
+        with self._lock:
+            return self.merged(self.folds)
 
     def merged(self, folds: Iterable[Any]) -> Statistics:
         """The statistics of the rows of some folds, in this order."""
-        return reduce(iadd, (self._by_fold[fold] for fold in folds), self.empty.copy())
+        with self._lock:
+            return reduce(iadd, (self._by_fold[fold] for fold in folds), self.empty.copy())
 
     def held_out(self, folds: Iterable[Any] | None = None) -> Iterator[tuple[Any, Statistics]]:
         """Yield each fold, with the statistics of the rows of all the others.
@@ -245,18 +267,19 @@ class FoldStatistics:
         folds : iterable, optional
             The folds to yield; all of them where not given.
         """
-        states = [self[fold] for fold in self.folds]
-        wanted = set(self.folds if folds is None else folds)
+        with self._lock:
+            known, states = self.folds, [self[fold].copy() for fold in self.folds]
+        wanted = set(known if folds is None else folds)
         after = list(accumulate(reversed(states), add, initial=self.empty))[:-1]
         before = self.empty.copy()
-        for fold, state in zip(self.folds, states, strict=True):
+        for fold, state in zip(known, states, strict=True):
             rest = after.pop()
             if fold in wanted:
                 yield fold, before + rest
             before += state
 
 
-class SideBySide:
+class SideBySide(Locked):
     """Statistics of folds, of the same rows kept apart by other subclasses, for which rows are read once.
 
     Parameters
@@ -281,21 +304,26 @@ class SideBySide:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays of the states."""
-        return sum(state.nbytes for state in self.states)
+        with self._lock:
+            return sum(state.nbytes for state in self.states)
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks to each of the states."""
+        added = type(self)([FoldStatistics(state.empty, state.rule) for state in self.states])
         for block in blocks:
-            for state in self.states:
+            for state in added.states:
                 state.update_blocks([block], workspace)
+        self += added
 
     def copy(self) -> Self:
         """States of the same rows that do not change with these."""
-        return type(self)(self.states)
+        with self._lock:
+            return type(self)(self.states)
 
     def __iadd__(self, other: SideBySide) -> Self:
-        for ours, theirs in zip(self.states, other.states, strict=True):
-            ours.merge(theirs)
+        first, second = in_order(self, other)
+        with first, second:
+            self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         return self
 
     def __add__(self, other: SideBySide) -> Self:

@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 
 Counts = NDArray[np.int64]
+SquaredWeights = NDArray[Any]
+"""Σ w² of each class: float64 in floating states, Python integers in exact ones."""
+
+_LEAST_WEIGHT = 1e-150  # so that float64 holds squares of weights, and of their inverses
 
 
 class ClassMoments(Protocol):
@@ -71,6 +75,16 @@ class ClassMoments(Protocol):
     def merge(self, other: Self, places: Indices) -> None:
         """Add to the classes at these places, in place. If it raises, nothing has changed."""
 
+    def merged(self, other: Self, places: Indices, *, owned: bool = False) -> Self:
+        """The moments with others added to the classes at these places, which may share arrays with these.
+
+        If the other is `owned`, its arrays may become those of the result. These moments change at most when
+        the result is told to `write`.
+        """
+
+    def write(self) -> None:
+        """Write into the arrays what is left to be written."""
+
     def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
 
@@ -83,17 +97,54 @@ class ClassMoments(Protocol):
     def weight_text(self, k: int) -> str:
         """The weight of a class as an error names it."""
 
+    def least_squares(self, counts: Counts) -> SquaredWeights:
+        """Σ w² of each class if its n rows have equal weights, W² / n. It is never less."""
+
+
+def squared_weights(codes: Codes, weights: Array | None, *, exact: bool = False) -> SquaredWeights | None:
+    """Σ w² of the rows of each class, by their codes; None if all weights are 1.
+
+    If `exact`, weights are whole numbers, and the result has Python integers.
+    """
+    if weights is None or (weights == 1).all():
+        return None
+    if not exact:
+        return np.bincount(codes, np.clip(weights, _LEAST_WEIGHT, 1 / _LEAST_WEIGHT) ** 2)
+    squares = np.zeros(int(codes.max()) + 1, object)
+    np.add.at(squares, codes, weights.astype(np.int64).astype(object) ** 2)
+    return squares
+
+
+def joined_squares(
+    ours: SquaredWeights | None,
+    our_counts: Counts,
+    theirs: SquaredWeights | None,
+    their_counts: Counts,
+    places: Indices,
+) -> SquaredWeights | None:
+    """Σ w² of our rows and of theirs, whose classes are at these places of ours; None stands for counts."""
+    if ours is None and theirs is None:
+        return None
+    ours, theirs = (our_counts if ours is None else ours), (their_counts if theirs is None else theirs)
+    together = ours.astype(np.result_type(ours, theirs))
+    together[places] += theirs
+    return together
+
 
 S = TypeVar("S", bound=ClassMoments)
 
 
 @dataclass
 class Labelled(Generic[S]):
-    """The classes seen, sorted, with the number of rows and the moments of each, floating or exact."""
+    """The classes seen, sorted, with the number of rows and the moments of each, floating or exact.
+
+    `squared_weights` is None as long as every row has weight 1: then Σ w² is the count.
+    """
 
     classes: Labels
     counts: Counts
     moments: S
+    squared_weights: SquaredWeights | None = None
 
     @classmethod
     def empty(cls, like: S, n_features: int) -> Self:
@@ -118,11 +169,28 @@ class Labelled(Generic[S]):
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        return self.classes.nbytes + self.counts.nbytes + self.moments.nbytes
+        squares = 0 if self.squared_weights is None else self.squared_weights.nbytes
+        return self.classes.nbytes + self.counts.nbytes + squares + self.moments.nbytes
+
+    @property
+    def squares(self) -> SquaredWeights:
+        """Σ w² of each class."""
+        return self.counts if self.squared_weights is None else self.squared_weights
+
+    @property
+    def rounded_squares(self) -> Array | None:
+        """Σ w² of each class in float64; None if all rows have weight 1."""
+        return None if self.squared_weights is None else self.squared_weights.astype(np.float64)
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.copy())
+        squares = None if self.squared_weights is None else self.squared_weights.copy()
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.copy(), squares)
+
+    def _with(self, moments: S) -> Self:
+        """A copy with other moments of the same rows."""
+        squares = None if self.squared_weights is None else self.squared_weights.copy()
+        return type(self)(self.classes.copy(), self.counts.copy(), moments, squares)
 
     def take(self, kept: Indices) -> Self:
         """The state of some of the classes."""
@@ -130,17 +198,20 @@ class Labelled(Generic[S]):
             return self
         if not len(kept):
             return self.empty(self.moments, self.n_features)
-        return type(self)(labels.trimmed(self.classes[kept]), self.counts[kept], self.moments.take(kept))
+        squares = None if self.squared_weights is None else self.squared_weights[kept]
+        classes = labels.trimmed(self.classes[kept])
+        return type(self)(classes, self.counts[kept], self.moments.take(kept), squares)
 
     def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
         """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.narrowed(kind, fourth=fourth))
+        return self._with(self.moments.narrowed(kind, fourth=fourth))
 
     def as_one_class(self) -> Self:
         """A copy in which all rows are of the class 0."""
         if not len(self.classes):
             return self.copy()
-        return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.moments.total())
+        squares = None if self.squared_weights is None else self.squared_weights.sum(keepdims=True)
+        return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.moments.total(), squares)
 
     def renamed(self, classes: Labels) -> Self:
         """The same state with other labels, in the same order."""
@@ -152,20 +223,24 @@ class Labelled(Generic[S]):
         sums = self.moments.take(first).copy()
         counts = np.zeros(len(classes), dtype=np.int64)
         np.add.at(counts, groups, self.counts)
+        squares = None
+        if self.squared_weights is not None:
+            squares = np.zeros(len(classes), self.squared_weights.dtype)
+            np.add.at(squares, groups, self.squared_weights)
         left = np.setdiff1d(np.arange(len(groups)), first)
         while len(left):
             _, nearest = np.unique(groups[left], return_index=True)
             sums.merge(self.moments.without_pooled(left[nearest]), groups[left[nearest]])
             left = np.delete(left, nearest)
-        return type(self)(classes, counts, sums)
+        return type(self)(classes, counts, sums, squares)
 
     def selected(self, features: Indices) -> Self:
         """The state of some features, in this order."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.selected(features))
+        return self._with(self.moments.selected(features))
 
     def placed(self, features: Indices, n_features: int) -> Self:
         """The state of `n_features` features, of which these are at the given places, and zeros."""
-        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.placed(features, n_features))
+        return self._with(self.moments.placed(features, n_features))
 
     def mapped(self, A: Array, b: Array) -> Self:
         """The state of the rows A x + b; ValueError if the products of features are not kept."""
@@ -174,7 +249,7 @@ class Labelled(Generic[S]):
                 "a linear map needs the covariances of features, which covariance type "
                 f"{self.kind.name!r} does not keep; accumulate with covariance_type='full' or 'tied'"
             )
-        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.mapped(A, b))
+        return self._with(self.moments.mapped(A, b))
 
     def check_compatible(self, other: Labelled[S]) -> None:
         """Raise ValueError, naming both sides, if the two cannot be merged."""
@@ -205,19 +280,42 @@ class Labelled(Generic[S]):
 
         If the other is `owned`, its arrays may become those of this state.
         """
+        total = self.merged(other, owned=owned)
+        vars(self).update(vars(total))
+        self.write()
+
+    def merged(self, other: Labelled[S], *, owned: bool = False) -> Labelled[S]:
+        """The state with the rows of another. This one changes at most when the result is told to `write`.
+
+        If the other is `owned`, its arrays may become those of the result.
+        """
         if len(other.classes) and not len(self.classes):
-            same = other if owned else other.copy()
-            self.classes, self.counts, self.moments = same.classes, same.counts, same.moments
-            return
+            return other if owned else other.copy()
         classes = labels.union(self.classes, other.classes)
         united = self
         if len(classes) > len(self.classes) or not len(classes):
             united = self._reindexed(classes, max(self.moments.n_features, other.moments.n_features))
+        counts, moments, squares = united.counts, united.moments, united.squared_weights
         if len(other.classes):
-            places = np.searchsorted(classes, other.classes)
-            united.moments.merge(other.moments, places)
-            united.counts[places] += other.counts
-        self.classes, self.counts, self.moments = united.classes, united.counts, united.moments
+            places = classes.searchsorted(other.classes)
+            if united is self:
+                moments = moments.merged(other.moments, places, owned=owned)
+            else:
+                moments.merge(other.moments, places)
+            if squares is not None or other.squared_weights is not None:
+                squares = joined_squares(squares, counts, other.squared_weights, other.counts, places)
+            counts = counts.copy()
+            counts[places] += other.counts
+        return Labelled(classes, counts, moments, squares)
+
+    def write(self) -> None:
+        """Write what is left to be written."""
+        self.moments.write()
+
+    def decayed_squares(self, factor: float) -> Array:
+        """Σ w² of each class after its weights are multiplied by a factor."""
+        decayed: Array = np.maximum(self.squares * factor**2, _LEAST_WEIGHT**2)
+        return decayed
 
     def __iadd__(self, other: Labelled[S]) -> Self:
         self.merge(other)
@@ -241,7 +339,11 @@ class Labelled(Generic[S]):
         rest, kept = self.moments.subtract(removed.moments, counts), np.flatnonzero(counts)
         if not len(kept):
             return self.empty(self.moments, self.n_features)
-        return type(self)(self.classes[kept], counts[kept], rest)
+        squares = None
+        if self.squared_weights is not None or removed.squared_weights is not None:
+            least = rest.least_squares(counts[kept])
+            squares = np.clip((self.squares - removed.squares)[kept], least, least * counts[kept])
+        return type(self)(self.classes[kept], counts[kept], rest, squares)
 
     def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
         differs = self.moments.overdrawn(removed.moments, np.zeros_like(counts))
@@ -265,7 +367,11 @@ class Labelled(Generic[S]):
             return Labelled(classes, counts, self.moments.zeros_like(len(classes), n_features))
         places = np.searchsorted(classes, self.classes)
         counts[places] = self.counts
-        return Labelled(classes, counts, self.moments.reindexed(len(classes), places))
+        squares = None
+        if self.squared_weights is not None:
+            squares = np.zeros(len(classes), self.squared_weights.dtype)
+            squares[places] = self.squared_weights
+        return Labelled(classes, counts, self.moments.reindexed(len(classes), places), squares)
 
     def same_counts(self, other: Labelled[Any]) -> bool:
         """Whether the two have the same kind of covariance, features, classes and counts."""
@@ -280,4 +386,8 @@ class Labelled(Generic[S]):
 
     def equals(self, other: Labelled[S]) -> bool:
         """Whether the two are the same to the last bit."""
-        return self.same_counts(other) and self.moments.equals(other.moments)
+        return (
+            self.same_counts(other)
+            and np.array_equal(self.squares, other.squares)
+            and self.moments.equals(other.moments)
+        )

@@ -48,12 +48,12 @@ class Revision:
         matrix = np.array(block.matrix(0, n_rows))
         return cls(rows=Block(matrix, block.classes, block.codes.copy(), weights))
 
-    def followed_by(self, added: Revision, classes: Labels) -> Revision:
+    def followed_by(self, added: Revision | None, classes: Labels) -> Revision:
         """The revision after a state with the revision `added` and these classes was merged.
 
-        It is the first of a new chain if this one has become long.
+        It is the first of a new chain if this one has become long. None stands for rows that are not kept.
         """
-        rows = added.rows if added.before is None else None
+        rows = added.rows if added is not None and added.before is None else None
         size = self.size + len(classes) + (len(rows.codes) if rows else 0)
         return Revision(self, classes, rows, size) if size <= _MOST_KEPT else Revision()
 

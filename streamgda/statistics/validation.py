@@ -75,20 +75,6 @@ def check_feature_names(names: tuple[str, ...] | None, n_features: int) -> None:
         raise ValueError(f"{counted(len(names), 'feature name')} for {counted(n_features, 'feature')}")
 
 
-def check_same_names(ours: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> None:
-    """Raise ValueError if two states both have feature names, and these differ."""
-    if ours is None or theirs is None or ours == theirs:
-        return
-    sides = {"first": (ours, set(theirs)), "second": (theirs, set(ours))}
-    alone = {side: [name for name in names if name not in others] for side, (names, others) in sides.items()}
-    differences = [f"only the {side} has {listed(names)}" for side, names in alone.items() if names] or [
-        f"feature {position} is {here!r} in one and {there!r} in the other"
-        for position, (here, there) in enumerate(zip(ours, theirs, strict=False))
-        if here != there
-    ][:1]
-    raise ValueError(f"states of different features cannot be merged: {', '.join(differences)}")
-
-
 def as_feature_positions(
     features: ArrayLike, names: tuple[str, ...] | None, n_features: int
 ) -> NDArray[np.intp]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time as clock
-from collections import deque
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +12,70 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
+from streamgda.statistics.locking import Locked
+from streamgda.statistics.validation import as_count, check_whole
 from streamgda.storage.saving import Loadable
 
 
-class WindowedStatistics(Loadable):
+class _Batch(NamedTuple):
+    """A batch, with its state or the sum of the states of this batch and those after it."""
+
+    state: Statistics
+    n_rows: int
+    time: float
+
+
+class _Batches(NamedTuple):
+    """The batches of a window in two stacks, of which the first elements of two lists count.
+
+    What stands beyond them was left by an interruption, or is about to be removed.
+    """
+
+    older: list[_Batch]  # with sums up to the newest of them; the oldest last
+    n_older: int
+    newer: list[_Batch]  # the newest last
+    n_newer: int
+    newer_total: Statistics
+    n_rows: int
+
+    @property
+    def n_batches(self) -> int:
+        return self.n_older + self.n_newer
+
+    @property
+    def oldest(self) -> _Batch:
+        return self.older[self.n_older - 1] if self.n_older else self.newer[0]
+
+    @property
+    def newest(self) -> _Batch:
+        return self.newer[self.n_newer - 1] if self.n_newer else self.older[0]
+
+    def with_newest(self, batch: _Batch) -> _Batches:
+        self.newer[self.n_newer :] = [batch]
+        return self._replace(
+            n_newer=self.n_newer + 1,
+            newer_total=self.newer_total + batch.state,
+            n_rows=self.n_rows + batch.n_rows,
+        )
+
+    def without_oldest(self, nothing: Statistics) -> _Batches:
+        n_rows = self.n_rows - self.oldest.n_rows
+        if self.n_older:
+            return self._replace(n_older=self.n_older - 1, n_rows=n_rows)
+        older, total = [], nothing
+        for batch in reversed(self.newer[: self.n_newer]):
+            total = batch.state + total
+            older.append(batch._replace(state=total))
+        return _Batches(older, len(older) - 1, [], 0, nothing, n_rows)
+
+    def trim(self) -> None:
+        del self.older[self.n_older :], self.newer[self.n_newer :]
+
+    def copy(self) -> _Batches:
+        return self._replace(older=self.older[: self.n_older], newer=self.newer[: self.n_newer])
+
+
+class WindowedStatistics(Locked, Loadable):
     """The statistics of the last batches of a stream, up to a number of batches, rows or seconds.
 
     The state is the merge of the states of the batches in the window, and exact if those are exact. Nothing
@@ -71,41 +130,39 @@ class WindowedStatistics(Loadable):
         n_rows: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        if n_batches is not None and (not isinstance(n_batches, int | np.integer) or n_batches < 1):
-            raise ValueError(f"a window holds whole batches, at least one; got n_batches={n_batches!r}")
         if n_batches is n_rows is seconds is None:
             raise ValueError("a window ends somewhere: give n_batches, n_rows or seconds")
+        for name, most in (("n_batches", n_batches), ("n_rows", n_rows)):
+            if most is not None:
+                check_whole(most, name, 1)
+        if seconds is not None and not 0 < seconds < np.inf:
+            raise ValueError(f"seconds must be a positive number; got {seconds!r}")
         self.n_batches, self.n_rows, self.seconds = n_batches, n_rows, seconds
         self._nothing = empty_statistics(
             covariance_type, fourth_moments=fourth_moments, exact=exact, feature_names=feature_names
         )
-        self._older: list[Statistics] = []  # sums of an older batch and those after it, oldest last
-        self._newer: list[Statistics] = []
-        self._newer_total = self._nothing
-        self._sizes: deque[tuple[int, float]] = deque()  # rows and time of each batch, oldest first
+        self._batches = _Batches([], 0, [], 0, self._nothing, 0)
 
     def __len__(self) -> int:
         """How many batches are in the window."""
-        return len(self._older) + len(self._newer)
+        return self._batches.n_batches
 
     def __repr__(self) -> str:
         ends = {"n_rows": self.n_rows, "seconds": self.seconds}
-        given = ["" if self.n_batches is None else f"{self.n_batches}"]
-        given += [f"{name}={end}" for name, end in ends.items() if end is not None]
-        return (
-            f"WindowedStatistics({', '.join(filter(None, given))}, "
-            f"covariance_type={self._nothing.covariance_type!r}, "
-            f"batches={len(self)}, rows={self.statistics.n_rows})"
-        )
+        arguments = ["" if self.n_batches is None else f"{self.n_batches}"]
+        arguments += [f"{name}={end}" for name, end in ends.items() if end is not None]
+        with self._lock:
+            return (
+                f"WindowedStatistics({', '.join(filter(None, arguments))}, "
+                f"covariance_type={self._nothing.covariance_type!r}, "
+                f"batches={len(self)}, rows={self.statistics.n_rows})"
+            )
 
     @property
     def statistics(self) -> Statistics:
         """The statistics of the batches in the window, in a new state."""
-        return self._oldest + self._newer_total
-
-    @property
-    def _oldest(self) -> Statistics:
-        return self._older[-1] if self._older else self._nothing
+        batches = self._batches
+        return (batches.oldest.state if batches.n_older else self._nothing) + batches.newer_total
 
     def update(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, time: float | None = None
@@ -157,47 +214,50 @@ class WindowedStatistics(Loadable):
             is of an earlier time than the last one. The window is then as it was.
         """
         check_statistics(batch)
-        _ = self._oldest + batch  # raises, before anything changes, if the batch does not fit
-        newer_total = self._newer_total + batch
-        moment = clock.time() if time is None else float(time)
-        if self._sizes and moment < self._sizes[-1][1]:
-            raise ValueError(f"a batch of time {moment} comes after one of time {self._sizes[-1][1]}")
-        self._newer.append(batch.copy())
-        self._newer_total = newer_total
-        self._sizes.append((batch.n_rows, moment))
-        while self._is_over():
-            self._let_the_oldest_go()
+        batch = batch.copy()  # of one moment
+        with self._lock:
+            moment = clock.time() if time is None else float(time)
+            batches = self._batches
+            if not np.isfinite(moment):
+                raise ValueError(f"the time of a batch is a number of seconds; got {time!r}")
+            if batches.n_batches and moment < batches.newest.time:
+                raise ValueError(f"a batch of time {moment} comes after one of time {batches.newest.time}")
+            if batches.n_older:  # with which it is merged later
+                batches.oldest.state._check_fits(batch)
+            batches = batches.with_newest(_Batch(batch, batch.n_rows, moment))
+            while self._is_over(batches):
+                batches = batches.without_oldest(self._nothing)
+            self._batches = batches
+            batches.trim()
         return self
 
-    def _is_over(self) -> bool:
+    def copy(self) -> Self:
+        """A window of the same batches that does not change with this one."""
+        with self._lock:
+            twin = type(self).__new__(type(self))
+            vars(twin).update(vars(self), _lock=twin._lock, _batches=self._batches.copy())
+            return twin
+
+    def _is_over(self, batches: _Batches) -> bool:
         """Whether the oldest batch is outside the window; a single batch never is."""
-        if len(self) < 2:
+        if batches.n_batches < 2:
             return False
         return (
-            (self.n_batches is not None and len(self) > self.n_batches)
-            or (self.n_rows is not None and sum(n for n, _ in self._sizes) > self.n_rows)
-            or (self.seconds is not None and self._sizes[0][1] <= self._sizes[-1][1] - self.seconds)
+            (self.n_batches is not None and batches.n_batches > self.n_batches)
+            or (self.n_rows is not None and batches.n_rows > self.n_rows)
+            or (self.seconds is not None and batches.oldest.time <= batches.newest.time - self.seconds)
         )
-
-    def _let_the_oldest_go(self) -> None:
-        if not self._older:
-            total = self._nothing
-            while self._newer:
-                total = self._newer.pop() + total
-                self._older.append(total)
-            self._newer_total = self._nothing
-        self._older.pop()
-        self._sizes.popleft()
 
     # ------------------------------------------------------------------ saved
 
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        states = [self._nothing, *self._older, *self._newer]
+        batches = self.copy()._batches  # of one moment; the lock is free again while it is written
+        states = [self._nothing, *(each.state for each in [*batches.older, *batches.newer])]
         document = {
             "kind": "WindowedStatistics",
             "ends": [self.n_batches, self.n_rows, self.seconds],
-            "n_older": len(self._older),
-            "sizes": list(self._sizes),
+            "n_older": batches.n_older,
+            "sizes": [(each.n_rows, each.time) for each in [*reversed(batches.older), *batches.newer]],
         }
         contents = np.empty(len(states), dtype=object)
         contents[:] = [np.frombuffer(state.to_bytes(), np.uint8) for state in states]
@@ -211,11 +271,17 @@ class WindowedStatistics(Loadable):
         contents = [state.tobytes() for state in columns["state"]]
         empty, *states = [state_of(*tables.read(content, COLUMNS), "a batch") for content in contents]
         window = cls(n_batches, n_rows=n_rows, seconds=seconds)
-        window._nothing = window._newer_total = empty
-        window._older, window._newer = states[: document["n_older"]], states[document["n_older"] :]
-        window._sizes = deque((int(size), float(time)) for size, time in document["sizes"])
-        for state in window._newer:
-            window._newer_total = window._newer_total + state
-        if len(window._sizes) != len(window):
-            raise ValueError(f"it holds {len(window)} batches of {len(window._sizes)}")
+        sizes, n_older = document["sizes"], as_count(document["n_older"], "n_older")
+        if len(sizes) != len(states) or n_older > len(states):
+            raise ValueError(f"it holds {len(states)} batches of {len(sizes)}")
+        of_older = sizes[:n_older][::-1]
+        batches = [
+            _Batch(state, as_count(size, "rows"), float(time))
+            for state, (size, time) in zip(states, [*of_older, *sizes[n_older:]], strict=True)
+        ]
+        window._nothing = empty
+        window._batches = _Batches(batches[:n_older], n_older, [], 0, empty, 0)
+        for batch in batches[n_older:]:
+            window._batches = window._batches.with_newest(batch)
+        window._batches = window._batches._replace(n_rows=sum(batch.n_rows for batch in batches))
         return window

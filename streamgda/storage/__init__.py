@@ -4,14 +4,20 @@ This room imports no other room of the package. Its files, from the bottom up:
 
 `paths`
     Paths as users pass them; paths and errors as messages show them.
+`documents`
+    Plain values as JSON and as hashes, and the JSON document in the metadata of a file.
+`threads`
+    Threads that nothing waits for, such as those that make requests.
 `retries`
     Which errors come from storage; calls that are repeated after a pause if storage fails.
+`secrets`
+    Filesystems whose paths, answers and errors show nothing of the secrets in a URL.
 `filesystems`
     Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths lead to one place;
     which files are in a folder, and in which version. Write a file wholly or not at all; let one process at a
     time write to a folder.
-`documents`
-    Plain values as JSON and as hashes, and the JSON document in the metadata of a file.
+`reading`
+    The bytes of a file, whole or by ranges.
 `footers`
     Read, keep and check the footer of a Parquet file.
 `fetching`
@@ -33,6 +39,8 @@ column             type                            what it holds
 ``weight``         double                          sum of their weights
 ``weight_tail``    double                          what rounding left of the weight: the weight is their
                                                    sum. Only there if it is not zero for all classes
+``squared_weight`` double                          sum of their squared weights. Where it is absent or 0, the
+                                                   rows of a class have equal weights
 ``mean``           list of d doubles               the mean
 ``mean_tail``      list of d doubles               what rounding left of the mean: the mean is their sum
 ``scatter``        list of doubles                 Σ w (x − mean)(x − mean)ᵀ. For "full" its lower
@@ -48,8 +56,9 @@ column             type                            what it holds
 
 Exact statistics have ``label`` and ``count``, and in place of the others ``weight_digits``, ``sum_digits``
 and ``outer_sum_digits`` (or ``pooled_outer_sum_digits``): lists of the balanced digits, in base 2³², of Σ w,
-Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. The lowest digit of each number comes first; with
-``positions`` in the metadata p, it stands for a multiple of 2³²ᵖ.
+Σ w x and Σ w x xᵀ, the latter packed as ``scatter``. Those of Σ w², in ``squared_weight_digits``, may be
+absent. The lowest digit of each number comes first; with ``positions`` in the metadata p, it stands for a
+multiple of 2³²ᵖ.
 
 Version 2 adds the statistics of rows in which features may be missing. Their table joins the tables of the
 patterns of observed features, one below the other. It has a row for each class of each pattern. The lists of
@@ -95,6 +104,8 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     may be absent, and no reader needs them.
 ``metadata``
     What a user kept by ``save(metadata=)``, an object. Absent otherwise.
+``checkpoint``
+    For a state of a checkpoint, the name of its file, which is a hash of what was read. Absent otherwise.
 ``holdings``
     For an entry of a ledger, the files whose rows it holds; see `streamgda.ledger`. Absent otherwise.
 

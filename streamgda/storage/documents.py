@@ -72,6 +72,9 @@ FORMAT_VERSION = 3
 
 _OLDEST_VERSION = 1
 
+SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors of using values of a file that are whole and make no sense."""
+
 Metadata = Mapping[str, Any]
 
 _KEY = b"streamgda"

@@ -16,7 +16,7 @@ import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, repeat
@@ -29,8 +29,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import Version, check_unchanged, fsspec_of, opened
-from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, reader_of, tail_of
+from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, tail_of, whole_of
+from streamgda.storage.reading import as_file, reader_of
 from streamgda.storage.retries import storing
+from streamgda.storage.threads import DaemonThreads
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -224,7 +226,7 @@ class RemoteParquet:
     @property
     def file(self) -> pa.NativeFile:
         """The file, for Arrow to read."""
-        return pa.PythonFile(_AsFile(self._read, self._size), mode="r")
+        return as_file(self._read, self._size)
 
     def check_unchanged(self) -> None:
         """Raise ValueError if the file had changed by the time that all needed bytes were fetched."""
@@ -241,15 +243,18 @@ class RemoteParquet:
     def _open(self) -> pq.FileMetaData:
         place = self._filesystem, self._path, self._version
         kept = KEPT_FOOTERS.get(*place)
-        with storing():
-            file = kept.file if kept else None
-            if file is None and not (kept and fsspec_of(self._filesystem)):
-                file = _opened(*place)
-            self._bytes, self._size = reader_of(*place, file)
-        tail = pa.py_buffer(b"")
+        whole, file = (None, None) if kept is None else (kept.whole, kept.file)
+        if whole is not None:
+            self._size = len(whole)
+        else:
+            with storing(self._path):
+                if file is None and not (kept and fsspec_of(self._filesystem)):
+                    file = _opened(*place)
+            self._bytes, self._size = reader_of(self._filesystem, self._path, file, self._version.size)
+        tail = whole or pa.py_buffer(b"")
         if kept is None:
-            tail, n_footer = tail_of(self._fetched, self._size)
-            kept = KeptFooter(tail[-n_footer:].to_pybytes(), file)
+            tail, n_footer = tail_of(self._bytes, self._size)
+            kept = KeptFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
             KEPT_FOOTERS.keep(*place, kept)
         metadata = pq.read_metadata(pa.BufferReader(kept.tail))
         self._begin([] if has_encrypted_columns(metadata, kept.tail) else self._plan(metadata), tail)
@@ -281,19 +286,10 @@ class RemoteParquet:
             self._ahead.ask()
 
     def _answer(self, start: int, stop: int) -> pa.Buffer:
-        answer = self._fetched(start, stop)
+        answer = self._bytes(start, stop)
         with self._ahead.lock:
             self._n_unanswered -= 1
             self._check_if_complete()
-        return answer
-
-    def _fetched(self, start: int, stop: int) -> pa.Buffer:
-        with storing():
-            answer = self._bytes(start, stop)
-        if len(answer) != stop - start:
-            raise ConnectionError(
-                f"{self._path}: of {stop - start:,} bytes from {start:,} on, the storage gave {len(answer):,}"
-            )
         return answer
 
     def _check_if_complete(self) -> None:
@@ -301,7 +297,8 @@ class RemoteParquet:
             self._checked = request_threads().submit(self._check)
 
     def _check(self) -> None:
-        check_unchanged(self._filesystem, self._path, self._version)
+        with storing(self._path):
+            check_unchanged(self._filesystem, self._path, self._version)
 
     # ---------------------------------------------------------------------- in the thread that decodes
 
@@ -316,7 +313,7 @@ class RemoteParquet:
             pieces.append(self._used(part, start, end))
             start = end
         if start < stop:  # not asked for: some writers fill up the pages of a column
-            pieces.append(self._fetched(start, stop))
+            pieces.append(self._bytes(start, stop))
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
     def _used(self, part: Request, start: int, stop: int) -> pa.Buffer:
@@ -347,9 +344,9 @@ class RemoteParquet:
 
 
 @lru_cache(1)
-def request_threads() -> ThreadPoolExecutor:
+def request_threads() -> DaemonThreads:
     """The threads that make the requests of this process, at most one for each connection."""
-    return ThreadPoolExecutor(_THREADS, "streamgda-requests")
+    return DaemonThreads(_THREADS, "streamgda-requests")
 
 
 # A forked child process has none of the threads.
@@ -370,7 +367,7 @@ def read_ahead(
         return
     coming, unused = zip(places, sizes, strict=False), deque[int]()
     following = next(coming, None)
-    with ThreadPoolExecutor(n_ahead) as readers:
+    with DaemonThreads(n_ahead, "streamgda-readers") as readers:
         waiting = deque[Future[T]]()
         try:
             while following or waiting:
@@ -393,31 +390,3 @@ def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.Nati
     file, present = (None, None) if fsspec_of(filesystem) else opened(filesystem, path)
     check_unchanged(filesystem, path, version, present)
     return file
-
-
-class _AsFile:
-    """A Python file whose bytes are returned by a function of their range."""
-
-    closed = False
-
-    def __init__(self, ranges: Callable[[int, int], pa.Buffer], size: int) -> None:
-        self._ranges, self._size, self._position = ranges, size, 0
-
-    def read_buffer(self, n_bytes: int) -> pa.Buffer:
-        """Read bytes; Arrow calls this method, whose result it need not copy."""
-        start = self._position
-        self._position = min(start + n_bytes, self._size)
-        return self._ranges(start, self._position)
-
-    def read(self, n_bytes: int) -> pa.Buffer:
-        return self.read_buffer(n_bytes)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._position = offset + (self._size if whence == os.SEEK_END else 0)
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def close(self) -> None:
-        pass

@@ -13,21 +13,30 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import stat
 import uuid
+import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from streamgda.storage.documents import digest
 from streamgda.storage.paths import AnyFileSystem, Path, one_line, shown
+from streamgda.storage.retries import StorageError, retried, storing
+from streamgda.storage.secrets import Concealed, concealed, concealing
+from streamgda.storage.threads import wait_for
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+T = TypeVar("T")
 
 _SUFFIX = ".unfinished"
 
@@ -57,6 +66,16 @@ class Version:
         """Size, and ETag or modification time: equal for equal versions."""
         return self.size, self.modified if self.etag is None else self.etag
 
+    @property
+    def tells_content(self) -> bool:
+        """Whether more than the size tells it from other versions."""
+        return self.modified is not None or self.etag is not None
+
+    def warn_if_size_alone(self, name: str) -> None:
+        """Warn, once in a process, that only its size tells a version of a file from others."""
+        if not self.tells_content:
+            _warn_of_sizes(name)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self.identity == other.identity
 
@@ -64,30 +83,83 @@ class Version:
         return hash(self.identity)
 
 
+_warned_of: list[str] = []  # the first file with a version of size alone
+
+
+def _warn_of_sizes(name: str) -> None:
+    if not _warned_of:
+        _warned_of.append(name)
+        warnings.warn(
+            f"{name}: its store says the size of a file and nothing else that tells its versions apart. "
+            "Where states or predictions are found again, other rows of the same size are taken for the "
+            "same. A ledger compares footers too, with refresh(verify=True)",
+            stacklevel=2,
+        )
+
+
+@storing()
 def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
     """The files in a folder, at any depth, with their present versions. A missing folder has no files.
 
     On a local disk, symbolic links are followed, and a file to which several paths lead is listed once.
     """
-    behind = fsspec_of(filesystem)
     if (place := local_path(filesystem, folder)) is not None:
         return {moved(path, place, folder): _version_by_status(status) for path, status in walk_files(place)}
-    if behind is None:
+    if (behind := forget_listings(filesystem)) is None:
         selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
-        found, in_seconds = filesystem.get_file_info(selector), _is_of_s3(filesystem)
-        return {info.path: _version(info, in_seconds) for info in found if info.type == pafs.FileType.File}
-    behind.invalidate_cache()  # or it answers from an earlier listing
+        infos, in_seconds = filesystem.get_file_info(selector), _is_of_s3(filesystem)
+        return {info.path: _version(info, in_seconds) for info in infos if info.type == pafs.FileType.File}
     return {name: version_of_info(info) for name, info in behind.find(folder, detail=True).items()}
 
 
+@storing()
+def walk_remote(filesystem: pafs.FileSystem, folder: str, depth: int) -> dict[str, Version | None]:
+    """What lies in a remote folder, down to a depth: the versions of files, and None for folders."""
+    if (behind := forget_listings(filesystem)) is not None:
+        infos = behind.find(folder, maxdepth=depth, withdirs=True, detail=True)
+        return {
+            name: version_of_info(info) if info["type"] == "file" else None for name, info in infos.items()
+        }
+    seen: dict[str, Version | None] = {}
+    folders, in_seconds = [folder], _is_of_s3(filesystem)
+    for _ in range(depth):
+        selectors = (pafs.FileSelector(name, allow_not_found=True) for name in folders)
+        inside = [info for selector in selectors for info in filesystem.get_file_info(selector)]
+        folders = [info.path for info in inside if info.type == pafs.FileType.Directory]
+        files = {info.path: _version(info, in_seconds) for info in inside if info.is_file}
+        seen |= {**dict.fromkeys(folders), **files}
+    return seen
+
+
+_FEWEST_TO_LIST = 8  # files in one folder, which may hold many others
+
+
+def listed_together(filesystem: pafs.FileSystem, paths: Iterable[str]) -> dict[str, Version]:
+    """The versions of some remote files: of those of which many lie in one folder, which is listed."""
+    folders: dict[str, set[str]] = {}
+    # Elsewhere, what a listing says of a file may differ from what is said of it alone.
+    for path in paths if is_object_store(filesystem) else ():
+        folders.setdefault(path.rpartition("/")[0], set()).add(path)
+    return {
+        path: version
+        for folder, inside in folders.items()
+        if len(inside) >= _FEWEST_TO_LIST
+        for path, version in walk_remote(filesystem, folder, 1).items()
+        if version is not None and path in inside
+    }
+
+
+@storing()
 def children(filesystem: pafs.FileSystem, folder: str) -> list[str]:
     """The names of the files and folders directly in a folder. A missing folder has none."""
-    if (behind := fsspec_of(filesystem)) is not None:
-        behind.invalidate_cache()  # or it answers from an earlier listing
+    if (place := local_path(filesystem, folder)) is not None:  # Arrow fails if the folder is made meanwhile
+        return [entry.name for entry in _entries(place)]
+    forget_listings(filesystem)
     selector = pafs.FileSelector(folder, allow_not_found=True)
     return [info.base_name for info in filesystem.get_file_info(selector) if info.base_name]
 
 
+@storing()
 def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     """The present version of a file.
 
@@ -96,14 +168,12 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     FileNotFoundError
         If it is no longer there.
     """
-    behind = fsspec_of(filesystem)
     if (place := local_path(filesystem, name)) is not None:
         try:
             return _version_by_status(pathlib.Path(place).stat())
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{name} is gone, or what it links to") from error
-    if behind is not None:
-        behind.invalidate_cache(name)  # or it answers from an earlier listing
+    if (behind := forget_listings(filesystem, name)) is not None:
         try:
             return version_of_info(behind.info(name))
         except FileNotFoundError as error:
@@ -114,6 +184,7 @@ def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
     return _version(info, _is_of_s3(filesystem))
 
 
+@storing()
 def opened(filesystem: pafs.FileSystem, name: str) -> tuple[pa.NativeFile, Version]:
     """Open a file, and return it with its version. On S3, a single request gives both."""
     seen = None if _is_of_s3(filesystem) else current_version(filesystem, name)
@@ -155,14 +226,44 @@ _SECOND = 1_000_000_000  # nanoseconds
 
 _ETAGS = ("ETag", "etag", "md5Hash")
 
-_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
+
+_OTHER_VERSIONS = (  # of stores that have none of these: hashes of the content, and then times in any form
+    *("Content-MD5", "content_md5", "Digest", "md5", "md5Checksum", "md5_checksum", "content_hash"),
+    *("sha", "sha1", "sha256", "hex", "blob_id", "checksum", "CRC", "crc32c"),
+    *("Last-Modified", "lastModified", "modify", "modificationTime", "modification_time", "modifiedTime"),
+    *("modified_time", "server_modified", "timeModified", "last_write_time", "date_time"),
+)
+
+_NOT_OF_CONTENT = re.compile(
+    r"name|path|type|size|length|url|uri|mime.*|partial|.*access.*|atime|time|.*expir.*|ttl|age|date|.*request.*"
+    r"|uid|gid|owner|group|perm.*|mode|nlink|ino|islink|storage.?class",
+    re.IGNORECASE,
+)
 
 
 def version_of_info(info: Mapping[str, Any]) -> Version:
-    """The version of a file by fsspec, whose filesystems have different keys for the same values."""
+    """The version of a file by fsspec, whose filesystems have different keys for the same values.
+
+    Where no known key tells versions apart, all that is said of the file does, but for what may change while
+    the content does not.
+    """
     etags = [str(info[key]) for key in _ETAGS if info.get(key)]
     times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]
+    if not etags and not times:
+        etags = [f"{key} {info[key]}" for key in _OTHER_VERSIONS if info.get(key)]
+    if not etags and not times:
+        plain = {
+            key: str(value)
+            for key, value in info.items()
+            if isinstance(value, _PLAIN) and not _NOT_OF_CONTENT.fullmatch(key)
+        }
+        times = [_nanoseconds(info["created"])] if info.get("created") else []
+        etags = [digest(plain)] if plain.keys() - {"created"} else []
     return Version(info.get("size"), times[0] if times else None, etags[0] if etags else None)
+
+
+_PLAIN = (bool, int, float, str, bytes, datetime)
 
 
 def _nanoseconds(time: float | str | datetime) -> int:
@@ -187,7 +288,7 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
             continue
         seen.add(real)
         if pathlib.Path(real).is_file():
-            yield path, pathlib.Path(real).stat()
+            yield from _still_there(path, real)
         for entry in _entries(real):
             inside = f"{path.rstrip('/')}/{entry.name}"
             if entry.is_symlink() and pathlib.Path(entry.path).exists():
@@ -196,7 +297,15 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
                 folders.append(inside)
             elif entry.is_file() or entry.is_symlink():
                 seen.add(entry.path)
-                yield inside, entry.stat(follow_symlinks=False)
+                yield from _still_there(inside, entry.path)
+
+
+def _still_there(name: str, path: str) -> list[tuple[str, os.stat_result]]:
+    """The name and the status of a file; nothing if it is gone since its folder was listed."""
+    try:
+        return [(name, pathlib.Path(path).lstat())]
+    except FileNotFoundError:
+        return []
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
@@ -209,7 +318,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.FileSystem, str]:
-    """The filesystem that a path or URL is on, and the path on that filesystem.
+    """The filesystem that a path or URL is on, and the path on that filesystem, which holds no secrets.
 
     Parameters
     ----------
@@ -225,9 +334,44 @@ def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.F
     OSError
         If the server in the URL does not answer.
     """
-    name = os.fspath(path)
+    there, (name,) = resolve_all([path], filesystem)
+    return there, name
+
+
+def resolve_all(
+    paths: Sequence[Path], filesystem: AnyFileSystem | None = None
+) -> tuple[pafs.FileSystem, list[str]]:
+    """The filesystem that all paths or URLs are on, and the paths on it. Errors are those of `resolve`.
+
+    Raises
+    ------
+    ValueError
+        If they are on several filesystems.
+    """
+    urls = [os.fspath(path) for path in paths]
+    filesystems, names = zip(*(_resolved(url, filesystem) for url in urls), strict=True)
+    if any(other != filesystems[0] for other in filesystems):
+        raise ValueError("the files of a dataset must all be on one filesystem")
+    return conceal(filesystems[0], names, urls)
+
+
+def conceal(
+    filesystem: pafs.FileSystem, names: Sequence[str], urls: Iterable[str] = ()
+) -> tuple[pafs.FileSystem, list[str]]:
+    """A filesystem on which files go by their names without secrets, and these names.
+
+    `urls` has those from which the filesystem was made.
+    """
+    behind = fsspec_of(filesystem)
+    if behind is None or isinstance(behind, Concealed):
+        return filesystem, list(names)
+    beneath, names = concealed(behind, names, {*names, *urls})
+    return filesystem if beneath is behind else _wrapped(beneath), names
+
+
+def _resolved(name: str, filesystem: AnyFileSystem | None) -> tuple[pafs.FileSystem, str]:
     if filesystem is None and "://" in name:
-        return _from_url(name)
+        return concealing([name], lambda: _from_url(name))
     if filesystem is None:
         local = pathlib.Path(name)
         with suppress(RuntimeError):  # there is no such user, so the name of the file begins with "~"
@@ -247,19 +391,25 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
             url if is_limited else f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
         )
     except pa.ArrowInvalid as error:
-        refused = shown(one_line(error))
+        refused = one_line(error)
     place, _, _ = url.partition("?")
     if url.startswith("s3") and shown(place) != place:  # fsspec would take the key for a bucket
         raise ValueError(f"{shown(url)}: {refused}; write a / in a key as %2F")
+    filesystem, name = by_fsspec(url)
+    return _wrapped(filesystem), name
+
+
+def by_fsspec(url: str) -> tuple[AbstractFileSystem, str]:
+    """The filesystem of fsspec that a URL is on, and the path on it. Errors show no secrets of the URL."""
     from fsspec.core import url_to_fs
 
     try:
-        filesystem, name = url_to_fs(url)
+        filesystem, name = concealing([url], lambda: url_to_fs(url))
     except (ValueError, ImportError) as error:
         raise ValueError(f"{shown(url)}: {one_line(error)}") from error
     except OSError as error:  # some filesystems connect to their server when they are made
         raise OSError(f"{shown(url)} cannot be reached: {one_line(error)}") from error
-    return _wrapped(filesystem), name
+    return filesystem, name
 
 
 _RETRIES = 60  # seconds; without a limit, pyarrow tries for 15 minutes
@@ -312,15 +462,31 @@ def fsspec_of(filesystem: pafs.FileSystem) -> AbstractFileSystem | None:
     return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
 
 
-@contextmanager
-def reaching(path: str) -> Iterator[None]:
-    """Turn the errors of a filesystem into one OSError of one line that names the path."""
+def forget_listings(filesystem: pafs.FileSystem, path: str | None = None) -> AbstractFileSystem | None:
+    """Let a filesystem of fsspec not answer from an earlier listing; return it, or None if it is not one."""
+    if (behind := fsspec_of(filesystem)) is not None:
+        behind.invalidate_cache(path)
+    return behind
+
+
+def reached(path: Path, call: Callable[[], T]) -> T:
+    """Call a function that asks a storage, and call it again if the storage fails.
+
+    Raises
+    ------
+    OSError
+        If it fails; the error has one line and names the path. If a retry could help, a `StorageError`.
+    """
     try:
-        yield
+        return wait_for(partial(retried, call, place=shown(path)))
     except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # each filesystem raises its own kinds
-        raise OSError(f"{shown(path)} cannot be reached: {one_line(error)}") from error
+        told = f"{shown(path)} cannot be reached: {one_line(error)}"
+        if not isinstance(error, StorageError):
+            raise OSError(told) from error
+        error.args = (told,)
+        raise
 
 
 @dataclass(frozen=True)
@@ -379,6 +545,7 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
     """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
 
     A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn one.
+    It gets the permissions of the file that it replaces. If `path` is a link, it stays one.
 
     Parameters
     ----------
@@ -404,20 +571,31 @@ def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False
     if in_memory and is_object_store(filesystem):
         buffer = pa.BufferOutputStream()
         yield buffer
-        with filesystem.open_output_stream(path, compression=None) as stream:
+        with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
             stream.write(buffer.getvalue())
         return
+    near = is_local(filesystem)
+    path = os.path.realpath(path) if near else path  # a link stays, and what it leads to is replaced
     folder, slash, name = path.rpartition("/")
     unfinished = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
     try:
-        with filesystem.open_output_stream(unfinished, compression=None) as stream:
+        with storing(path):
+            stream = filesystem.open_output_stream(unfinished, compression=None)
+        if near:
+            with suppress(FileNotFoundError, PermissionError):
+                pathlib.Path(unfinished).chmod(stat.S_IMODE(pathlib.Path(path).stat().st_mode))
+        try:
             yield stream
-        if is_local(filesystem):
-            with pathlib.Path(unfinished).open("rb+") as file:
-                os.fsync(file.fileno())
-            pathlib.Path(unfinished).replace(path)
-        else:
-            filesystem.move(unfinished, path)
+        finally:
+            with storing(path):
+                stream.close()
+        with storing(path):
+            if near:
+                with pathlib.Path(unfinished).open("rb+") as file:
+                    os.fsync(file.fileno())
+                pathlib.Path(unfinished).replace(path)
+            else:
+                filesystem.move(unfinished, path)
     except BaseException:
         with suppress(OSError):
             filesystem.delete_file(unfinished)

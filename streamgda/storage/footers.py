@@ -2,16 +2,18 @@
 
 pyarrow decodes a footer. A footer that it decodes may still be damaged: with a flipped bit in the offset of a
 column, the values of another column are read. A pass needs the footer of a remote file twice, for the plan
-and for the rows. So the footers that were read last are kept in memory.
+and for the rows. So the footers that were read last are kept in memory, and with them files that are so small
+that they were read whole.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -25,6 +27,8 @@ from streamgda.storage.filesystems import (
     is_object_store,
     opened,
 )
+from streamgda.storage.reading import Read, reader_of
+from streamgda.storage.retries import storing
 
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 
@@ -36,54 +40,34 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
 _MOST_KEPT = 1 << 24  # bytes
 
-Read: TypeAlias = Callable[[int, int], pa.Buffer]
-"""Returns the bytes of a file from a start to before a stop, by one request."""
-
 
 def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
     """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
 
     An object store answers by two requests: one for the version, one for the bytes.
+
+    Raises
+    ------
+    StorageError
+        If the storage fails.
     """
+    with storing(path):
+        if is_local(filesystem) or fsspec_of(filesystem) is None:
+            file, version = opened(filesystem, path)
+        else:
+            file, version = None, current_version(filesystem, path)
+    read, size = reader_of(filesystem, path, file, version.size)
+    tail, n_footer = tail_of(read, size)
+    footer = tail[-n_footer:].to_pybytes()
     if is_local(filesystem):
-        file, version = opened(filesystem, path)
-        with file:
-            return read_tail(file), version
-    if fsspec_of(filesystem) is None:
-        file, version = opened(filesystem, path)
-        kept = KeptFooter(read_tail(file), file)
+        file.close()
     else:
-        version = current_version(filesystem, path)
-        tail, n_footer = tail_of(*reader_of(filesystem, path, version, None))
-        kept = KeptFooter(tail[-n_footer:].to_pybytes(), None)
-    KEPT_FOOTERS.keep(filesystem, path, version, kept)
-    return kept.tail, version
-
-
-def reader_of(
-    filesystem: pafs.FileSystem, path: str, version: Version, file: pa.NativeFile | None
-) -> tuple[Read, int]:
-    """A function that reads ranges of a file, and the size of the file.
-
-    `file` is the file as pyarrow has opened it; None if fsspec reads it by its path.
-    """
-    if file is not None:
-        return lambda start, stop: file.get_stream(start, stop - start).read_buffer(stop - start), file.size()
-    behind: Any = fsspec_of(filesystem)
-    size = behind.size(path) if version.size is None else version.size
-    if behind.async_impl:
-        return lambda start, stop: pa.py_buffer(behind.cat_file(path, start=start, end=stop)), size
-
-    def read(start: int, stop: int) -> pa.Buffer:
-        with behind.open(path, "rb", cache_type="none") as content:
-            content.seek(start)
-            return pa.py_buffer(content.read(stop - start))
-
-    return read, size
+        KEPT_FOOTERS.keep(filesystem, path, version, KeptFooter(footer, file, whole_of(tail, size)))
+    return footer, version
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
-    """Read the end of a Parquet file: its footer, the length of the footer, and four letters."""
+    """Read the end of an open Parquet file: its footer, the length of the footer, and four letters."""
     size = file.size()
     tail, n_footer = tail_of(lambda start, stop: pa.py_buffer(file.read_at(stop - start, start)), size)
     return bytes(tail[-n_footer:])
@@ -98,11 +82,25 @@ def tail_of(read: Read, size: int) -> tuple[pa.Buffer, int]:
     return tail, n_footer
 
 
+def whole_of(tail: pa.Buffer, size: int) -> pa.Buffer | None:
+    """All bytes of a file if its end holds them, as the end of a small file does; else None."""
+    return tail if len(tail) == size else None
+
+
 class KeptFooter(NamedTuple):
-    """The footer of a file, with the bytes behind it; and the file, if pyarrow has opened it."""
+    """The footer of a file, with the bytes behind it.
+
+    `file` is the file, if pyarrow has opened it. `whole` is all of it, if it is small.
+    """
 
     tail: bytes
     file: pa.NativeFile | None
+    whole: pa.Buffer | None
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that it takes, about."""
+        return len(self.tail) + _OPEN_FILE + (0 if self.whole is None else len(self.whole))
 
 
 class KeptFooters:
@@ -112,15 +110,23 @@ class KeptFooters:
         self._n_bytes = 0
         self._kept: dict[tuple[str, Version], tuple[pafs.FileSystem, KeptFooter]] = {}
         self._lock = Lock()
+        if hasattr(
+            os, "register_at_fork"
+        ):  # or a forked process would wait for a thread that it does not have
+            os.register_at_fork(
+                before=self._lock.acquire,
+                after_in_parent=self._lock.release,
+                after_in_child=self._lock.release,
+            )
 
     def keep(self, filesystem: pafs.FileSystem, path: str, version: Version, footer: KeptFooter) -> None:
         """Keep the footer of a version of a file."""
         if not is_object_store(filesystem):  # elsewhere an open file may hold a connection
-            footer = footer._replace(file=None)
+            footer = footer._replace(file=None, whole=None)
         with self._lock:
             self._forget((path, version))
             self._kept[path, version] = filesystem, footer
-            self._n_bytes += len(footer.tail) + _OPEN_FILE
+            self._n_bytes += footer.n_bytes
             while self._n_bytes > _MOST_KEPT:
                 self._forget(next(iter(self._kept)))
 
@@ -131,7 +137,7 @@ class KeptFooters:
 
     def _forget(self, key: tuple[str, Version]) -> None:
         if key in self._kept:
-            self._n_bytes -= len(self._kept.pop(key)[1].tail) + _OPEN_FILE
+            self._n_bytes -= self._kept.pop(key)[1].n_bytes
 
 
 KEPT_FOOTERS = KeptFooters()

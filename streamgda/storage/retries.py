@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,26 +23,47 @@ RETRIES = 3
 FIRST_PAUSE = 1.0  # seconds before the first retry; each pause is twice as long as the one before
 
 LASTING = (
-    *(ValueError, TypeError, NotImplementedError, MemoryError),
-    *(FileNotFoundError, PermissionError, ImportError, Warning),
+    *(ValueError, TypeError, NotImplementedError, MemoryError, ImportError, Warning),
+    *(FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError),
 )
-"""Errors that the same call would raise again. The clients of object stores have many others for outages:
-bare OSErrors and exceptions of their own."""
+"""Errors of a storage that the same call would raise again."""
 
 # Arrow raises a bare OSError both for bytes that it cannot decode and for an object store that gives
 # none. Only the text tells which it was; these are the words of its clients of S3, Azure and GCS.
 _OBJECT_STORES = ("AWS Error", "Azure Error", "google::cloud::Status")
 
+_LASTING_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
+
+_REFUSALS = re.compile(
+    "ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH"
+    "|Not a regular file|is a directory"
+)
+"""What Arrow's filesystems say in an error that the same call would raise again."""
+
+
+class StorageError(ConnectionError):
+    """The storage did not answer, or not in full. The same call may succeed later.
+
+    Only calls of a storage's client raise it, inside of `storing`. So it tells an outage from damaged bytes,
+    and from the errors of a user's functions, of whatever type those are.
+    """
+
+    was_repeated = False
+    """Whether the call was repeated already, as often as it was to be."""
+
+
 _log = logging.getLogger("streamgda")
+
+_random = random.SystemRandom()  # without a state, which a retry would change for the user's numbers
 
 _noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 
 
 def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T:
-    """Call a function that reads or writes storage, and call it again after a pause if it fails.
+    """Call a storage's client, and call it again after a pause if it fails.
 
-    Each retry is a line in the log and is noted for `noting_retries`. Errors that a retry cannot help, such
-    as a missing file, a refused permission or a wrong value, are raised at once.
+    Errors that a retry cannot help, such as a missing file, a refused permission or a wrong value, are raised
+    at once.
 
     Parameters
     ----------
@@ -51,27 +74,40 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
     place : str, optional
         What is read or written. It is put before an error that does not name it.
 
+    Raises
+    ------
+    StorageError
+        If the last call failed too.
+
     Examples
     --------
     >>> retried(lambda: "the bytes")
     'the bytes'
     """
-    for k in range(retries):
+    return repeated(storing(place)(call), retries)
+
+
+def repeated(call: Callable[[], T], retries: int = RETRIES) -> T:
+    """Call a function, and call it again after a pause if it raises a `StorageError`.
+
+    Any other error, such as one of a user's function that it calls, is raised at once. Each retry is a line
+    in the log and is noted for `noting_retries`. Parameters are those of `retried`.
+    """
+    for k in range(retries + 1):
         try:
             return call()
-        except LASTING:
-            raise
-        except Exception as error:  # each client of a storage has its own types of errors
-            told = one_line(error)
-            named = told if place in told else f"{place}: {told}"
-            said = f"{type(error).__name__}: {named}"
+        except StorageError as error:
+            if k == retries or error.was_repeated:
+                error.was_repeated = True
+                raise
+            said = f"{type(error.__cause__ or error).__name__}: {one_line(error)}"
         # Or all tasks would try again at the same time.
-        pause = FIRST_PAUSE * 2**k * random.uniform(0.75, 1.25)
+        pause = FIRST_PAUSE * 2**k * _random.uniform(0.75, 1.25)
         _log.warning("retry %d of %d in %.1f s: %s", k + 1, retries, pause, said)
         if (noted := _noted.get()) is not None:
             noted.append(said)
         time.sleep(pause)  # not in the handler, which holds what the failed call had read
-    return call()
+    raise AssertionError
 
 
 def is_of_storage(error: Exception) -> bool:
@@ -86,16 +122,28 @@ def is_of_storage(error: Exception) -> bool:
 
 
 @contextmanager
-def storing() -> Iterator[None]:
-    """Raise any error of a client of a storage as one for which `is_of_storage` is true."""
+def storing(place: str = "") -> Iterator[None]:
+    """Raise any error of a storage's client as a `StorageError` that names a place.
+
+    Errors that the same call would raise again keep their types. Only calls of a client belong in the block,
+    and none that decode what it gave.
+    """
     try:
         yield
+    except StorageError as error:
+        error.args = (_named(error, place),)
+        raise
     except LASTING:
         raise
-    except Exception as error:
-        if is_of_storage(error):
+    except Exception as error:  # each client has its own types of errors
+        if isinstance(error, OSError) and (error.errno in _LASTING_NUMBERS or _REFUSALS.search(str(error))):
             raise
-        raise ConnectionError(one_line(error)) from error
+        raise StorageError(_named(error, place)) from error
+
+
+def _named(error: Exception, place: str) -> str:
+    told = one_line(error) or type(error).__name__
+    return told if place in told else f"{place}: {told}"
 
 
 @contextmanager

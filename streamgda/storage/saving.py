@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
+from streamgda.storage.documents import SENSELESS
 from streamgda.storage.paths import AnyFileSystem, Path
 
 
@@ -146,7 +147,7 @@ class Loadable(Savable):
             raise ValueError(f"{name} holds no {cls._kind}: its kind is {document.get('kind')!r}")
         try:
             return cls._from_saved(tables.from_arrow(table, n_patterns=1), document)
-        except (KeyError, TypeError, ValueError) as error:
+        except SENSELESS as error:
             raise ValueError(f"{name} is damaged or not consistent: {error}") from error
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
-from typing import Any
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.storage.documents import Metadata, decode, encode, table_digest
-from streamgda.storage.filesystems import reaching, replacing, resolve
+from streamgda.storage.filesystems import is_local, reached, replacing, resolve
 from streamgda.storage.footers import check_footer, check_size, read_tail
-from streamgda.storage.paths import AnyFileSystem, Path, one_line, shown
+from streamgda.storage.paths import Address, AnyFileSystem, Path, one_line
+from streamgda.storage.reading import open_whole
+from streamgda.storage.retries import StorageError, retried
+
+T = TypeVar("T")
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -40,6 +45,7 @@ def save(
     OSError
         If the file cannot be written. A file that was there before is unchanged.
     """
+    path = Address(path)
     if not overwrite:
         try:
             check_replaceable(path, filesystem)
@@ -65,8 +71,11 @@ PROVENANCE = ("library", "time", "fingerprint", "metadata")
 
 
 def _provenance(columns: Columns, metadata: Metadata) -> dict[str, Any]:
-    state = {name: value for name, value in metadata.items() if name not in {"model", "metadata"}}
-    return {"library": f"streamgda {version('streamgda')}", "fingerprint": table_digest(columns, state)}
+    state = {
+        name: value for name, value in metadata.items() if name not in {"model", "metadata", "checkpoint"}
+    }
+    library = import_module("streamgda").__version__
+    return {"library": f"streamgda {library}", "fingerprint": table_digest(columns, state)}
 
 
 def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> None:
@@ -77,19 +86,17 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> No
     ValueError
         If there is a file of another kind, such as data, or a file of a ledger.
     """
+    path = Address(path)
     where, name = resolve(path, filesystem)
-    with reaching(os.fspath(path)):
-        kind = where.get_file_info(name).type
+    kind = reached(path, lambda: where.get_file_info(name).type)
     if kind == pafs.FileType.NotFound:
         return
     try:
         metadata = read_metadata(path, filesystem)
     except (ValueError, FileNotFoundError) as error:
-        raise ValueError(
-            f"will not overwrite {shown(path)}, which holds no model or statistics: {error}"
-        ) from error
+        raise ValueError(f"will not overwrite {path}, which holds no model or statistics: {error}") from error
     if not _OF_A_LEDGER.isdisjoint(metadata):
-        raise ValueError(f"will not overwrite {shown(path)}, which is part of a ledger")
+        raise ValueError(f"will not overwrite {path}, which is part of a ledger")
 
 
 _OF_A_LEDGER = {"holdings", "of", "reads"}
@@ -103,19 +110,26 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
     OSError
         If the file cannot be written. A file that was there before is unchanged.
     """
+    path = Address(path)
     where, name = resolve(path, filesystem)
     table = table.replace_schema_metadata(encode(metadata))
-    try:
+
+    def attempt() -> None:
         with replacing(where, name, in_memory=True) as file:
             _write_parquet(table, file)
+
+    try:
+        retried(attempt, place=str(path))
     except MemoryError:
         raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"cannot write {shown(path)}: {one_line(error)}") from error
+        raise FileNotFoundError(f"cannot write {path}: {one_line(error)}") from error
     except Exception as error:  # each filesystem raises its own kinds
-        raise OSError(
-            f"cannot write {shown(path)}: {one_line(error)}; what was there before is kept"
-        ) from error
+        told = f"cannot write {path}: {one_line(error)}; what was there before is kept"
+        if not isinstance(error, StorageError):
+            raise OSError(told) from error
+        error.args = (told,)
+        raise
 
 
 def _write_parquet(table: pa.Table, file: Any) -> None:
@@ -152,7 +166,8 @@ def read(
         If it is truncated, damaged, not from this project or of a newer format.
     """
     name = name_of(path)
-    with _opened(path, filesystem) as file, _decoding(name):
+
+    def decoded(file: pa.NativeFile) -> tuple[pa.Table, dict[str, Any]]:
         parquet = _parquet_file(file)
         metadata = decode(parquet.metadata.metadata, name)
         try:
@@ -160,10 +175,12 @@ def read(
             check_footer(parquet.metadata, read_tail(file), file.size())
             check_size(parquet, file.size(), columns)
         except ValueError as error:
-            raise ValueError(f"{name} is damaged: {error}") from error
+            raise DamagedFileError(f"{name} is damaged: {error}") from error
         # Strings stay in a dictionary, so that many equal ones take no memory.
         strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
         return _table(_parquet_file(file, strings), columns), metadata
+
+    return _decoded(decoded, path, filesystem)
 
 
 def _check_levels(parquet: pq.ParquetFile) -> None:
@@ -176,6 +193,8 @@ def _check_levels(parquet: pq.ParquetFile) -> None:
     if stored is None:  # written by another library
         return
     fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+    if len(fields) != len(parquet.schema):
+        raise pa.ArrowInvalid("the footer is damaged: it has two schemas, of different lengths")
     for i, field in enumerate(fields):
         if parquet.schema.column(i).max_definition_level != _levels(field):
             raise pa.ArrowInvalid(f"the footer is damaged: column {field.name!r} is of another schema")
@@ -190,13 +209,12 @@ def _levels(field: pa.Field) -> int:
 def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
     """Read the metadata of a file that `write` wrote, without its table. Errors are those of `read`."""
     name = name_of(path)
-    with _opened(path, filesystem) as file, _decoding(name):
-        return decode(_parquet_file(file).metadata.metadata, name)
+    return _decoded(lambda file: decode(_parquet_file(file).metadata.metadata, name), path, filesystem)
 
 
 def name_of(path: Path | bytes) -> str:
     """What errors call a file, or its bytes."""
-    return "this" if isinstance(path, bytes) else shown(path)
+    return "this" if isinstance(path, bytes) else str(Address(path))
 
 
 def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.Table, dict[str, Any]]:
@@ -210,17 +228,44 @@ def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
     return parquet.read(sorted(columns), use_threads=False)
 
 
-def _opened(path: Path | bytes, filesystem: AnyFileSystem | None) -> pa.NativeFile:
+def _decoded(
+    decode_file: Callable[[pa.NativeFile], T], path: Path | bytes, filesystem: AnyFileSystem | None
+) -> T:
+    """What a function decodes of a file, or of its bytes.
+
+    A remote file that cannot be decoded is read once more: it may have been replaced in between.
+    """
+    name = name_of(path)
     if isinstance(path, bytes):
-        return pa.BufferReader(path)
-    where, name = resolve(path, filesystem)
-    with reaching(os.fspath(path)):
-        kind = where.get_file_info(name).type
+        with pa.BufferReader(path) as file, _decoding(name):
+            return decode_file(file)
+    where, place = resolve(path, filesystem)
+
+    def read_once() -> T:
+        with _opened(where, place, name) as file, _decoding(name):
+            return decode_file(file)
+
+    try:
+        return read_once()
+    except DamagedFileError:
+        if is_local(where):
+            raise
+        return read_once()
+
+
+def _opened(filesystem: pafs.FileSystem, path: str, name: str) -> pa.NativeFile:
+    """A file for Arrow to decode; `name` is what errors call it."""
+    try:
+        return reached(name, partial(open_whole, filesystem, path))
+    except StorageError:
+        raise
+    except OSError as error:
+        kind = reached(name, lambda: filesystem.get_file_info(path).type)
         if kind == pafs.FileType.Directory:
-            raise FileNotFoundError(f"{shown(path)} is a folder; name a file in it")
-        if kind != pafs.FileType.File:
-            raise FileNotFoundError(f"there is no file {shown(path)}")
-        return where.open_input_file(name)
+            raise FileNotFoundError(f"{name} is a folder; name a file in it") from error
+        if kind == pafs.FileType.NotFound:
+            raise FileNotFoundError(f"there is no file {name}") from error
+        raise
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -237,7 +282,9 @@ def _parquet_file(file: pa.NativeFile, read_dictionary: Sequence[str] = ()) -> p
 def _decoding(path: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except StorageError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DamagedFileError(
             f"{path} is truncated, damaged or no Parquet file: {one_line(error)}"
         ) from error

@@ -441,7 +441,7 @@ def test_a_refresh_with_other_parameters_reads_nothing_and_makes_the_model_of_a_
 
 def test_a_ledger_without_centres_is_refused_for_subclasses_before_it_is_read(days):
     command = [*REFRESH, "--model", "mda", "--out", "model.parquet"]
-    assert "make it in Python, by StatisticsLedger(path, subclass_centers=" in invoke(days, *command, code=1)
+    assert "make it in Python, by StatisticsLedger(path, rule=" in invoke(days, *command, code=1)
     assert names_in(days) == ["days"]
     assert "saved in model.parquet" in invoke(days, *command, "--n-subclasses", "1")
 
@@ -1063,6 +1063,12 @@ def test_a_cluster_that_is_not_there_is_said_soon(made, tmp_path):
     assert said == "Error: Timed out trying to connect to tcp://127.0.0.1:1 after 5 s\n"
 
 
+def test_a_cluster_that_needs_certificates_is_said_at_once(made, tmp_path):
+    arguments = ["fit", "days", "--target", "kind", "--features", NAMES, "--out", tmp_path / "m"]
+    said = invoke(made, *arguments, "--scheduler", "tls://127.0.0.1:1", code=1)
+    assert said.startswith("Error: tls://127.0.0.1:1 needs certificates: name them in Dask's configuration")
+
+
 def test_progress_is_shown_in_a_terminal_alone(made, tmp_path, capsys):
     arguments = ["fit", "days", "--target", "kind", "--features", NAMES, "--out", tmp_path / "model.parquet"]
     shown = in_terminal(made, *arguments)
@@ -1293,3 +1299,23 @@ def test_mixtures_are_fitted_updated_and_merged(made, tmp_path):
     assert every.statistics_ == twice.merge(one).statistics_
     said = json.loads(invoke(tmp_path, "inspect", "one.parquet", "--json"))
     assert [entry["label"] for entry in said["classes"]] == [list(pair) for pair in one.subclasses_]
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate", "priors"])
+def test_a_warning_of_a_worker_thread_is_said_and_stops_nothing(tmp_path, command):
+    rows = {"x": np.arange(40.0), "kind": ["a", "b"] * 20, "y": [0, 0, 1, 1] * 10}
+    pq.write_table(pa.table(rows), tmp_path / "old.parquet")
+    pq.write_table(pa.table({**rows, "kind": ["a", "new"] * 20}), tmp_path / "new.parquet")
+    model, old, new = (str(tmp_path / f"{name}.parquet") for name in ("model", "old", "new"))
+    learn = ["fit", old, "--target", "y", "--categorical", "kind", "--model", "nb", "--out", model]
+    options = {"predict": ["--out", str(tmp_path / "out")], "evaluate": ["--target", "y"], "priors": []}
+    assert CliRunner().invoke(main, learn).exit_code == 0
+
+    for quiet in ([], ["--quiet"]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            said = CliRunner().invoke(main, [command, model, new, *options[command], *quiet])
+
+        assert said.exit_code == 0, said.stderr
+        assert "storage failed" not in said.stderr
+        assert ("Warning: categories that no learnt row has" in said.stderr) is not bool(quiet)

@@ -68,7 +68,7 @@ def test_statistics_have_at_most_four_base_classes_of_their_own(statistics):
 
 @pytest.mark.parametrize(
     ("estimator", "most_to_learn", "most_to_predict"),
-    [(GaussianNB, 60, 58), (QuadraticDiscriminantAnalysis, 59, 61), (LinearDiscriminantAnalysis, 60, 67)],
+    [(GaussianNB, 62, 64), (QuadraticDiscriminantAnalysis, 62, 69), (LinearDiscriminantAnalysis, 63, 80)],
 )
 def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most_to_learn, most_to_predict):
     rng = np.random.default_rng(0)
@@ -81,11 +81,14 @@ def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most
     assert len(learning) <= most_to_learn
     assert n_files(learning) <= 15
     assert len(predicting) <= most_to_predict
-    assert n_files(predicting) <= 19
+    assert n_files(predicting) <= 22
 
 
 def test_a_pass_over_files_and_their_prediction_enter_no_more_functions_than_they_did(tmp_path):
-    """A reader of these begins at the plan of a pass; the bounds are what was reached."""
+    """A reader of these begins at the plan of a pass; the bounds are what was reached on several cores.
+
+    A prediction copies the model first, so that all its rows are scored by what had been learnt at the call.
+    """
     rng = np.random.default_rng(0)
     (tmp_path / "rows").mkdir()
     for part in range(2):
@@ -96,7 +99,7 @@ def test_a_pass_over_files_and_their_prediction_enter_no_more_functions_than_the
     predict_dataset(model, source, tmp_path / "once", scheduler="synchronous")
     reading = entered(lambda: accumulate(source, scheduler="synchronous"))
     predicting = entered(lambda: predict_dataset(model, source, tmp_path / "out", scheduler="synchronous"))
-    assert len(reading) <= 209
+    assert len(reading) <= 216
     assert n_files(reading) <= 37
-    assert len(predicting) <= 233
+    assert len(predicting) <= 273
     assert n_files(predicting) <= 44

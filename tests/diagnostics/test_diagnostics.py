@@ -253,7 +253,7 @@ def test_collinear_features_and_few_rows_are_named():
 def test_parameters_out_of_range_are_refused():
     with pytest.raises(ValueError, match="alpha is a probability"):
         select_features(IRIS, alpha=2)
-    with pytest.raises(ValueError, match="n_features_to_select is at least 1"):
+    with pytest.raises(ValueError, match="n_features_to_select must be a whole number, at least 1"):
         select_features(IRIS, 0)
 
 

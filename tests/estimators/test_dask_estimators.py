@@ -14,6 +14,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     evaluate,
+    predict_dataset,
     progressive_score,
 )
 
@@ -178,3 +179,18 @@ def test_text_with_labels_beside_it_and_files_that_dask_would_join(tmp_path):
     assert model.partial_fit(X[["age", "city"]], y).statistics_.n_rows == 120
     with pytest.raises(ValueError, match=r"'city' .* cannot be features; leave them out, or learn text as"):
         LinearDiscriminantAnalysis(categorical_features=None).fit(X, y)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, 1e300])
+@pytest.mark.parametrize("is_array", [False, True])
+def test_an_error_of_a_row_says_in_which_partition_it_is(is_array, wrong):
+    model, rows = GaussianNB().fit(X if is_array else FRAME, Y), X.copy()
+    rows[733, 1] = wrong
+    frame = pd.DataFrame(rows, columns=["u", "v"])
+    lazy = da.from_array(rows, chunks=(250, 2)) if is_array else dd.from_pandas(frame, npartitions=4)
+    calls = [model.predict, model.predict_proba, model.predict_log_proba]
+    for call in (*calls, lambda rows: predict_dataset(model, rows)):
+        with pytest.raises(ValueError, match=r"^partition 2, row 233"):
+            call(lazy).compute()
+    with pytest.raises(ValueError, match=r"^row 733"):
+        model.predict(rows if is_array else frame)

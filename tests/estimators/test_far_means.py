@@ -47,6 +47,14 @@ def test_predictions_far_from_zero_are_those_near_it(model, offset, atol):
     np.testing.assert_array_equal(far.predict(rows), near.predict(gaps))
 
 
+@pytest.mark.parametrize("model", MODELS[:-1])
+@pytest.mark.parametrize("offset", [1e8, 1e12, 1e15])
+def test_a_boundary_far_from_zero_is_that_near_it(model, offset):
+    rows, gaps, y = far_rows(offset)
+    far, near = (model().fit(X, y).boundary(0, 2) for X in (rows, gaps))
+    np.testing.assert_allclose(far(rows), near(gaps), rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_missing_value_far_from_zero_changes_nothing_else(model):
     rows, gaps, y = far_rows(1e14)

@@ -33,7 +33,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.blocks.block import FoldRule
-from streamgda.blocks.labels import subclass_labels
+from streamgda.blocks.labels import divided_labels
 from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
 
 
@@ -48,7 +48,7 @@ def errors_and_log_loss(model, X, y):
 def test_iris_by_the_median_of_petal_length(covariance_type, errors, log_loss):
     X, y = load_iris(return_X_y=True)
     above = X[:, 2] > np.array([np.median(X[y == k, 2]) for k in range(3)])[y]
-    state = ClassStatistics(covariance_type).update(X, subclass_labels(y, above))
+    state = ClassStatistics(covariance_type).update(X, divided_labels(y, above))
     model = MixtureDiscriminantAnalysis.from_statistics(state, covariance_type=covariance_type, pooling=None)
     found = errors_and_log_loss(model, X, y)
     assert found[0] == errors
@@ -58,7 +58,7 @@ def test_iris_by_the_median_of_petal_length(covariance_type, errors, log_loss):
 def test_wine_by_its_first_feature():
     X, y = load_wine(return_X_y=True)
     above = X[:, 0] > np.array([np.median(X[y == k, 0]) for k in range(3)])[y]
-    state = ClassStatistics("tied").update(X, subclass_labels(y, above))
+    state = ClassStatistics("tied").update(X, divided_labels(y, above))
     model = MixtureDiscriminantAnalysis.from_statistics(state, covariance_type="tied")
     found = errors_and_log_loss(model, X, y)
     assert found[0] == 0
@@ -167,11 +167,11 @@ def test_batches_merges_and_passes_about_given_centres_add_up(rows, sources, exa
         stream.partial_fit(X[start : start + 170], y[start : start + 170])
     first.fit(X[:500], y[:500]).merge(second.fit(X[500:], y[500:]))
     of_source = MixtureDiscriminantAnalysis(**how).fit(sources[1])
-    read = accumulate(sources[1], subclass_centers=whole.subclass_centers_, exact=exact)
+    read = accumulate(sources[1], rule=whole.subclass_centers_, exact=exact)
     assert of_source.n_reads_ == 1
     for state in (stream.statistics_, first.statistics_, of_source.statistics_, read):
         assert state.allclose(whole.statistics_)
-        assert state.subclass_centers == whole.subclass_centers_
+        assert state.rule == whole.subclass_centers_
     model = MixtureDiscriminantAnalysis.from_statistics(read, exact=exact).partial_fit(
         pd.DataFrame(X[:9], columns=["x0", "x1", "x2"]), y[:9]
     )
@@ -306,7 +306,7 @@ def test_a_saved_model_is_the_same(rows, covariance_type):
 def test_a_row_with_a_missing_value_is_of_the_centre_nearest_by_what_is_observed():
     centers = SubclassCenters({0: [[0.0, 0.0], [4.0, 1.0]]}, [[1.0, 0.0], [0.0, 0.01]])
     state = IncompleteStatistics()
-    state.keep_apart(centers)
+    state.rule = centers
     state.update([[1.0, 0.9], [1.0, np.nan], [np.nan, 0.9], [np.nan, np.nan]], [0] * 4)
     assert state.classes.tolist() == [(0, 0), (0, 1)]
     assert state.counts.tolist() == [2, 2]  # by both features and the second alone, of the second centre
@@ -406,8 +406,8 @@ def test_states_about_other_centres_do_not_merge(rows):
     for call in (model.merge, MixtureDiscriminantAnalysis.from_statistics):
         with pytest.raises(ValueError, match="do not keep subclasses apart"):
             call(plain)
-    with pytest.raises(TypeError, match="subclass_centers are a dict"):
-        accumulate(scan_arrow(pa.table({"x": [1.0], "y": [1]}), "y"), subclass_centers=[[1.0]])
+    with pytest.raises(TypeError, match="a rule divides the rows"):
+        accumulate(scan_arrow(pa.table({"x": [1.0], "y": [1]}), "y"), rule=[[1.0]])
 
 
 def test_what_mixtures_have_not_is_said(rows):
@@ -497,7 +497,7 @@ def test_mixtures_are_compared_with_other_models(rows):
 def test_a_ledger_keeps_subclasses_apart(sources, tmp_path, folds):
     model = MixtureDiscriminantAnalysis(2, exact=True)
     centers = model.draw_centers(sources[1])
-    how = {"exact": True, "folds": folds, "subclass_centers": centers}
+    how = {"exact": True, "folds": folds, "rule": centers}
     ledger = StatisticsLedger(tmp_path / "ledger", **how)
     assert [len(ledger.refresh(sources[1]).read) > 0 for _ in range(2)] == [True, False]
     again = StatisticsLedger(tmp_path / "ledger", **how)

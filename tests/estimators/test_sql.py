@@ -148,3 +148,43 @@ def test_what_sql_does_not_have_is_refused():
         GaussianNB().fit(few, y).to_sql("rows", "oracle")
     with pytest.raises(NotFittedError):
         GaussianNB().to_sql("rows")
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize("value", [None, np.nan, np.inf, -np.inf, 1e200, -1e200, 1e308], ids=str)
+def test_rows_without_a_score_have_no_label(model, value):
+    """One feature says nothing in any class, so that its coefficients may be zero."""
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X = X.assign(constant=np.tile([0.0, 1.0, 1.0, 0.0, 0.5], 30))
+    model = clone(model).fit(X, y)
+    for name in X:
+        for in_database in (in_duckdb, in_sqlite):
+            table = X.iloc[[0, 75, 140]].astype(object if value is None else float).reset_index(drop=True)
+            table.loc[1, name] = value
+            query = model.to_sql("rows", "duckdb" if in_database is in_duckdb else "sqlite")
+            if in_database is in_duckdb and value is None:
+                table = table.astype("Float64")
+            answers = in_database(query, table)
+            assert answers[1] == (None,) * 4, (name, in_database)
+            assert None not in answers[0]
+            assert None not in answers[2]
+
+
+def test_a_feature_of_no_weight_is_needed_all_the_same():
+    X = pd.DataFrame({"a": [0.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0, 3.0], "b": [0.0, 0.0, 1.0, 1.0] * 2})
+    model = LinearDiscriminantAnalysis().fit(X, [0] * 4 + [1] * 4)
+    assert not model.coef_[0, 1]
+    table = X.assign(b=pd.array([None, 1.0, 0.0, 1.0] * 2, dtype="Float64"))
+    answers = in_duckdb(model.to_sql("rows"), table)
+    assert answers[0] == (None, None, None)
+    assert None not in answers[1]
+
+
+@pytest.mark.parametrize("keep", ["ab", ["gda_x0"], ["GDA_best"], ["label"], ["Probability_1"]])
+def test_columns_to_keep_are_none_of_the_result(keep):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    model = GaussianNB().fit(X, y)
+    with pytest.raises(ValueError, match="keep lists columns|would stand beside one of the SELECT"):
+        model.to_sql("rows", keep=keep)
+    with pytest.raises(ValueError, match="names its own tables"):
+        model.to_sql("gda_0")

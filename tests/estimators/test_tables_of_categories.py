@@ -2,12 +2,14 @@
 
 from itertools import pairwise, product
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import multivariate_normal, norm
+from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.naive_bayes import GaussianNB as Peer
@@ -155,6 +157,35 @@ def test_an_unseen_category_is_summed_over(model, pooled, table):
         found = model.predict_log_proba(rows)
     expected = conditional(X, y, rows, pooled=pooled)
     np.testing.assert_allclose(found, log_softmax(expected, axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("apart", [1, 2**8])
+@pytest.mark.parametrize("model", [model for model, _ in MODELS], ids=["QDA", "LDA"])
+def test_numbers_far_from_zero_keep_their_digits(model, apart):
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    numbers = np.round(rng.normal(size=(300, 2)) * 2**12) / 2**22 + apart * np.stack([y, y == 1], 1) / 2**10
+    city = rng.choice(["Oslo", "Paris", "Rome"], 300)
+
+    def frame(shift):
+        return pd.DataFrame(numbers + shift, columns=["a", "b"]).assign(city=city)  # exact
+
+    near, far = (
+        clone(model).set_params(categorical_features="from_dtype").fit(frame(shift), y)
+        for shift in (0.0, 2.0**30)
+    )
+    for name in ("predict_log_proba", "score_samples", "mahalanobis", "p_values"):
+        expected, found = getattr(near, name)(frame(0.0)), getattr(far, name)(frame(2.0**30))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
+    assert far.log_likelihood_ == pytest.approx(near.log_likelihood_, rel=1e-12)
+    drawn, elsewhere = (one.sample(50, random_state=0)[0][:, :2] for one in (near, far))
+    np.testing.assert_allclose(elsewhere - 2.0**30, drawn, atol=2.0**-22)
+    holes, shifted = frame(0.0).assign(b=np.nan), frame(2.0**30).assign(b=np.nan)
+    np.testing.assert_allclose(far.impute(shifted)[:, 1] - 2.0**30, near.impute(holes)[:, 1], atol=2.0**-20)
+    rows = frame(2.0**30).assign(id=range(300))  # which DuckDB finds by this name
+    answer = duckdb.sql(f"{far.to_sql('rows', keep=['id'])} ORDER BY id").df()
+    assert len(rows) == 300
+    np.testing.assert_allclose(answer.iloc[:, 2:], near.predict_proba(frame(0.0)), atol=1e-9)
 
 
 def test_naive_bayes_is_the_product_of_two_of_scikit_learn(table):
@@ -350,8 +381,8 @@ def test_cover_types(model, errors, log_loss, real_data):
     for name, columns in zip(("area", "soil"), places, strict=True):
         X[name] = whole[columns].to_numpy().argmax(axis=1)
     model.set_params(categorical_features=["area", "soil"]).fit(X[:11_340], y[:11_340])
-    every = GaussianNB(categorical_features=["area", "soil"]).fit(X, y).statistics_.categories
-    model = type(model).from_statistics(model.statistics_.with_categories(every), **model.get_params())
+    every = GaussianNB(categorical_features=["area", "soil"]).fit(X, y).statistics_.schema
+    model = type(model).from_statistics(model.statistics_.in_schema(every), **model.get_params())
     rows, truth = X[15_120:], y[15_120:]
     assert len(rows) == 565_892
     logs = model.predict_log_proba(rows)

@@ -104,8 +104,12 @@ def test_fit_raises_unless_asked_to_skip(rows):
 
 def test_no_class_at_all_can_be_estimated():
     model = QuadraticDiscriminantAnalysis().partial_fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+    with pytest.warns(UserWarning, match="gets the priors. y has only 1 sample in class 0, .* rank 0 of 2"):
+        assert model.predict_proba([[0.0, 0.0]]).tolist() == [[0.5, 0.5]]
     with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 row;"):
-        model.predict([[0.0, 0.0]])
+        model.score_samples([[0.0, 0.0]])
+    with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 row;"):
+        model.set_params(singular="raise").predict([[0.0, 0.0]])
 
 
 def test_a_young_class_travels_and_is_evaluated(rows, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from streamgda import kernels
 from streamgda.kernels import build
 
 ZIG = importlib.util.find_spec("ziglang")
@@ -123,6 +124,64 @@ def test_a_compiler_that_does_not_work_is_passed_over(room):
     (folder / "bin" / "gcc").symlink_to(shutil.which("gcc"))
     bare["PATH"] += f":{os.environ['PATH']}"  # gcc's assembler and linker
     assert compiled(folder, bare).returncode == 0
+
+
+@pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
+@pytest.mark.parametrize("flags", [["-ffast-math"], ["-ffinite-math-only"]])
+def test_a_compiler_that_rounds_otherwise_is_refused(tmp_path, flags):
+    with pytest.raises(RuntimeError, match="compile without -ffast-math"):
+        build.compile_library(build.SOURCE, tmp_path / "library", [*COMPILER, *flags])
+
+
+@pytest.mark.skipif(not ZIG, reason="needs ziglang")
+@pytest.mark.parametrize("target", ["arm-linux-gnueabihf", "x86-linux-gnu"])
+def test_addresses_of_32_bits_are_refused(tmp_path, target):
+    with pytest.raises(RuntimeError, match="addresses come as numbers of 64 bits"):
+        build.compile_library(build.SOURCE, tmp_path / "library", build.zig_compiler(target))
+
+
+@pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
+def test_a_library_that_lacks_a_function_or_is_of_another_file_is_refused(tmp_path, monkeypatch):
+    text = build.SOURCE.read_text()
+    other = tmp_path / "other.c"
+    other.write_text(text.replace("rank_rows", "rank_row"))
+    build.compile_library(other, tmp_path / "library", COMPILER)
+    with pytest.raises(OSError, match="library lacks rank_rows"):
+        build.load_library(str(tmp_path / "library"))
+    monkeypatch.setattr(build, "source_hash", lambda: 7)
+    with pytest.raises(OSError, match=r"is of another sums\.c"):
+        build.load_library(str(build.SOURCE.with_name(build.LIBRARY)))
+
+
+def test_the_functions_that_are_looked_up_are_those_that_are_called():
+    assert set(build.FUNCTIONS) == set(kernels._SIGNATURES)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (r"C:\LLVM\bin\clang.exe -O2", [r"C:\LLVM\bin\clang.exe", "-O2"]),
+        (r'"C:\Program Files\clang.exe" --target=x', [r"C:\Program Files\clang.exe", "--target=x"]),
+        (r"C:\Zig\zig.exe cc", [r"C:\Zig\zig.exe", "cc"]),
+    ],
+)
+def test_a_compiler_of_windows_is_called_by_its_path(command, words):
+    assert build.words_of(command, is_windows=True) == words
+
+
+def test_a_compiler_whose_path_has_spaces_is_one_word(tmp_path):
+    compiler = tmp_path / "my compilers" / "cc"
+    compiler.parent.mkdir()
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    assert build.words_of(str(compiler)) == [str(compiler)]
+    assert build.words_of("ccache gcc") == ["ccache", "gcc"]
+
+
+def test_a_dsyrk_of_other_integers_is_refused(monkeypatch):
+    monkeypatch.setattr(kernels, "_DSYRK", kernels._DSYRK.replace(b"int", b"long"))
+    with pytest.raises(ImportError, match="SciPy's dsyrk is"):
+        kernels._syrk.__wrapped__()
 
 
 def test_the_compiler_that_cc_names_is_used_alone(room):

@@ -155,6 +155,82 @@ def test_the_divergence_of_few_rows_is_that_expected_by_chance(kind, n):
     assert np.mean([of_class.divergence for of_class in found]) == pytest.approx(expected, rel=0.15)
 
 
+def share_of_alarms(old, new, **limits):
+    report = streamgda.drift(old, new)
+    return len(report.alarms(**limits)) / len(report.drift)
+
+
+@pytest.mark.parametrize(("kind", "n_old"), [("diag", 2), ("full", 3), ("diag", 5)])
+def test_few_old_rows_without_drift_are_no_alarm(kind, n_old):
+    """In one of 370 classes at most, of three features, though no shift at all is allowed."""
+    old, new = (np.repeat(np.arange(400), n) for n in (n_old, 10))
+    states = [of(RNG.normal(size=(len(y), 3)), kind, y) for y in (old, new)]
+    assert share_of_alarms(*states, max_shift=0) <= 0.0027 + 3 * np.sqrt(0.0027 / 400)
+    drifted = of(RNG.normal(30, 1, size=(len(new), 3)), kind, new)
+    assert share_of_alarms(states[0], drifted, max_shift=0) > (0.05 if n_old < 5 else 0.9)
+
+
+def test_classes_that_share_a_covariance_are_sure_of_it():
+    """Two old rows of a class are few for its mean alone."""
+    old, new = (np.repeat(np.arange(300), n) for n in (2, 10))
+    states = [of(RNG.normal(size=(len(y), 3)), "tied", y) for y in (old, new)]
+    assert share_of_alarms(*states, max_shift=0) <= 0.0027 + 3 * np.sqrt(0.0027 / 300)
+    assert max(found.shift_by_chance for found in streamgda.drift(*states).drift) < 5
+
+
+@pytest.mark.parametrize(("kind", "n", "d"), [("full", 14, 10), ("diag", 4, 3)])
+def test_few_rows_are_no_divergence(kind, n, d):
+    old, new = (np.repeat(np.arange(400), rows) for rows in (n, 5 * n))
+    states = [of(RNG.normal(size=(len(y), d)), kind, y) for y in (old, new)]
+    assert share_of_alarms(*states, max_divergence=0) <= 0.0027 + 3 * np.sqrt(0.0027 / 400)
+
+
+def decayed(rng, n_classes, n_batches=40, factor=0.9):
+    state = ClassStatistics("diag")
+    for _ in range(n_batches):
+        state.decay(factor).update(rng.normal(size=(400, 2)), rng.integers(n_classes, size=400))
+    return state
+
+
+def weighted(rng, n_classes, n=2000):
+    y = rng.integers(n_classes, size=n)
+    return ClassStatistics("diag").update(
+        rng.normal(size=(n, 2)), y, (rng.gamma(0.3, size=n) + 1e-3) * (1 + y)
+    )
+
+
+@pytest.mark.parametrize("make", [decayed, weighted])
+def test_rows_with_weights_vary_as_effective_rows(make):
+    """Their shares and shifts are in standard errors, as those of rows without weights."""
+    rng = np.random.default_rng(0)
+    found = [one for _ in range(12) for one in drift(make(rng, 20), make(rng, 20))]
+    shifts = np.array([one.shift[0] / one.standard_error for one in found])
+    divergences = np.array([one.divergence / one.expected_divergence for one in found])
+    assert np.sqrt(np.mean(shifts**2)) == pytest.approx(1, abs=0.14)
+    assert np.mean(divergences) == pytest.approx(1, abs=0.3)
+    assert 0.75 < np.sqrt(np.mean([one.share_shift**2 for one in found])) < 1.1
+
+
+@pytest.mark.parametrize("n", [20, 100])
+def test_few_rows_with_weights_are_no_share_shift(n):
+    """Beyond two standard errors in one of 22 shares at most."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(100):
+        y, weights = rng.choice(4, n, p=[0.5, 0.3, 0.15, 0.05]), rng.gamma(0.5, size=n) + 1e-3
+        old = ClassStatistics("diag").update(np.zeros((n, 1)), y, weights)
+        new = of(np.zeros((200, 1)), "diag", rng.choice(4, 200, p=[0.5, 0.3, 0.15, 0.05]))
+        found += [abs(one.share_shift) > 2 for one in drift(old, new)]
+    assert np.mean(found) < 0.0455 + 3 * np.sqrt(0.0455 / len(found))
+
+
+def test_a_class_that_is_absent_from_weighted_rows_has_its_share_shift():
+    old = ClassStatistics("diag").update(np.zeros((200, 1)), np.arange(200) % 2, np.arange(200) % 3 + 1.0)
+    new = ClassStatistics("diag").update(np.zeros((200, 1)), np.zeros(200, int), np.full(200, 1e-3))
+    _, absent = drift(old, new)
+    assert absent.rows == 0
+    assert -20 < absent.share_shift < -10
+
+
 def test_an_alarm_names_the_class_the_feature_and_how_far():
     def named(shift, n, names=("u", "v")):
         frame = pd.DataFrame(RNG.normal([0, shift], size=(n, 2)), columns=names)

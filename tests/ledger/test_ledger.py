@@ -555,7 +555,7 @@ def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
     d = 150
     for n in range(6):
         X = RNG.normal(size=(40, d))
-        table = pa.table({**{f"x{j}": X[:, j] for j in range(d)}, "kind": np.arange(40) % 8})
+        table = pa.table({**{f"x{j}": X[:, j] for j in range(d)}, "kind": np.arange(40) % 16})
         put(tmp_path / "data" / f"{n}.parquet", table)
     ledger.refresh(scan(tmp_path / "data"))
     size = ledger.statistics().nbytes
@@ -858,6 +858,17 @@ def test_an_entry_with_fewer_rows_than_its_files_is_refused(data, ledger):
     ):
         ledger.statistics()
     entry.unlink()
+    ledger.refresh(scan(data))
+    assert ledger.statistics().n_rows == 160
+
+
+def test_an_entry_under_the_name_of_another_is_refused(data, ledger):
+    ledger.refresh(scan(data))
+    first, second, *_ = sorted((Path(ledger.path) / "entries").iterdir())
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(ValueError, match=rf"{second.name} is the entry of another file.* refresh the ledger"):
+        ledger.statistics()
+    second.unlink()
     ledger.refresh(scan(data))
     assert ledger.statistics().n_rows == 160
 

@@ -320,3 +320,38 @@ def hold(ledger, locked):
     with ledger._folder.locked():
         locked.set()
         time.sleep(60)
+
+
+def test_a_lost_manifest_loses_no_answer(data, ledger):
+    """Files in quarantine and rejected files do not count in a ledger that is made anew from its entries."""
+    ledger.reject("1.parquet")
+    before = ledger.statistics(), ledger.quarantined, ledger.rejected
+    assert (list(before[1]), before[2]) == (["3.parquet"], ("1.parquet",))
+    Path(ledger._folder.manifest_path).unlink()
+    ledger.refresh(scan(data))
+    assert (ledger.statistics(), ledger.quarantined, ledger.rejected) == before
+
+    ledger.accept("1.parquet", "3.parquet")
+    n_rows = ledger.statistics().n_rows
+    Path(ledger._folder.manifest_path).unlink()
+    ledger.refresh(scan(data))
+    assert (ledger.quarantined, ledger.rejected, ledger.statistics().n_rows) == ({}, (), n_rows)
+
+
+def test_a_list_of_answers_that_is_lost_or_was_never_written_is_restored_by_a_refresh(data, ledger):
+    """Ledgers of 0.2 had none, and kept the answers in the manifest alone."""
+    ledger.reject("1.parquet")
+    before = ledger.statistics(), ledger.quarantined, ledger.rejected
+    listed = Path(ledger.path, "quarantine.parquet")
+    listed.unlink()
+    assert ledger.refresh(scan(data), dry_run=True).read == ()
+    assert not listed.exists()
+    assert ledger.refresh(scan(data)).read == ()
+    Path(ledger._folder.manifest_path).unlink()
+    ledger.refresh(scan(data))
+    assert (ledger.statistics(), ledger.quarantined, ledger.rejected) == before
+
+    ledger.accept("1.parquet", "3.parquet")
+    listed.unlink()
+    ledger.refresh(scan(data))
+    assert not listed.exists()  # as there is nothing to list

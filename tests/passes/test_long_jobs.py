@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
+import streamgda
 from streamgda import (
     ClassStatistics,
     GaussianNB,
@@ -86,14 +87,52 @@ def test_tasks_that_read_or_merge_eight_states_give_the_bits_of_the_tree(
     assert accumulate(source, rows_per_task=100 * ROWS).allclose(expected)
 
 
-def test_a_cluster_has_a_task_for_eight_merges_and_beyond_some_thousands_for_eight_groups(monkeypatch):
-    def n_tasks(n_groups):
-        made = graph.Graph(on_cluster=True)
-        made.add_plans([graph.Plan([[k] for k in range(n_groups)], accumulate_splits, ClassStatistics())])
-        return len(made.tasks)
+def tasks_of(n_groups, state_bytes):
+    """The tasks of a pass on a cluster that depend on each other, if states have this size."""
+    made = graph.Graph(on_cluster=True)
+    plan = graph.Plan([[k] for k in range(n_groups)], accumulate_splits, ClassStatistics())
+    needed, waiting = {}, [made.add_plans([plan])]
+    tasks = made.after({}, state_bytes)
+    while waiting:
+        key = waiting.pop()
+        needed[key] = tasks[key]
+        waiting.extend(tasks[key][1:])
+    return needed.values()
 
-    assert n_tasks(64) == 1 + 64 + 8 + 1
-    assert n_tasks(8**5) == 1 + sum(8**k for k in range(5))
+
+def test_a_cluster_has_a_task_for_eight_merges_and_beyond_some_thousands_for_eight_groups():
+    assert len(tasks_of(64, state_bytes=1000)) == 1 + 64 + 8 + 1
+    assert len(tasks_of(8**5, state_bytes=0)) == 1 + sum(8**k for k in range(5))
+
+
+def test_large_states_are_merged_in_pairs_on_a_cluster_also_if_they_become_large_by_merging():
+    assert max(map(len, tasks_of(64, graph.LARGE_STATE))) == 3  # a function and two states
+    few_classes_each = [len(task) for task in tasks_of(64, graph.LARGE_STATE // 8)]
+    assert few_classes_each.count(9) == 8
+    assert few_classes_each.count(3) == 7
+
+
+@pytest.mark.parametrize("progress", [False, lambda told: None])
+@pytest.mark.parametrize("n_classes", [3, 500])
+def test_states_of_many_classes_are_merged_in_pairs_with_the_same_bits(
+    tmp_path, client, monkeypatch, n_classes, progress
+):
+    sizes = []
+    after = graph.Graph.after
+
+    def noting_size(self, states, state_bytes):
+        sizes.append(state_bytes)
+        return after(self, states, state_bytes)
+
+    monkeypatch.setattr(graph.Graph, "after", noting_size)
+    rng = np.random.default_rng(0)
+    for i in range(10):
+        X, y = rng.normal(size=(2 * n_classes, 24)), np.arange(2 * n_classes) % n_classes
+        pq.write_table(pa.table([*X.T, y], names=[*map(str, range(24)), "y"]), tmp_path / f"{i}.parquet")
+    source = scan_parquet(tmp_path, "y")
+    there = accumulate(source, scheduler=client, progress=progress, **EACH)
+    assert there == accumulate(source, scheduler="synchronous", **EACH)
+    assert (sizes[0] >= graph.LARGE_STATE) == (n_classes == 500)
 
 
 @pytest.mark.parametrize("fourth", [False, True])
@@ -319,6 +358,17 @@ def test_a_checkpoint_is_of_the_versions_the_columns_and_the_kind(folder, tmp_pa
     assert (total(), total(**renamed)) == (11, 13)
 
 
+def test_a_state_of_other_rows_is_refused(folder, tmp_path):
+    source, kept = scan_parquet(folder, "y"), tmp_path / "kept"
+    accumulate(source, checkpoint=kept, **EACH)
+    first, second, *_ = sorted(kept.iterdir())
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(ValueError, match=f"{second.name} holds .* other rows, that of {first.name}"):
+        accumulate(source, checkpoint=kept, **EACH)
+    second.unlink()
+    assert accumulate(source, checkpoint=kept, **EACH) == accumulate(source, **EACH)
+
+
 def test_what_cannot_be_a_checkpoint_is_said(folder, tmp_path):
     with pytest.raises(TypeError, match="checkpoint= needs files that have versions"):
         accumulate(scan_arrow(pq.read_table(folder), "y"), checkpoint=tmp_path)
@@ -353,7 +403,10 @@ OLDER = "import streamgda; streamgda.__version__ = '0.0.1'"
     ("before", "said"),
     [
         (LACKING, "worker tcp.* cannot import streamgda .*: install streamgda"),
-        (OLDER, "worker tcp.* has streamgda 0.0.1: install streamgda 0.2.0, the version of this process"),
+        (
+            OLDER,
+            f"worker tcp.* has streamgda 0.0.1: install streamgda {streamgda.__version__}, the version of",
+        ),
     ],
 )
 def test_a_worker_without_this_library_or_with_another_version_is_one_clear_error(folder, before, said):

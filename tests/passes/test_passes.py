@@ -29,7 +29,7 @@ from streamgda import (
     predict_dataset,
     scan_parquet,
 )
-from streamgda.passes import compute
+from streamgda.passes import cluster as clusters
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.graph import Plan
 from streamgda.sources.base import group_into_tasks
@@ -111,7 +111,7 @@ def test_what_is_no_scheduler_is_refused_before_anything_is_written(folder, tmp_
 
 @whether_with_progress
 def test_a_cluster_without_workers_is_said_and_the_pass_goes_on_when_they_come(folder, monkeypatch, progress):
-    monkeypatch.setattr(compute, "SECONDS_WITHOUT_WORKERS", 0.2)
+    monkeypatch.setattr(clusters, "SECONDS_BETWEEN_LOOKS", 0.2)
     source = scan_parquet(folder, "y")
     cluster = LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0")
     with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:

@@ -167,6 +167,25 @@ def test_no_digit_is_printed_that_the_bound_does_not_hold():
     assert len(set(digits)) > 2
 
 
+@given(
+    st.lists(st.tuples(st.integers(-4, 4), st.booleans(), st.integers(0, 2)), min_size=2, max_size=40),
+    st.sampled_from([1e-3, 1.0, 300.0]),
+)
+def test_rows_that_rounding_alone_sets_apart_are_in_the_errors(rows, scale):
+    """Log-odds that are equal but for their last bits: the areas of the ties are within the errors."""
+    odds, member, last_bits = (np.array(column) for column in zip(*rows, strict=True))
+    tied = odds * scale
+    split = tied + last_bits * np.spacing(np.abs(tied))
+    areas, errors = [], []
+    for values in (tied, split):
+        evaluation = Evaluation().update(member, np.outer(values, [-0.5, 0.5]), [False, True])
+        areas.append((evaluation.roc_auc, evaluation.average_precision))
+        errors.append((evaluation.roc_auc_error, evaluation.average_precision_error))
+    assert not np.any(np.array(errors[0]) > 0)  # without rounding, there is none
+    gaps = np.abs(np.subtract(*areas))
+    assert not np.any(gaps > np.array(errors[1]) + 1e-15)
+
+
 def test_errors_of_areas_are_small_where_scores_are_spread():
     (y, scores), _ = CASES["three classes"]
     evaluation = Evaluation().update(y, scores, [0, 1, 2])
@@ -461,3 +480,9 @@ def test_decayed_rows_count_by_their_factor():
 
 def test_an_evaluation_of_nothing_is_saved_too():
     assert Evaluation.from_bytes(Evaluation().to_bytes()) == Evaluation()
+
+
+def test_areas_of_classes_whose_log_odds_are_all_infinite_are_those_of_chance():
+    evaluation = Evaluation().update(["a", "b"], [[0.0], [0.0]], ["a"])
+    assert evaluation.roc_auc.tolist() == [0.5, 0.5]
+    assert evaluation.roc_auc_error.tolist() == [0.0, 0.0]

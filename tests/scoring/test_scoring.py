@@ -274,12 +274,15 @@ def test_a_class_that_appears_late():
     assert 0 < evaluation.recall[2] < 1
 
 
-def test_nothing_is_judged_before_two_classes_are_known():
+@pytest.mark.parametrize("model", MODELS)
+def test_batches_are_judged_while_one_class_is_known(model):
     ants = Y == "ant"
-    stream = [(X[ants], Y[ants]), (X[~ants], Y[~ants]), (X, Y)]
-    evaluation = progressive_score(QuadraticDiscriminantAnalysis(), stream)
-    assert evaluation.n_rows == 3000
-    assert progressive_score(GaussianNB(), []) == Evaluation()
+    stream = [(X[ants], Y[ants]), (X[ants][:100], Y[ants][:100]), (X[~ants], Y[~ants]), (X, Y)]
+    evaluation, *_ = progressive_score(model(), stream, step=1)
+    assert (evaluation.n_rows, evaluation.accuracy) == (100, 1.0)
+    evaluation = progressive_score(model(), stream)
+    assert evaluation.n_rows == 100 + (~ants).sum() + 3000
+    assert progressive_score(model(), []) == Evaluation()
 
 
 def test_a_batch_without_rows_is_passed_over():

@@ -49,6 +49,35 @@ def test_the_quantile_is_that_of_split_conformal_prediction(odds, coverage, by_c
         assert (found[k] if by_class else found) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("by", ["all", "class"])
+def test_the_scale_of_weights_does_not_matter(scale, by):
+    """Ten rows are ten rows, whatever they weigh: too few for 95 %."""
+    y, scores = RNG.integers(0, 2, 300), RNG.normal(size=(300, 2))
+    plain, weighted = Evaluation().update(y, scores, [0, 1]), Evaluation()
+    for rows in (slice(0, 100), slice(100, 300)):
+        weighted += Evaluation().update(y[rows], scores[rows], [0, 1], np.full(len(y[rows]), scale))
+    weighted = Evaluation.from_bytes(weighted.to_bytes())
+    np.testing.assert_array_equal(
+        weighted.conformal_quantile(0.9, by=by), plain.conformal_quantile(0.9, by=by)
+    )
+    few = Evaluation().update(y[:10], scores[:10], [0, 1], np.full(10, scale))
+    assert np.max(few.conformal_quantile(0.95, by=by)) == -np.inf
+    decayed = Evaluation().update(y, scores, [0, 1]).decay(0.001)
+    np.testing.assert_array_equal(
+        decayed.conformal_quantile(0.9, by=by), plain.conformal_quantile(0.9, by=by)
+    )
+
+
+def test_heavy_rows_are_few():
+    """One row of weight 99 beside 99 of weight 1 are four effective rows: too few for 90 %."""
+    y, scores = np.zeros(100, int), RNG.normal(size=(100, 2))
+    weights = np.where(np.arange(100) == 0, 99.0, 1.0)
+    evaluation = Evaluation().update(y, scores, [0, 1], weights)
+    assert evaluation.conformal_quantile(0.9) == -np.inf
+    assert evaluation.conformal_quantile(0.5) > -np.inf
+
+
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_sets_of_other_rows_hold_their_class_as_often_as_they_should(coverage):
     """Of many draws, the mean coverage is between the nominal one and 1 / (n + 1) above it."""

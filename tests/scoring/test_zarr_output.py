@@ -550,7 +550,7 @@ def test_no_rows_make_no_group(model, tmp_path):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array([1, None] * 60), r"in\.parquet, row group 0, row 0: row 1: 'x' is null.* of int64"),
+        (pa.array([1, None] * 60), r"in\.parquet, row group 0, row 1: 'x' is null.* of int64"),
         (pa.array(["a", None] * 60), r"'x' is null.* of string cannot hold; write Parquet"),
         (pa.array([True, None] * 60), r"'x' is null.* of bool"),
         (pa.array([Decimal("1.5")] * 120), r"'x' is decimal128\(2, 1\), which no Zarr array can hold"),

@@ -48,8 +48,8 @@ def expected(customers):
 
 def check(source, expected):
     found = accumulate(source, "tied")
-    assert found.categories.numbers == ("age", "spent", "member")
-    assert dict(zip(found.categories.columns, map(list, found.categories.values), strict=True)) == CATEGORIES
+    assert found.schema.numbers == ("age", "spent", "member")
+    assert dict(zip(found.schema.columns, map(list, found.schema.values), strict=True)) == CATEGORIES
     np.testing.assert_array_equal(found.counts, expected.counts)
     np.testing.assert_allclose(found.means, expected.means, rtol=1e-12)
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
@@ -64,7 +64,7 @@ def test_parquet_of_unlike_dictionaries_and_hive_partitions(tmp_path, customers,
     features = ["age", "city", "spent", "member", "grade", "year"]
     source = scan_parquet(tmp_path, "kind", features=features, categorical_features=CHOSEN)
     found = accumulate(source, "tied")
-    assert found.categories.values[2] == ("2024y", "2025y")
+    assert found.schema.values[2] == ("2024y", "2025y")
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
 
 
@@ -110,7 +110,7 @@ def test_dask_frames(customers, expected):
 def test_categories_are_those_of_strings_and_dictionaries_by_their_types(customers):
     table = pa.Table.from_pandas(customers.astype({"grade": "category"}), preserve_index=False)
     source = scan_arrow(table, "kind", exclude=["joined"], categorical_features="from_dtype")
-    assert source.categorical == ("city", "grade", "year")
+    assert source.encoded == ("city", "grade", "year")
 
 
 def test_all_columns_that_can_be_no_feature_are_named_with_their_remedies(customers):
@@ -149,7 +149,7 @@ def test_text_is_categories_by_default(tmp_path, customers):
         scan_arrow(frame, "kind", exclude=["nothing"]),
         scan_dask(dd.from_pandas(frame, npartitions=2), "kind", exclude=["nothing"]),
     ):
-        assert source.categorical == ("city", "year")
+        assert source.encoded == ("city", "year")
     assert scan_parquet(tmp_path, "kind").feature_names[-1] == "nothing"
     with pytest.raises(ValueError, match="row 0: feature 'nothing' is NaN or null"):  # and no category
         accumulate(scan_parquet(tmp_path, "kind"))
@@ -162,4 +162,4 @@ def test_a_partition_key_has_categories_if_it_is_named(tmp_path, customers):
     with pytest.raises(ValueError, match=r"'2024y' is not a number; .* categorical_features=\['year'\]"):
         accumulate(scan_parquet(tmp_path, "kind", features=["age", "year"]))
     source = scan_parquet(tmp_path, "kind", features=["age", "year"], categorical_features=["year"])
-    assert accumulate(source).categories.values == (("2024y", "2025y"),)
+    assert accumulate(source).schema.values == (("2024y", "2025y"),)

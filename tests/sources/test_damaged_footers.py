@@ -123,3 +123,11 @@ def test_a_footer_longer_than_what_is_read_first_is_read_whole():
     assert len(tail) > 1 << 16
     assert tail == content[-len(tail) :]
     assert pq.read_metadata(pa.BufferReader(tail)).num_columns == 1_500
+
+
+def test_a_name_that_is_no_text_is_damage_of_its_file(path):
+    content = path.read_bytes()
+    start = footer_of(content).start
+    path.write_bytes(content[:start] + content[start:].replace(b"\x18\x01s", b"\x18\x01\x8a"))
+    with pytest.raises(ValueError, match=r"1\.parquet cannot be read as Parquet.* 'utf-8' codec"):
+        read(path, None)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import GaussianNB, StatisticsLedger, accumulate, predict_dataset, scan_parquet
-from streamgda.sources.expressions import Filter
+from streamgda.sources.expressions import ColumnExpression, Filter
 
 TABLE = pa.table({"u": np.arange(100.0), "id": np.arange(100), "y": np.arange(100) % 2})
 MANY, OTHERS = list(range(0, 60, 2)), [*range(0, 20, 2), 21, *range(22, 60, 2)]
@@ -45,10 +45,41 @@ def test_filters_that_let_other_rows_through_are_told_apart(one, other):
     assert identity(one, schema) != identity(other, schema)
 
 
+def of_column(expression, kind="int64"):
+    return ColumnExpression(expression, pa.schema([("x", kind)])).identity
+
+
+def test_expressions_with_one_text_and_other_answers_have_other_identities():
+    x = pc.field("x")
+    for one, other in [
+        (x / 2, x / 2.0),
+        ((x / 2) * 0.5, (x / 2.0) * 0.5),
+        (x * pa.scalar(0.1, "float32"), x * 0.1),
+        (x + pa.scalar(1, "int8"), x + 1),
+        (pc.coalesce(x, pa.scalar(b"ab")), pc.coalesce(x, "6162")),
+        (pc.if_else(x > 1, 1, pa.scalar(1, "duration[s]")), pc.if_else(x > 1, 1, 1)),
+    ]:
+        assert str(one) == str(other)
+        assert of_column(one) != of_column(other), one
+    assert of_column(x / 2, "double") == of_column(x / 2.0, "double") == str(x / 2)
+
+
+def test_a_function_that_was_registered_with_arrow_is_refused_by_name():
+    def tripled(context, values):
+        return pc.multiply(values, 3)
+
+    types = {"x": pa.int64()}, pa.int64()
+    pc.register_scalar_function(tripled, "tripled_here", {"summary": "", "description": ""}, *types)
+    expression = pc.field("x")._call("tripled_here", [pc.field("x")])
+    with pytest.raises(TypeError, match=r"tripled_here\(x\) depends on the function 'tripled_here'"):
+        of_column(expression)
+    assert of_column(pc.field("x") == "tripled_here(x)") == '(x == "tripled_here(x)")'
+
+
 def test_the_identity_of_a_filter_is_the_same_in_every_process():
     code = f"""
 import pyarrow as pa
-from streamgda.sources.expressions import Filter
+from streamgda.sources.expressions import ColumnExpression, Filter
 schema = pa.schema([("id", "int64"), ("u", "float64")])
 print(Filter.of([("id", "in", {MANY}), ("u", ">", 1 / 3)], schema).identity)
 """

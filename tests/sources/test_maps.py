@@ -1,6 +1,7 @@
 """Maps and expressions in the pass: the statistics are those of the transformed rows in memory."""
 
 import pickle
+import threading
 from datetime import date
 
 import cloudpickle
@@ -223,6 +224,55 @@ def test_states_and_predictions_of_another_map_are_not_taken_for_those_of_this_o
     assert predict_dataset(model, other, out).n_found == 0
 
 
+SCALE = 1.0
+
+
+def rescaled(rows):
+    return rows * SCALE
+
+
+def test_a_source_goes_by_what_its_map_reads_when_it_is_used(tmp_path, monkeypatch):
+    source = write(tmp_path / "data").map(rescaled, list("abc"))
+    model, out = LinearDiscriminantAnalysis().fit(X, Y), tmp_path / "out"
+    accumulate(source, checkpoint=tmp_path / "checkpoint")
+    predict_dataset(model, source, out)
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(source)
+    monkeypatch.setitem(globals(), "SCALE", 100.0)
+    assert accumulate(source, checkpoint=tmp_path / "checkpoint") == accumulate(source)
+    assert predict_dataset(model, source, out).n_found == 0
+    with pytest.raises(ValueError, match="maps="):
+        ledger.refresh(source)
+
+
+SEEN = {}
+
+
+def remembering(rows):
+    return rows * SEEN.setdefault(len(SEEN), 2.0)
+
+
+def test_a_map_that_changes_what_it_reads_is_used_but_not_found_again(tmp_path):
+    source = write(tmp_path / "data").map(remembering, list("abc"))
+    accumulate(source)
+    with pytest.raises(ValueError, match="remembering.* have changed since .*functools.lru_cache"):
+        accumulate(source, checkpoint=tmp_path / "checkpoint")
+    assert not list((tmp_path / "checkpoint").iterdir())
+
+
+def test_a_map_that_cannot_be_told_from_others_is_refused_where_it_would_be_found_again(tmp_path):
+    lock = threading.Lock()
+    source = write(tmp_path / "data").map(lambda rows: rows if lock else -rows, list("abc"))
+    model = LinearDiscriminantAnalysis().fit(source, scheduler="threads")
+    for use in (
+        lambda: accumulate(source, checkpoint=tmp_path / "checkpoint"),
+        lambda: StatisticsLedger(tmp_path / "ledger").refresh(source),
+        lambda: predict_dataset(model, source, tmp_path / "out"),
+    ):
+        with pytest.raises(TypeError, match=r"the map by .*lambda> depends on lock: <unlocked _thread"):
+            use()
+
+
 # ---------------------------------------------------------------------- errors
 
 
@@ -257,7 +307,9 @@ def test_a_failing_transformer_is_named():
     def broken(rows):
         raise RuntimeError("no licence")
 
-    with pytest.raises(ValueError, match="broken.* row 0 on: no licence"):
+    with pytest.raises(
+        RuntimeError, match="^no licence\nraised by the map .*broken, for rows from .*row 0 on$"
+    ):
         accumulate(scan_arrow(TABLE, "y").map(broken, list("abc")))
 
 

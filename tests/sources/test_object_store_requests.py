@@ -90,11 +90,11 @@ def test_a_chunk_that_is_longer_or_shorter_than_planned_is_an_error(store, tmp_p
         list(split.blocks())
 
 
-def write_files(folder, n_files):
-    """Files of 500 rows each."""
+def write_files(folder, n_files, n_rows=500):
+    """Files of as many rows, whose values repeat."""
     folder.mkdir(parents=True)
     for i in range(n_files):
-        rows = slice(500 * i, 500 * (i + 1))
+        rows = np.arange(n_rows * i, n_rows * (i + 1)) % len(X)
         table = pa.table({**{f"x{j}": X[rows, j] for j in range(4)}, "y": Y[rows]})
         pq.write_table(table, folder / f"{i}.parquet")
 
@@ -178,7 +178,7 @@ def test_parts_are_written_while_the_next_are_predicted(store, tmp_path):
 def test_the_next_tasks_rows_are_fetched_while_parts_are_written(store, tmp_path, monkeypatch, out):
     """Each file is a part, and each part a task."""
     monkeypatch.setattr(predict, "_ROWS_PER_TASK", 1)
-    monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 500)
+    monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 4000)
     output = zarr_output.ZarrOutput if out.endswith("zarr") else ParquetOutput
     write, fetched = output.write, []
 
@@ -194,7 +194,7 @@ def test_the_next_tasks_rows_are_fetched_while_parts_are_written(store, tmp_path
         return write(*arguments)
 
     monkeypatch.setattr(output, "write", wait_and_write)
-    write_files(tmp_path / "rows" / "data4", 4)
+    write_files(tmp_path / "rows" / "data4", 4, n_rows=4000)  # more than planning reads
     scored(store, fsspec(store), 4, out)
     assert [fetched[-1] - n for n in fetched] == [2, 1, 0, 0]
 

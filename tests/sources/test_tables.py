@@ -37,9 +37,9 @@ def check_same_rows(state, table):
     """The state is that of the columns u and v of a table, by NumPy."""
     y = table["y"].to_numpy(zero_copy_only=False)
     X = np.column_stack([table["u"], table["v"]])
-    np.testing.assert_array_equal(state.class_labels, np.unique(y))
-    np.testing.assert_array_equal(state.counts, [np.sum(y == label) for label in state.class_labels])
-    for label, mean, scatter in zip(state.class_labels, state.means, state.scatter, strict=True):
+    np.testing.assert_array_equal(state.classes, np.unique(y))
+    np.testing.assert_array_equal(state.counts, [np.sum(y == label) for label in state.classes])
+    for label, mean, scatter in zip(state.classes, state.means, state.scatter, strict=True):
         np.testing.assert_allclose(mean, X[y == label].mean(axis=0), rtol=1e-12)
         expected = np.cov(X[y == label].T, ddof=0) * np.sum(y == label)
         np.testing.assert_allclose(scatter, expected, rtol=1e-10, atol=1e-12)
@@ -114,7 +114,7 @@ def test_keys_of_delta_have_the_values_and_types_of_the_log(deltalake, tmp_path)
     state = accumulate(scan_parquet(table, "y", features=["number", "flag", "real"], missing="drop"))
     np.testing.assert_array_equal(state.means, [[1.0, 1.0, 0.1], [2.0**40, 0.0, 2.0]])
     by_text = accumulate(scan_parquet(table, "text", features=["u"], missing="drop"))
-    assert list(by_text.class_labels) == ["07", "c/d = 100%"]
+    assert list(by_text.classes) == ["07", "c/d = 100%"]
 
 
 def test_keys_of_delta_that_the_files_store_too(deltalake, tmp_path):

@@ -756,3 +756,11 @@ def test_a_null_does_not_round_the_integers_beside_it(tmp_path):
     assert state._labelled.equals(of("full", kept, ["a"] * 4)._labelled)
     with pytest.raises(ValueError, match="row 2: feature 'x' is NaN or null"):
         accumulate(scan_parquet(tmp_path, "y"), exact=True)
+
+
+@pytest.mark.slow  # since fewer rows do not overflow
+def test_sums_of_many_rows_of_many_classes_do_not_overflow():
+    n, n_classes = 1 << 22, 1 << 15
+    values = np.tile([2018.0, 2022.0 - 2**-30], n // 2)
+    state = ExactClassStatistics("tied").update(values[:, None], np.arange(n) // 2 % n_classes)
+    assert state.covariance().item() == pytest.approx(4, rel=1e-6)

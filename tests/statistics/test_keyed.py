@@ -5,6 +5,7 @@ import pytest
 
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
 from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import folds_of_groups, folds_of_rows
 from streamgda.kernels import Workspace
 from streamgda.statistics.folded import Keyed, states_by_key
 from tests.strategies import KINDS
@@ -29,3 +30,21 @@ def test_rows_by_class_and_subclass_have_the_states_of_the_rows_of_each_class(ki
     for key, state in keyed.items():
         assert state.allclose(sort(kind).update(X[y == key], subclasses[y == key]))
     assert keyed.nbytes == sum(state.nbytes for state in keyed.values())
+
+
+@pytest.mark.parametrize(("n_keys", "n_classes"), [(1, 256), (2, 300), (256, 256)])
+def test_keys_and_classes_of_any_number(n_keys, n_classes):
+    labels, keys = np.arange(n_classes), np.arange(n_classes) % n_keys
+    X = labels[:, None] * 1.0
+    (block,) = array_blocks(X, labels)
+    empty, codes = ClassStatistics("diag"), keys.astype(np.uint8)
+    states = dict(states_by_key(empty, block, np.arange(n_keys), codes, Workspace()))
+    assert {key: state.means.ravel().tolist() for key, state in states.items()} == {
+        key: X[keys == key].ravel().tolist() for key in range(n_keys)
+    }
+
+
+def test_more_folds_than_16_bits_number():
+    folds = folds_of_rows(np.arange(300_000), 100_000)
+    assert folds.max() > 2**16
+    assert folds_of_groups(np.arange(3000), 100_000).max() > 2**16

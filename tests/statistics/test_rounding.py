@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from sklearn import naive_bayes
 
-from streamgda import ClassStatistics, Evaluation, GaussianNB, LinearDiscriminantAnalysis
+from streamgda import (
+    ClassStatistics,
+    Evaluation,
+    GaussianNB,
+    IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+)
 
 
 @pytest.mark.parametrize("weight", [0.3, 0.7, 1.1])
@@ -90,3 +96,22 @@ def test_the_mean_of_few_rows_is_rounded_once_though_the_first_lies_far_from_it(
     X = np.zeros((11, 1))
     X[0] = 0.001
     assert ClassStatistics().update(X, np.zeros(11, int)).means[0, 0] == float(Fraction(0.001) / 11)
+
+
+@pytest.mark.parametrize("sort", [ClassStatistics, IncompleteStatistics])
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+@pytest.mark.parametrize("values", [[1e308], [1e155, -1e155]])
+@pytest.mark.parametrize("weight", [1.0, 1e-310, 1e150])
+def test_numbers_near_the_largest_are_refused_or_infinite_without_warnings(sort, kind, values, weight):
+    try:
+        state = sort(kind).update(np.array(values)[:, None], [0] * len(values), [weight] * len(values))
+        read = [
+            state.sums,
+            state.outer_sums,
+            state.covariance(),
+            state.overall_mean(),
+            state.total_variance(),
+        ]
+    except ValueError:
+        return
+    assert not any(np.isnan(array).any() for array in read)

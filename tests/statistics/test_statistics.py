@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from streamgda import ClassStatistics, accumulate, load, scan_arrow
+from streamgda import ClassStatistics, accumulate, from_bytes, load, scan_arrow
 from streamgda.statistics.floating import reduction
 from tests.strategies import KINDS
 
@@ -27,6 +27,19 @@ def test_sums_are_the_sums(kind):
     outer = np.array([X[Y == c].T @ X[Y == c] for c in "ab"])
     expected = {"full": outer, "tied": outer.sum(axis=0), "diag": np.einsum("kii->ki", outer)}[kind]
     np.testing.assert_allclose(s.outer_sums, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_states_have_one_digest_whatever_labels_were_once_beside_theirs(kind):
+    short, both = np.array(["a", "a"]), np.array(["a", "a", "longer"])
+    expected = ClassStatistics(kind).update(X[:1], short[:1])
+    found = ClassStatistics(kind).update(X[:1], both[:1])
+    assert found == expected
+    assert found.digest() == expected.digest()
+    rest = (found + ClassStatistics(kind).update(X[:1], both[2:])) - ClassStatistics(kind).update(
+        X[:1], both[2:]
+    )
+    assert rest.digest() == from_bytes(rest.to_bytes()).digest()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,7 +74,10 @@ def test_from_sums_takes_weights():
         ({"outer_sums": np.full((2, 2, 2), np.nan)}, "finite"),
         ({"outer_sums": np.full((2, 2, 2), 99.0) * [[1, 1], [2, 1]]}, "symmetric"),
         ({"outer_sums": [[[35.0, 99], [99, 54]]] * 2}, "a correlation would exceed 1"),
-        ({"counts": [3, 1.5]}, "whole numbers"),
+        ({"counts": [3, 1.5]}, "whole number of rows"),
+        ({"counts": [3, 1e300]}, "a count is 1e\\+300"),
+        ({"counts": [3, np.inf]}, "a count is inf"),
+        ({"counts": [3, 2**63]}, "a count is 9.2"),
         ({"feature_names": ["u"]}, "1 feature name for 2 features"),
     ],
 )

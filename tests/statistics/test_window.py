@@ -1,5 +1,6 @@
 """A sliding window holds what a fit of its last batches holds, and loses no digit on the way."""
 
+import sys
 from collections import deque
 from fractions import Fraction
 
@@ -92,11 +93,47 @@ def test_batches_and_results_are_not_shared():
     ]
 
 
-def test_a_window_without_room_is_refused():
-    with pytest.raises(ValueError, match="at least one; got n_batches=2.5"):
-        WindowedStatistics(2.5)
-    with pytest.raises(ValueError, match="at least one; got n_batches=0"):
-        WindowedStatistics(0)
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ({"n_batches": 2.5}, "n_batches must be a whole number, at least 1; got 2.5"),
+        ({"n_batches": 0}, "n_batches must be a whole number, at least 1; got 0"),
+        ({"n_rows": 0}, "n_rows must be a whole number, at least 1; got 0"),
+        ({"n_rows": -3}, "n_rows must be a whole number, at least 1; got -3"),
+        ({"seconds": float("nan")}, "seconds must be a positive number; got nan"),
+        ({"seconds": 0}, "seconds must be a positive number; got 0"),
+    ],
+)
+def test_a_window_without_room_is_refused(ends, message):
+    with pytest.raises(ValueError, match=message):
+        WindowedStatistics(**ends)
+
+
+def test_a_batch_without_a_time_is_refused():
+    window = WindowedStatistics(seconds=60).update([[1.0]], [0], time=5)
+    before = window.to_bytes()
+    for time in (float("nan"), float("inf"), 4):
+        with pytest.raises(ValueError, match="time"):
+            window.update([[1.0]], [0], time=time)
+    assert window.to_bytes() == before
+
+
+def test_a_batch_costs_as_much_however_many_are_in_the_window():
+    batch = ClassStatistics("diag").update([[1.0]], [0])
+
+    def n_lines_of_a_batch(n):
+        window = WindowedStatistics(n_rows=n, covariance_type="diag")
+        for _ in range(n // 2):
+            window.append(batch)
+        lines = []
+        sys.settrace(lambda *_: lambda *_: lines.append(1))
+        try:
+            window.append(batch)
+        finally:
+            sys.settrace(None)
+        return len(lines)
+
+    assert n_lines_of_a_batch(400) == n_lines_of_a_batch(8)
 
 
 def test_a_window_ends_by_rows_or_by_time():

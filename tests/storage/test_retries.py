@@ -1,12 +1,21 @@
 """What a storage refuses for a moment is asked for again; what is wrong is not."""
 
 import logging
+import random
 import warnings
 
 import pytest
 
 from streamgda.storage import retries
-from streamgda.storage.retries import is_of_storage, noting_retries, retried, storing, warning_of_retries
+from streamgda.storage.retries import (
+    StorageError,
+    is_of_storage,
+    noting_retries,
+    repeated,
+    retried,
+    storing,
+    warning_of_retries,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +101,25 @@ def test_no_retry_is_no_warning():
     with warnings.catch_warnings(), warning_of_retries():
         warnings.simplefilter("error")
         retried(list)
+
+
+@pytest.mark.parametrize("error", [KeyError("u"), OSError(5, "mine"), TimeoutError("mine"), RuntimeError()])
+def test_an_error_of_a_users_function_is_raised_at_once_as_it_is(error):
+    call = Failing(error)
+    with noting_retries() as noted, pytest.raises(type(error)) as raised:
+        repeated(call)
+    assert (raised.value, call.calls, noted) == (error, 1, [])
+
+
+def test_what_was_asked_again_is_not_asked_again_by_its_caller():
+    call = Failing(*(OSError(k) for k in range(99)))
+    with pytest.raises(StorageError, match="^s3://b: 3$"):
+        repeated(lambda: retried(call, place="s3://b"))
+    assert call.calls == 4
+
+
+def test_a_retry_changes_none_of_the_users_random_numbers():
+    before = random.getstate()
+    with pytest.warns(UserWarning, match="storage failed once"), warning_of_retries():
+        retried(Failing(OSError(16, "busy")))
+    assert random.getstate() == before

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -65,7 +64,7 @@ def test_a_file_says_where_it_comes_from(made, tmp_path, monkeypatch):
     before = datetime.now(UTC)
     made.save(path, metadata={"offset": 17, "topics": ["a", "b"]})
     said = load_metadata(path)
-    assert said["library"] == f"streamgda {version('streamgda')}"
+    assert said["library"] == f"streamgda {streamgda.__version__}"
     assert timedelta(seconds=-1) <= datetime.fromisoformat(said["time"]) - before < timedelta(minutes=5)
     assert said["fingerprint"] == statistics_of(made).digest()
     assert said["metadata"] == {"offset": 17, "topics": ["a", "b"]}
@@ -149,3 +148,26 @@ def test_type_checkers_know_what_is_loaded_and_the_names_of_columns(tmp_path, mo
     assert not failed
     faults = [(Path(fault["file"]).name, fault["code"]) for fault in map(json.loads, told.splitlines())]
     assert faults == [("wrong.py", "attr-defined"), ("wrong.py", "list-item")]
+
+
+def test_saving_through_a_link_keeps_the_link_and_the_permissions_of_the_file(tmp_path):
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "state.parquet", tmp_path / "link.parquet"
+    state = ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
+    state.save(target)
+    target.chmod(0o600)
+    link.symlink_to(target)
+    more = state + state
+
+    more.save(link)
+
+    assert link.is_symlink()
+    assert load(target) == load(link) == more
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in tmp_path.rglob("*")} == {"there", "state.parquet", "link.parquet"}
+
+
+def test_saving_through_a_link_to_nothing_makes_what_it_leads_to(tmp_path):
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "new.parquet")
+    ClassStatistics().update([[1.0], [3.0]], ["a", "a"]).save(tmp_path / "link.parquet")
+    assert load(tmp_path / "new.parquet").n_rows == 2

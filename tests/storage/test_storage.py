@@ -33,7 +33,7 @@ from streamgda import (
 )
 from streamgda.statistics.factory import COLUMNS
 from streamgda.storage.documents import decode
-from streamgda.storage.filesystems import resolve
+from streamgda.storage.filesystems import resolve, walk_files
 from tests.strategies import KINDS, kinds, labelled_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis)
@@ -214,8 +214,7 @@ def test_a_model_of_one_class_can_be_put_aside(path):
     GaussianNB(var_smoothing=1e-7).partial_fit(X[:20], Y[:20]).save(path)
     back = load(path)
     assert back.var_smoothing == 1e-7
-    with pytest.raises(ValueError, match="only 1 class: ant"):
-        back.predict(X)
+    assert set(back.predict(X)) == {"ant"}
     assert set(back.partial_fit(X[20:], Y[20:]).predict(X)) <= set(Y)
 
 
@@ -707,3 +706,13 @@ def test_a_store_of_google_is_not_tried_for_a_quarter_of_an_hour(url):
     assert limit_of(url) == timedelta(seconds=60)
     assert limit_of(f"{url}?retry_limit_seconds=5") == timedelta(seconds=5)
     assert resolve(url)[1] == url.rpartition("@")[2].removeprefix("gs://").removeprefix("gcs://")
+
+
+def test_a_file_that_vanishes_while_its_folder_is_listed_is_left_out(tmp_path):
+    """As an unfinished file of another process does when it gets its name."""
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"")
+    files = walk_files(str(tmp_path))
+    assert next(files)[0] == f"{tmp_path}/a"
+    (tmp_path / "b").unlink()
+    assert [path for path, _ in files] == [f"{tmp_path}/c"]

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
 from operator import add
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,8 +18,9 @@ import pyarrow.fs as pafs
 from streamgda.blocks.block import Block
 from streamgda.passes.graph import total
 from streamgda.sources.base import ScorableSplit, Split
+from streamgda.sources.errors import add_place
 from streamgda.storage.fetching import Ahead, request_threads
-from streamgda.storage.filesystems import is_local, is_object_store, locked
+from streamgda.storage.filesystems import is_local, is_object_store, locked, reached
 
 LOCK = ".predict_dataset.lock"
 
@@ -132,11 +134,12 @@ P = TypeVar("P", bound=Part)
 class Writes:
     """Writes of a task that go on while it predicts its next rows; the end of `with` waits for all of them.
 
-    At most 32 MB wait to be written, or one write if it is longer. An error of a write is raised here.
+    At most 32 MB wait to be written, or one write if it is longer. An error of a write is raised here, within
+    the context that `named` makes.
     """
 
-    def __init__(self) -> None:
-        self._n_bytes = 0
+    def __init__(self, named: Callable[[], AbstractContextManager[None]]) -> None:
+        self._named, self._n_bytes = named, 0
         self._waiting: deque[tuple[int, Future[Any]]] = deque()
 
     def __enter__(self) -> Self:
@@ -159,7 +162,8 @@ class Writes:
     def _finish_first(self) -> None:
         n_bytes, written = self._waiting.popleft()
         self._n_bytes -= n_bytes
-        written.result()
+        with self._named():
+            written.result()
 
 
 class Output(ABC, Generic[P]):
@@ -195,6 +199,16 @@ class Output(ABC, Generic[P]):
         """
 
     @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the output in errors of the storage that name no file; only writing belongs in the block."""
+        try:
+            yield
+        except OSError as error:
+            if error.filename is None and "/" not in str(error):
+                add_place(error, f"{self.location[1]}, where predictions are written")
+            raise
+
+    @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs from writing to a local folder. On other filesystems, `finish` detects other runs.
 
@@ -206,10 +220,10 @@ class Output(ABC, Generic[P]):
             If there is a file in place of the folder.
         """
         filesystem, folder = self.location
-        if filesystem.get_file_info(folder).type == pafs.FileType.File:
+        if reached(folder, lambda: filesystem.get_file_info(folder).type) == pafs.FileType.File:
             raise ValueError(f"{folder} is a file; choose another place for the predictions")
         if not is_object_store(filesystem):
-            filesystem.create_dir(folder, recursive=True)
+            reached(folder, partial(filesystem.create_dir, folder, recursive=True))
         busy = f"another run of predict_dataset is writing to {folder}; wait until it has ended"
         with locked(filesystem, folder, busy, LOCK):
             try:

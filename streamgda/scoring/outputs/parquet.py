@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
@@ -19,8 +20,17 @@ from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
 from streamgda.storage.documents import digest
 from streamgda.storage.fetching import request_threads
-from streamgda.storage.filesystems import finished_name, fsspec_of, replacing, resolve, unwrapped
+from streamgda.storage.filesystems import (
+    finished_name,
+    forget_listings,
+    reached,
+    replacing,
+    resolve,
+    unwrapped,
+)
+from streamgda.storage.footers import read_footer
 from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.retries import retried, storing
 
 _FINGERPRINT = b"streamgda.prediction"
 
@@ -80,10 +90,10 @@ class ParquetOutput(Output[Part]):
 
     def _sizes(self) -> dict[str, int]:
         """The names in the folder, with the sizes of the files."""
-        if (behind := fsspec_of(self.filesystem)) is not None:
-            behind.invalidate_cache()  # other processes may have written there since it was listed
-        found = self.filesystem.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
-        return {info.base_name: info.size for info in found}
+        forget_listings(self.filesystem)  # other processes may have written there since it was listed
+        selector = pafs.FileSelector(self.path, allow_not_found=True)
+        infos = reached(self.path, partial(self.filesystem.get_file_info, selector))
+        return {info.base_name: info.size for info in infos}
 
     def _footers(self, sizes: Mapping[str, int]) -> dict[str, Footer]:
         """The footers of the files named like parts, except Parquet files that are not predictions."""
@@ -94,17 +104,25 @@ class ParquetOutput(Output[Part]):
     def _read_footer(self, name: str, size: int) -> Footer | None:
         """Read what a footer says, by one request, since the size of the file is known."""
         path = f"{self.path}/{name}"
+
+        def metadata() -> pq.FileMetaData:
+            with decoding(path):
+                return ds.ParquetFileFormat().make_fragment(path, self.filesystem, file_size=size).metadata
+
+        try:
+            return _said(retried(metadata))
+        except ValueError:  # damaged; or fewer bytes came, which Arrow does not see
+            return self._reread_footer(name)
+
+    def _reread_footer(self, name: str) -> Footer | None:
+        """Read what a footer says, and notice if fewer bytes come than there are."""
+        path = f"{self.path}/{name}"
         try:
             with decoding(path):
-                file = ds.ParquetFileFormat().make_fragment(path, self.filesystem, file_size=size)
-                footer = file.metadata
+                tail, _ = retried(partial(read_footer, self.filesystem, path))
+                return _said(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
         except ValueError:
             return _TORN
-        metadata = footer.metadata or {}
-        if _FINGERPRINT not in metadata:
-            return None
-        n_dropped = int(metadata.get(_N_DROPPED, b"0"))
-        return metadata[_FINGERPRINT].decode(), PredictionSummary(footer.num_rows, 1, 1, n_dropped)
 
     def _check_ours(self, sizes: Mapping[str, int], found: Mapping[str, Footer]) -> None:
         """Raise ValueError for a file that is not a part. Hidden files may be there, and stay.
@@ -122,8 +140,9 @@ class ParquetOutput(Output[Part]):
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
+            path = f"{self.path}/{name}"
             with suppress(FileNotFoundError):
-                self.filesystem.delete_file(f"{self.path}/{name}")
+                reached(path, partial(self.filesystem.delete_file, path))
 
     # ------------------------------------------------------------------ writing
 
@@ -135,13 +154,15 @@ class ParquetOutput(Output[Part]):
         n_rows = n_dropped = 0
         path, schema = f"{self.path}/{part.name}", self.schema
         with ExitStack() as opened:
-            file = _GrowingFile(lambda: opened.enter_context(replacing(self.filesystem, path)))
+            file = _GrowingFile(lambda: opened.enter_context(replacing(self.filesystem, path)), self.named)
             with pq.ParquetWriter(file, schema, use_dictionary=_repetitive(schema)) as writer:
                 for piece in rows:
                     writer.write_table(piece.table)
                     n_rows, n_dropped = n_rows + piece.table.num_rows, n_dropped + piece.n_dropped
                     del piece  # or it would be held while the next one is made
                 writer.add_key_value_metadata({_FINGERPRINT: part.fingerprint, _N_DROPPED: str(n_dropped)})
+            with self.named():
+                opened.close()
         if file.opened is None:
             writes.begin(file.tell(), _put, self.filesystem, path, file.getvalue())
         return PredictionSummary(n_rows, 1, 0, n_dropped)
@@ -149,28 +170,49 @@ class ParquetOutput(Output[Part]):
     def finish(self, parts: Sequence[Part]) -> None:
         """Check that the folder holds just these parts, and remove unfinished ones."""
         sizes = self._sizes()
-        found = {name: fingerprint for name, (fingerprint, _) in self._footers(sizes).items()}
-        if found != {part.name: part.fingerprint for part in parts}:
+        found = {name: footer[0] for name, footer in self._footers(sizes).items()}
+        wanted = {part.name: part.fingerprint for part in parts}
+        for name in (name for name in found if found[name] != wanted.get(name)):
+            found[name] = (self._reread_footer(name) or _TORN)[0]
+        if found != wanted:
             raise self._overwritten()
         self._delete(filter(_is_unfinished, sizes))
+
+
+def _said(footer: pq.FileMetaData) -> Footer | None:
+    metadata = footer.metadata or {}
+    if _FINGERPRINT not in metadata:
+        return None
+    n_dropped = int(metadata.get(_N_DROPPED, b"0"))
+    return metadata[_FINGERPRINT].decode(), PredictionSummary(footer.num_rows, 1, 1, n_dropped)
 
 
 class _GrowingFile(io.BytesIO):
     """A file that is collected in memory. Once it is long, a real file is opened and written instead."""
 
-    def __init__(self, open_it: Callable[[], pa.NativeFile]) -> None:
+    def __init__(
+        self, open_it: Callable[[], pa.NativeFile], named: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         super().__init__()
-        self._open_it = open_it
+        self._open_it, self._named = open_it, named
         self.opened: pa.NativeFile | None = None
 
     def write(self, data: Any) -> int:
         """Add bytes."""
+        with self._named():
+            return self._written(data)
+
+    def _written(self, data: Any) -> int:
         if self.opened is None and self.tell() + len(data) > _MOST_IN_MEMORY:
             self.opened = self._open_it()
-            self.opened.write(self.getvalue())
+            with storing():
+                self.opened.write(self.getvalue())
             self.seek(0)
             self.truncate()
-        return int(super().write(data) if self.opened is None else self.opened.write(data))
+        if self.opened is None:
+            return super().write(data)
+        with storing():
+            return int(self.opened.write(data))
 
 
 def _put(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import Any, Self
@@ -30,7 +31,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import zarr
 from fsspec import AbstractFileSystem
-from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer
@@ -40,13 +40,17 @@ from zarr.core.sync import sync  # private: the only way into the loop of a stor
 from zarr.storage import FsspecStore, LocalStore, MemoryStore
 
 from streamgda.blocks.block import Block, power_of_two_up_to
-from streamgda.blocks.wording import Message
+from streamgda.blocks.wording import Message, RowError
 from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.sources.base import ScorableSplit
+from streamgda.sources.stores import without_secrets
 from streamgda.storage.documents import digest
 from streamgda.storage.fetching import Ahead
-from streamgda.storage.filesystems import fsspec_of, unwrapped
+from streamgda.storage.filesystems import by_fsspec, fsspec_of, reached, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.storage.retries import retried
+from streamgda.storage.secrets import concealed
+from streamgda.storage.threads import wait_for
 
 _LEAST_SHARE = 8
 
@@ -102,7 +106,7 @@ class ZarrOutput(Output[ChunkRange]):
         ValueError
             If a field cannot be an array.
         """
-        place = url_to_fs(os.fspath(path)) if filesystem is None else _by_fsspec(filesystem, os.fspath(path))
+        place = by_fsspec(os.fspath(path)) if filesystem is None else _by_fsspec(filesystem, os.fspath(path))
         return cls(GroupFolder.at(*place), _checked_fields(fields), uuid.uuid4().hex)
 
     @property
@@ -394,7 +398,9 @@ class GroupFolder:
         """The folder at a path."""
         if isinstance(filesystem, LocalFileSystem):
             return cls(filesystem, path, LocalStore(path))
-        return cls(filesystem, path, FsspecStore.from_mapper(filesystem.get_mapper(path)))
+        store = without_secrets(FsspecStore.from_mapper(filesystem.get_mapper(path)))
+        filesystem, (path,) = concealed(filesystem, [path], [path])
+        return cls(filesystem, path, store)
 
     @property
     def is_local(self) -> bool:
@@ -405,17 +411,18 @@ class GroupFolder:
         """The names in the folder, except files that Zarr has not finished."""
         self.filesystem.invalidate_cache()  # other processes may have written there since it was listed
         try:
-            found = self.filesystem.ls(self.path, detail=False)
+            paths = reached(self.path, partial(self.filesystem.ls, self.path, detail=False))
         except FileNotFoundError:
             return set()
-        names = {name.rstrip("/").rpartition("/")[2] for name in found}
+        names = {name.rstrip("/").rpartition("/")[2] for name in paths}
         return {name for name in names if not _HALF_WRITTEN.fullmatch(f"/{name}")}
 
     def check_files(self, folder: str, within: Sequence[str] = ("",)) -> set[str]:
         """The files in a folder; ValueError if it, or folders `within` it, hold files that no array has."""
         self.filesystem.invalidate_cache()
         root = f"{self.path}/{folder}"
-        files = {path.removeprefix(root).lstrip("/") for path in self.filesystem.find(root)}
+        paths = reached(root, partial(self.filesystem.find, root))
+        files = {path.removeprefix(root).lstrip("/") for path in paths}
         for file in sorted(files):
             if not any(_FILE_OF_ARRAY.fullmatch(file.removeprefix(prefix)) for prefix in within):
                 raise self.not_ours(f"{folder}/{file}".rstrip("/"))
@@ -438,7 +445,10 @@ class GroupFolder:
                 *(self.store.get(_key_of(group), prototype, whole) for group in groups)
             )
 
-        return [None if found is None else _note_in(found.to_bytes()) for found in sync(read())]
+        return [
+            None if found is None else _note_in(found.to_bytes())
+            for found in reached(self.path, lambda: sync(read()))
+        ]
 
     def write_note(self, group: str, note: Note) -> None:
         """Make the group, or one within it, and replace its note."""
@@ -451,14 +461,15 @@ class GroupFolder:
         async def put() -> None:
             await asyncio.gather(*(self.store.set(key, content) for key, content in contents.items()))
 
-        sync(put())
+        wait_for(partial(retried, lambda: sync(put()), place=self.path))
 
     # ------------------------------------------------------------------ removing
 
     def remove(self, name: str) -> None:
         """Remove a file, or an array or a group with all that is in it."""
         with suppress(FileNotFoundError):
-            self.filesystem.rm(f"{self.path}/{name}", recursive=True)
+            path = f"{self.path}/{name}"
+            reached(path, partial(self.filesystem.rm, path, recursive=True))
 
     def remove_half_written(self) -> None:
         """Remove local files that killed processes left unfinished. Other filesystems have no such files."""
@@ -535,9 +546,10 @@ def _check_nulls(table: pa.Table, fields: Sequence[Field]) -> None:
         column = table.column(field.columns[0])
         if column.null_count and not (pa.types.is_floating(field.type) or pa.types.is_temporal(field.type)):
             row = column.is_null().to_pylist().index(True)
-            raise ValueError(
-                f"row {row}: {field.name!r} is null, which a Zarr array of {field.type} cannot hold; "
-                "write Parquet, or do not keep it"
+            raise RowError(
+                row,
+                f": {field.name!r} is null, which a Zarr array of {field.type} cannot hold; write Parquet, "
+                "or do not keep it",
             )
 
 

@@ -35,6 +35,7 @@ TILE_ROWS = 1024
 LOW_BITS = 11
 
 _MANTISSA = 53
+_MOST_ROWS = 1 << 18  # whose products of slices, below 2^44 each, a sum in int64 holds, with room for shifts
 _SHORT_CLASS = 32  # rows; below, one reduction of all classes is quicker than a product for each
 _EXPONENTS_OF_FACTORS = 1000  # 2^1000 and 2^-1000 are float64
 _BLIND_CUTS = 4  # at most, before the remainder is looked at: most tiles are like the one before
@@ -55,8 +56,10 @@ def reduce_block(block: Block, kind: CovarianceKind, workspace: Workspace) -> Su
     """
     sums, every = Sums.zeros(kind, len(block.classes), block.n_features), np.arange(len(block.classes))
     for exponent, part in _repetitions(block):
-        bounds = _bounds(part.codes, len(block.classes))
-        sums.merge(_sums_of(_gather(part, bounds, workspace), bounds, kind, exponent), every)
+        for start in range(0, len(part.codes), _MOST_ROWS):
+            rows = part.between(start, start + _MOST_ROWS)
+            bounds = _bounds(rows.codes, len(block.classes))
+            sums.merge(_sums_of(_gather(rows, bounds, workspace), bounds, kind, exponent), every)
     return sums
 
 

@@ -27,6 +27,8 @@ from streamgda.statistics.exact.sums import Sums
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.locking import in_order
+from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, as_counts, check_columns, check_feature_names
 
 _FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims more would cost memory
@@ -37,9 +39,13 @@ _FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims mor
 
 def to_columns(state: Labelled[Sums]) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
     """The arrays of a state, a row for each class, and the positions of the lowest planes."""
-    columns = {**labels.label_columns(labels.trimmed(state.classes)), "count": state.counts}
+    columns = {**labels.label_columns(state.classes), "count": state.counts}
+    arrays = dict(zip(_names(state.kind), state.moments.arrays, strict=True))
+    squares = state.squared_weights
+    if squares is not None and (squares != state.moments.least_squares(state.counts)).any():
+        arrays["squared_weight"] = ExactArray.from_integers(squares)
     positions = {}
-    for name, numbers in zip(_names(state.kind), state.moments.arrays, strict=True):
+    for name, numbers in arrays.items():
         planes = np.moveaxis(numbers.digits, 0, 1)
         columns[f"{name}_digits"] = planes.reshape(len(planes), math.prod(planes.shape[1:]))
         positions[name] = numbers.position
@@ -73,7 +79,12 @@ def from_columns(
         )
         for name, like in zip(names, zeros.arrays, strict=True)
     ]
-    return _labelled(labels.labels_in(columns), np.asarray(columns["count"]), Sums(kind, *arrays))
+    digits = columns.get("squared_weight_digits", np.empty(0))
+    squares = None
+    if len(digits):
+        planes = _planes(digits, (n_classes,), "squared_weight")
+        squares = ExactArray.from_planes(planes, _position(positions["squared_weight"])).whole()
+    return _labelled(labels.labels_in(columns), np.asarray(columns["count"]), Sums(kind, *arrays), squares)
 
 
 def _planes(digits: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[np.int64]:
@@ -138,8 +149,12 @@ def _as_integer(value: Any) -> int:
         ) from error
 
 
-def _labelled(classes: Labels, counts: NDArray[Any], sums: Sums) -> Labelled[Sums]:
+def _labelled(
+    classes: Labels, counts: NDArray[Any], sums: Sums, squares: PythonIntegers | None = None
+) -> Labelled[Sums]:
     """The state that has these sums, for classes in any order.
+
+    If the squares of weights are not given, the rows of a class have equal weights.
 
     Raises
     ------
@@ -157,8 +172,11 @@ def _labelled(classes: Labels, counts: NDArray[Any], sums: Sums) -> Labelled[Sum
         return Labelled.empty(sums, sums.n_features)
     if not sums.rounded().are_of_rows(counts):
         raise ValueError("a variance would be negative, or a correlation exceed 1: these sums are of no rows")
+    if squares is None and (weights != counts).any():
+        squares = sums.least_squares(counts)
     order = np.argsort(classes)
-    return Labelled(classes[order], counts[order], sums.take(order))
+    squares = None if squares is None else squares[order]
+    return Labelled(classes[order], counts[order], sums.take(order), squares)
 
 
 class ExactClassStatistics(Statistics):
@@ -214,16 +232,16 @@ class ExactClassStatistics(Statistics):
 
     exact = True
     _labelled: Labelled[Sums]
+    _rounded: ExactMoments | None
 
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
     ) -> None:
         super().__init__(Sums.zeros(kind_named(covariance_type), 0, 0), feature_names)
 
-    def _set_labelled(self, labelled: Labelled[Any]) -> None:
+    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
         """Replace the state, and forget the rounded moments of the last one."""
-        super()._set_labelled(labelled)
-        self._rounded: ExactMoments | None = None
+        super()._set_labelled(labelled, revision, _rounded=None, **others)
 
     @property
     def _moments(self) -> ExactMoments:
@@ -245,17 +263,18 @@ class ExactClassStatistics(Statistics):
         ValueError
             If a scatter exceeds float64.
         """
-        state = ClassStatistics(self.covariance_type, feature_names=self._names)
-        state._n_dropped, state._centers = self._n_dropped, self._centers
-        state.categories = self.categories
-        exact = self._moments
-        rounded = Moments(
-            self._labelled.kind, self.weights, exact.low_weights, self.means, self.mean_tails, self.scatter
-        )
-        if not rounded.are_finite():
-            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
-        state._set_labelled(Labelled(self.classes, self.counts, rounded))
-        return state
+        with self._lock:
+            state = ClassStatistics(self.covariance_type)
+            state._described_as(self)
+            kind, low_weights = self._labelled.kind, self._moments.low_weights
+            rounded = Moments(kind, self.weights, low_weights, self.means, self.mean_tails, self.scatter)
+            if not rounded.are_finite():
+                raise ValueError(
+                    "the features are too large: their squares exceed float64. Rescale them first"
+                )
+            squares = self._labelled.rounded_squares
+            state._set_labelled(Labelled(self.classes, self.counts, rounded, squares))
+            return state
 
     # ------------------------------------------------------------------ rows go in
 
@@ -325,10 +344,14 @@ class ExactClassStatistics(Statistics):
 
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another: the same bits as if they had never gone in."""
-        rest = super().__sub__(other)
-        if rest is not NotImplemented and not rest.n_rows:
-            rest._set_labelled(Labelled.empty(rest._labelled.moments, len(self._names or ())))
-        return rest
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        first, second = in_order(self, other)
+        with first, second:
+            rest = super().__sub__(other)
+            if not rest.n_rows:
+                rest._set_labelled(Labelled.empty(rest._labelled.moments, len(self.feature_names or ())))
+            return rest
 
     def decay(self, factor: float) -> Self:
         """Refuse: a decayed weight is no whole number.
@@ -359,8 +382,11 @@ class ExactClassStatistics(Statistics):
         -------
         bool
         """
-        theirs = other.to_float() if isinstance(other, ExactClassStatistics) else other
-        return self.to_float().allclose(theirs, rtol)
+        if not isinstance(other, ExactClassStatistics):
+            return self.to_float().allclose(other, rtol)
+        first, second = in_order(self, other)
+        with first, second:
+            return self.to_float().allclose(other.to_float(), rtol)
 
     # ------------------------------------------------------------------ states travel
 
@@ -377,8 +403,9 @@ class ExactClassStatistics(Statistics):
             Plain values: "kind", "covariance_type", "n_features", "feature_names", "n_dropped", and
             "positions", of the lowest plane of each sum in units of 32 bits.
         """
-        columns, positions = to_columns(self._labelled)
-        return columns, {**self._metadata(), "positions": positions}
+        state = self.copy()  # of one moment; the lock is free again while it is written
+        columns, positions = to_columns(state._labelled)
+        return columns, {**state._metadata(), "positions": positions}
 
     @classmethod
     def _read_columns(

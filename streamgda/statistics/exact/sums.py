@@ -67,6 +67,11 @@ class Sums:
         """The weight of a class as an error names it."""
         return str(self.weights[[k]].fractions()[0])
 
+    def least_squares(self, counts: Counts) -> PythonIntegers:
+        """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""
+        squares: PythonIntegers = -(-(self.weights.whole() ** 2) // counts.astype(object))
+        return squares
+
     def rounded(self) -> ExactMoments:
         """The moments of these sums, each rounded once when it is read."""
         return ExactMoments(self.kind, *self.arrays)
@@ -159,11 +164,21 @@ class Sums:
 
     def merge(self, other: Sums, places: Indices) -> None:
         """Add to the classes at these places, in place."""
+        vars(self).update(vars(self.merged(other, places)))
+
+    def merged(self, other: Sums, places: Indices, *, owned: bool = False) -> Self:
+        """The sums with others added to the classes at these places."""
         n_classes = self.weights.shape[0]
         wide = other if len(places) == n_classes else other.reindexed(n_classes, places)
-        self.weights = self.weights + wide.weights
-        self.totals = self.totals + wide.totals
-        self.products = self.products + wide.products
+        return replace(
+            self,
+            weights=self.weights + wide.weights,
+            totals=self.totals + wide.totals,
+            products=self.products + wide.products,
+        )
+
+    def write(self) -> None:
+        """Do nothing, since arrays never change."""
 
     def overdrawn(self, part: Sums, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""

@@ -79,10 +79,9 @@ class FourthMoments:
         )
         return FourthMoments(third, fourth)
 
-    def scale(self, factor: float) -> None:
-        """Multiply every weight by a factor, in place."""
-        self.third *= factor
-        self.fourth *= factor
+    def scaled(self, factor: float) -> FourthMoments:
+        """The moments with every weight multiplied by a factor."""
+        return FourthMoments(self.third * factor, self.fourth * factor)
 
     def shifted(self, shifts: Array, weights: Array, scatter: Array) -> FourthMoments:
         """The moments of the same rows about m − p, where p is a shift (K, d): Σ of powers of u + p.

@@ -39,6 +39,9 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     }
     if held.low_weights.any():
         columns["weight_tail"] = held.low_weights
+    squares = state.squared_weights
+    if squares is not None and (squares != held.least_squares(state.counts)).any():
+        columns["squared_weight"] = squares
     if held.fourth is not None:
         columns["third_moment"] = held.fourth.third.reshape(n_classes, held.n_features**2)
         columns["fourth_moment"] = held.kind.packed(held.fourth.fourth)
@@ -56,14 +59,14 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     has_fourth = not _FOURTH.isdisjoint(columns)
     shapes = _shapes(kind, len(columns.get("label", ())), n_features, has_fourth=has_fourth)
     check_columns(["label", *shapes], columns)
-    if "weight_tail" in columns:
-        shapes["weight_tail"] = shapes["weight"]
+    shapes |= {name: shapes["weight"] for name in ("weight_tail", "squared_weight") if name in columns}
     if not len(columns["label"]):
         return Labelled.empty(Moments.zeros(kind, 0, 0, fourth=has_fourth), n_features)
     classes = labels.labels_in(columns)
     arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
     _check_totals(classes, arrays["count"], arrays["weight"])
-    state = Labelled(classes, arrays["count"], _moments(kind, arrays, n_features))
+    counts, moments = arrays["count"], _moments(kind, arrays, n_features)
+    state = Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
     is_sorted = not classes.dtype.names and (classes[1:] > classes[:-1]).all()
     return state if is_sorted else _sorted(state)
 
@@ -109,6 +112,14 @@ def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
     return Moments(kind, weights, low_weights, arrays["mean"], arrays["mean_tail"], scatter, fourth)
 
 
+def _squares(moments: Moments, counts: NDArray[np.int64], given: Array | None = None) -> Array | None:
+    """Σ w² of each class, where it is not given (or 0) that of rows of equal weight."""
+    if given is None and np.array_equal(moments.weights, counts):
+        return None
+    equal = moments.least_squares(counts)
+    return equal if given is None else np.where(given > 0, given, equal)
+
+
 def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:
     third, fourth = arrays["third_moment"], arrays["fourth_moment"]
     return FourthMoments(
@@ -121,7 +132,8 @@ def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
     classes = state.classes[order]
     if (classes[1:] == classes[:-1]).any():
         raise ValueError("a label stands twice")
-    return Labelled(classes, state.counts[order], state.moments.take(order))
+    squares = None if state.squared_weights is None else state.squared_weights[order]
+    return Labelled(classes, state.counts[order], state.moments.take(order), squares)
 
 
 # ---------------------------------------------------------------------- states from outside
@@ -189,7 +201,7 @@ class _Given:
         **arrays: ArrayLike,
     ) -> Self:
         """Check counts, weights, and two arrays by name: vectors, and products in the scatter's shape."""
-        known, numbers = labels.as_labels(classes), np.atleast_1d(counts)
+        known, numbers = labels.as_labels(classes), as_counts(np.atleast_1d(counts))
         masses = np.atleast_1d(np.asarray(counts if weights is None else weights, np.float64))
         _check_counts(known, numbers, masses)
         named_arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
@@ -197,7 +209,7 @@ class _Given:
         vectors, products = named_arrays.values()
         order = np.argsort(known)
         products = kind.unpacked(kind.packed(kind.take(products, order)), *vectors.shape)
-        return cls(known[order], numbers[order].astype(np.int64), masses[order], vectors[order], products)
+        return cls(known[order], numbers[order], masses[order], vectors[order], products)
 
     def state(
         self,
@@ -214,7 +226,7 @@ class _Given:
         moments.clip(squares, noise, f"{name} cannot be of any rows")
         if not kind.is_semidefinite(moments.scatter, squares):
             raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
-        return Labelled(self.classes, self.counts, moments)
+        return Labelled(self.classes, self.counts, moments, _squares(moments, self.counts))
 
 
 def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
@@ -222,8 +234,6 @@ def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None
         raise ValueError("counts and weights must have one entry for each class")
     if len(np.unique(classes)) != len(classes):
         raise ValueError("a class stands twice")
-    if not np.array_equal(counts, np.floor(counts)):
-        raise ValueError("counts must be whole numbers")
     if not np.isfinite(weights).all():
         raise ValueError("weights must be finite")
     empty = (counts <= 0) | ~(weights > 0)

@@ -13,7 +13,9 @@ parallel computation of (co-)variance", eq. 22). No sum of squares is ever forme
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -37,6 +39,9 @@ _ROUNDING = 1e-8  # a scatter below minus this, or a larger gap between means, i
 _WEIGHT_ROUNDING = 1e-13  # a larger difference of weights is not rounding
 
 
+_OVERFLOWING = np.errstate(over="ignore", invalid="ignore")  # what exceeds float64 is infinite
+
+
 @dataclass
 class Moments:
     """Weight, mean and scatter of each class, the first two to twice the precision of float64.
@@ -53,6 +58,8 @@ class Moments:
         Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
     fourth : FourthMoments or None
         Third and fourth moments, if they are kept. They need a scatter matrix for each class.
+    unwritten : tuple, or None
+        Classes, the moments that are to be written there, and what returns the attributes after that.
     """
 
     kind: CovarianceKind
@@ -62,6 +69,7 @@ class Moments:
     low_means: Array
     scatter: Array
     fourth: FourthMoments | None = None
+    unwritten: tuple[Rows, Moments, Callable[[], dict[str, Any]] | None] | None = None
 
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Self:
@@ -150,14 +158,14 @@ class Moments:
 
     def copy(self) -> Self:
         """Moments that share nothing with these."""
-        return replace(
-            self,
-            weights=self.weights.copy(),
-            low_weights=self.low_weights.copy(),
-            means=self.means.copy(),
-            low_means=self.low_means.copy(),
-            scatter=self.scatter.copy(),
-            fourth=self.fourth and self.fourth.copy(),
+        return type(self)(
+            self.kind,
+            self.weights.copy(),
+            self.low_weights.copy(),
+            self.means.copy(),
+            self.low_means.copy(),
+            self.scatter.copy(),
+            self.fourth and self.fourth.copy(),
         )
 
     def take(self, classes: Rows) -> Self:
@@ -178,9 +186,39 @@ class Moments:
         self.low_weights[classes] = part.low_weights
         self.means[classes] = part.means
         self.low_means[classes] = part.low_means
-        self.kind.put(self.scatter, classes, part.scatter)
+        if part.scatter is not self.scatter:  # which the classes may share
+            self.kind.put(self.scatter, classes, part.scatter)
         if self.fourth and part.fourth:
             self.fourth.put(classes, part.fourth)
+
+    def with_rows(self, classes: Rows, part: Self) -> Self:
+        """These moments with others in place of those of some classes, once they are written.
+
+        Writing a few rows of large arrays may be interrupted. So the result, which shares its arrays with
+        these moments, replaces them before `write` is called, and that can be called again.
+        """
+        if len(part.weights) == len(self.weights):
+            return part
+        return type(self)(
+            self.kind,
+            self.weights,
+            self.low_weights,
+            self.means,
+            self.low_means,
+            part.scatter if self.kind.is_pooled else self.scatter,
+            self.fourth,
+            (classes, part, None),
+        )
+
+    def write(self) -> None:
+        """Write the rows that are left to be written, also after an interruption of this method."""
+        while self.unwritten is not None:
+            classes, part, following = self.unwritten
+            self.put(classes, part)
+            if following is None:
+                self.unwritten = None
+            else:
+                vars(self).update(following())
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
         """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
@@ -252,13 +290,20 @@ class Moments:
 
     # ------------------------------------------------------------------ weights
 
-    def scale(self, factor: float) -> None:
-        """Multiply every weight by a factor, in place."""
-        self.weights *= factor
-        self.low_weights *= factor
-        self.scatter *= factor
-        if self.fourth:
-            self.fourth.scale(factor)
+    def scaled(self, factor: float) -> Self:
+        """The moments with every weight multiplied by a factor."""
+        return replace(
+            self,
+            weights=self.weights * factor,
+            low_weights=self.low_weights * factor,
+            scatter=self.scatter * factor,
+            fourth=self.fourth and self.fourth.scaled(factor),
+        )
+
+    def least_squares(self, counts: Counts) -> Array:
+        """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""
+        squares: Array = self.weights * (self.weights / counts)
+        return squares
 
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
@@ -278,10 +323,55 @@ class Moments:
         ValueError
             If a weight, or a power of the features, would exceed float64.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not self._is_far_from_overflow(other, places):
-                self._check_sum(other, places)
+        self._check_sum(other, places)
         self._add(other, places)
+
+    def merged(self, other: Self, places: Indices, *, owned: bool = False) -> Self:
+        """The moments with others added to the classes at these places; see `with_rows`.
+
+        If the other is `owned`, its arrays may become those of the result.
+
+        Raises
+        ------
+        ValueError
+            As of `merge`.
+        """
+        self._check_sum(other, places)
+        rows = as_slice(places)
+        ours = self.take(rows)
+        if len(places) <= self._n_fitting:
+            total, spread = ours._sum_of_few(other)
+        elif owned:
+            total, spread = other, other._add_by_class(ours, np.arange(len(places)))
+        else:  # a few classes at a time, since a copy of all would need more memory
+            total = replace(self)
+            vars(total).update(total._following(other, places, np.empty_like(other.means), 0))
+            return total
+        if self.kind.is_pooled:
+            total.scatter = self._pooled(other, spread, owned=owned)
+        return self.with_rows(rows, total)
+
+    def _pooled(self, other: Moments, spread: Array, *, owned: bool = False) -> Array:
+        """The pooled scatter of a sum."""
+        scatter = other.scatter if owned else np.empty_like(self.scatter)
+        if other.diagonal.any():  # single rows have no scatter
+            np.add(self.scatter, other.scatter, out=scatter)
+        else:
+            np.copyto(scatter, self.scatter)
+        self.kind.add_outer(scatter, spread)
+        return scatter
+
+    def _following(self, other: Moments, places: Indices, spread: Array, start: int) -> dict[str, Any]:
+        """The attributes when classes before `start` are written, which tell to write the next few."""
+        if start >= len(places):
+            return {
+                "unwritten": None,
+                **({"scatter": self._pooled(other, spread)} if self.kind.is_pooled else {}),
+            }
+        some = slice(start, start + self._n_fitting)
+        rows = as_slice(places[some])
+        total, spread[some] = self.take(rows)._sum_of_few(other.take(some))
+        return {"unwritten": (rows, total, partial(self._following, other, places, spread, some.stop))}
 
     def _is_far_from_overflow(self, other: Moments, places: Indices) -> bool:
         """Whether a quick bound proves that no sum exceeds float64."""
@@ -296,32 +386,50 @@ class Moments:
         return math.isfinite(bound)
 
     def _check_sum(self, other: Moments, places: Indices) -> None:
-        if not np.isfinite(self.weights[places] + other.weights).all():
-            raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-        total = self.take(places).copy()
-        total._add(other, np.arange(len(places)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._is_far_from_overflow(other, places):
+                return
+            if not np.isfinite(self.weights[places] + other.weights).all():
+                raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
+            total = self.take(places).copy()
+            total._add(other, np.arange(len(places)))
         if not total.are_finite():
             powers = "fourth powers" if self.has_fourth else "squares"
             raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
 
     def _add(self, other: Moments, places: Indices) -> None:
-        """Add in place: a few classes at a time, so that the intermediate arrays are small."""
-        spread = np.empty_like(other.means)
-        of_class = self.scatter.size // max(1, len(self.weights))
-        n_fitting = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
-        step = max(1, n_fitting)
-        for start in range(0, len(places), step):
-            some = slice(start, start + step)
-            few = other if len(places) <= step else other.take(some)
-            spread[some] = self._add_few(few, as_slice(places[some]))
+        """Add in place."""
+        spread = self._add_by_class(other, places)
         if self.kind.is_pooled:
             if other.diagonal.any():  # single rows have no scatter
                 self.scatter += other.scatter
             self.kind.add_outer(self.scatter, spread)
 
-    def _add_few(self, other: Moments, places: Rows) -> Array:
-        """Add all but a pooled scatter; return the vectors whose outer products are to be added to that."""
-        ours = self.take(places)
+    def _add_by_class(self, other: Moments, places: Indices) -> Array:
+        """Add in place all but a pooled scatter: a few classes at a time, so that temporary arrays are small.
+
+        Returns the vectors whose outer products are to be added to a pooled scatter.
+        """
+        spread = np.empty_like(other.means)
+        step = self._n_fitting
+        for start in range(0, len(places), step):
+            some = slice(start, start + step)
+            few = other if len(places) <= step else other.take(some)
+            rows = as_slice(places[some])
+            total, spread[some] = self.take(rows)._sum_of_few(few)
+            self.put(rows, total)
+        return spread
+
+    @property
+    def _n_fitting(self) -> int:
+        """Of how many classes the intermediate arrays of a merge fit in the cache; at least one."""
+        of_class = self.scatter.size // max(1, len(self.weights))
+        fitting = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
+        return max(1, fitting)
+
+    def _sum_of_few(self, other: Moments) -> tuple[Self, Array]:
+        """The sum with moments of the same classes, but for a pooled scatter, and the vectors for that."""
+        ours = self
         weights, rest = two_sum(ours.weights, other.weights)
         weights, low_weights = two_sum(weights, rest + (ours.low_weights + other.low_weights))
         our_share = (ours.weights / weights)[:, None]
@@ -334,17 +442,16 @@ class Moments:
         shift += their_share * ((other.means - anchor) + other.low_means)
         gap = (other.means - ours.means) + (other.low_means - ours.low_means)
         spread = gap * np.sqrt(our_share * their_share * weights[:, None])
-        if self.fourth and ours.fourth and other.fourth:
+        fourth = None
+        if ours.fourth and other.fourth:
             fourth = ours.fourth.shifted(-their_share * gap, ours.weights, ours.scatter)
             fourth += other.fourth.shifted(our_share * gap, other.weights, other.scatter)
-            self.fourth.put(places, fourth)
-        self.weights[places], self.low_weights[places] = weights, low_weights
-        self.means[places], self.low_means[places] = two_sum(anchor, shift)
+        means, low_means = two_sum(anchor, shift)
+        scatter = ours.scatter
         if not self.kind.is_pooled:
             scatter = ours.scatter + other.scatter
             scatter += self.kind.outer(spread)
-            self.scatter[places] = scatter
-        return spread
+        return type(self)(self.kind, weights, low_weights, means, low_means, scatter, fourth), spread
 
     def subtract(self, part: Moments, counts: Counts) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
@@ -501,12 +608,14 @@ class Moments:
         return left
 
     @property
+    @_OVERFLOWING
     def sums(self) -> Array:
         """Σ w x of each class: (K, d)."""
         weights = self.weights[:, None]
         return weights * self.means + weights * self.low_means
 
     @property
+    @_OVERFLOWING
     def outer_sums(self) -> Array:
         """Σ w x xᵀ in the shape of the scatter."""
         return self.scatter + self.kind.outer(np.sqrt(self.weights)[:, None] * self.means)
@@ -521,6 +630,7 @@ class Moments:
         """Σ w u_i² u_j² of each class, where they are kept: (K, d, d)."""
         return None if self.fourth is None else self.fourth.fourth
 
+    @_OVERFLOWING
     def covariance(self, ddof: float) -> Array:
         """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
         freedom = self.kind.freedom(self.weights, ddof)
@@ -545,6 +655,7 @@ class Moments:
             )
 
     @property
+    @_OVERFLOWING
     def overall_mean(self) -> Array:
         """The mean of all classes together: (d,)."""
         _, shift = self._offsets()
@@ -558,6 +669,7 @@ class Moments:
         return offsets, self.weights / self.weights.sum() @ offsets
 
     @property
+    @_OVERFLOWING
     def total_variance(self) -> Array:
         """The variance of each feature over the rows of all classes together: (d,)."""
         offsets, shift = self._offsets()

@@ -6,28 +6,20 @@ into `AnchoredSums`, which are quicker and lose few digits.
 
 An `Accumulation` adds blocks in place. Otherwise a pass over many classes would spend its time on merging
 tables of all of them.
-
-A block with categories is reduced by counts and sums of each category, without dummies in memory. The mean of
-a dummy is its share of the weight, n / W. The scatter of two numbers is that of the centred numbers. That of
-a number and a dummy is the sum of the centred number over the rows of the dummy. That of two dummies is N − n
-n′ / W, where N is the weight of the rows that have both, and N = n for a dummy and itself.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
-from streamgda.blocks.categories import MixedColumns
 from streamgda.blocks.labels import Labels
 from streamgda.kernels import AnchoredSums, Workspace, centre, merge_rows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import Moments, two_product, two_sum
-from streamgda.statistics.labelled import Counts, Labelled
+from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.
 _FEWEST_ROWS = 1 << 11
@@ -36,8 +28,9 @@ _FEWEST_ROWS_OF_CLASS = 4
 
 def is_anchored(block: Block, kind: CovarianceKind) -> bool:
     """Whether the rows of a block go into sums about anchors, rather than being merged or centred."""
-    fewest = max(_FEWEST_ROWS, _FEWEST_ROWS_OF_CLASS * len(block.classes))
-    return not kind.has_products and block.weights is None and len(block.codes) >= fewest
+    if kind.has_products or block.weights is not None or len(block.codes) < _FEWEST_ROWS:
+        return False
+    return len(block.codes) >= _FEWEST_ROWS_OF_CLASS * len(block.classes)
 
 
 def add_rows(
@@ -162,6 +155,7 @@ class Accumulation:
         self._classes: Labels = state.classes
         self._places: Indices = np.arange(len(state.classes))
         self._counts: Counts = state.counts
+        self._squares = state.squared_weights
         self._moments = state.moments
         self._sums: AnchoredSums | None = None  # of rows whose means and scatter are not in the moments yet
 
@@ -175,6 +169,8 @@ class Accumulation:
             before. The accumulation must then not be used.
         """
         places, counts = self._places_of(block.classes), np.bincount(block.codes)
+        squares = squared_weights(block.codes, block.weights)
+        self._squares = joined_squares(self._squares, self._counts, squares, counts, places)
         self._counts[places] += counts
         if len(self._classes) > len(self._moments.weights):
             self._make_room(block.n_features)
@@ -207,7 +203,8 @@ class Accumulation:
             moments.means = moments.means[kept]
             moments.low_means = moments.low_means[kept]
             moments.scatter = moments.kind.take(moments.scatter, kept)
-        return Labelled(self._classes, self._counts[kept], moments)
+        squares = None if self._squares is None else self._squares[kept]
+        return Labelled(self._classes, self._counts[kept], moments, squares)
 
     def _places_of(self, classes: Labels) -> Indices:
         """Where the classes are in the arrays; new ones get the next places."""
@@ -218,7 +215,10 @@ class Accumulation:
             places[np.delete(np.arange(len(union)), known)] = np.arange(len(known), len(union))
             places[known] = self._places
             self._classes, self._places = union, places
-            self._counts = np.concatenate([self._counts, np.zeros(len(union) - len(known), np.int64)])
+            unseen = np.zeros(len(union) - len(known), np.int64)
+            self._counts = np.concatenate([self._counts, unseen])
+            if self._squares is not None:
+                self._squares = np.concatenate([self._squares, unseen])
         found: Indices = self._places[np.searchsorted(self._classes, classes)]
         return found
 
@@ -239,108 +239,3 @@ class Accumulation:
                 raise ValueError(
                     "the features are too large: their squares exceed float64. Rescale them first"
                 )
-
-
-def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, workspace: Workspace) -> Moments:
-    """The moments of the rows of a block, one row of each array for each of its classes.
-
-    Parameters
-    ----------
-    block : Block
-        At least one row.
-    features : MixedColumns
-        The features of the block, of which at least one is a number.
-    kind : CovarianceKind
-        What is kept of the scatter.
-    workspace : Workspace
-        Where the centred numbers will be.
-
-    Raises
-    ------
-    ValueError
-        If a number is NaN or infinite, or its square exceeds float64; the message says where.
-    """
-    numbers = replace(block, features=features.numbers, feature_names=features.categories.numbers)
-    counts = np.bincount(block.codes)
-    moments = Moments.zeros(kind, len(counts), len(features.numbers))
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows, _, _ = add_rows(moments, np.arange(len(counts)), numbers, workspace)
-    return _with_dummies(moments, block, features, rows)
-
-
-def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: Array) -> Moments:
-    """The moments of numbers and dummies, from those of the numbers and their centred rows."""
-    kind, n_classes = moments.kind, len(moments.weights)
-    order = np.argsort(block.codes, kind="stable")
-    weights = None if block.weights is None else block.weights[order]
-    codes = [column[order].astype(np.intp) for column in features.codes]
-    of_class = block.codes[order].astype(np.intp)
-    sizes = list(map(len, features.categories.values))
-    totals = moments.weights[:, None]
-    held = [
-        _sums(of_class, n_classes, [column], [n], weights) for column, n in zip(codes, sizes, strict=True)
-    ]
-    held = [np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in held]  # all rows: the same sum
-    counts = np.concatenate(held, axis=1)
-    shares = counts / totals
-    high, low = two_product(shares, totals)
-    low_shares = ((counts - high) - low) / totals
-    variances = counts * (totals - counts) / totals
-    products = moments.scatter
-    if kind.has_products:
-        group, n_groups = (np.zeros_like(of_class), 1) if kind.is_pooled else (of_class, n_classes)
-        scatter = _products(products, group, n_groups, rows, weights, codes, sizes)
-        first = len(rows)
-        roots = counts / np.sqrt(totals)
-        expected = (
-            roots.T @ roots if kind.is_pooled else counts[:, :, None] * counts[:, None, :] / totals[..., None]
-        )
-        scatter[:, first:, first:] -= expected
-        dummies = np.arange(first, scatter.shape[1])
-        scatter[:, dummies, dummies] = variances.sum(axis=0) if kind.is_pooled else variances
-        products = scatter[0] if kind.is_pooled else scatter
-    else:
-        products = np.concatenate([products, variances], axis=1)
-    kind.zero(products, kind.diagonal(products) == 0)  # a constant has no products, where sums have rounding
-    means, low_means = (
-        np.concatenate(pair, axis=1) for pair in ((moments.means, shares), (moments.low_means, low_shares))
-    )
-    return Moments(kind, moments.weights, moments.low_weights, means, low_means, products)
-
-
-def _products(
-    products: Array,
-    group: Indices,
-    n_groups: int,
-    rows: Array,
-    weights: Array | None,
-    codes: list[Indices],
-    sizes: list[int],
-) -> Array:
-    """The products of numbers, with Σ w (x − mean) z and Σ w z z′ of each group: (n_groups, d, d)."""
-    bounds = np.concatenate(([len(rows)], len(rows) + np.cumsum(sizes)))
-    scatter = np.zeros((n_groups, bounds[-1], bounds[-1]))
-    scatter[:, : len(rows), : len(rows)] = products
-    roots = None if weights is None else np.sqrt(weights)
-    for j, (column, size) in enumerate(zip(codes, sizes, strict=True)):
-        place = slice(bounds[j], bounds[j + 1])
-        keys = group * size + column
-        for i, row in enumerate(rows):
-            sums = np.bincount(keys, row if roots is None else row * roots, n_groups * size)
-            scatter[:, i, place] = scatter[:, place, i] = sums.reshape(n_groups, size)
-        for k in range(j):
-            pairs = _sums(group, n_groups, [codes[k], column], [sizes[k], size], weights)
-            pairs = pairs.reshape(n_groups, sizes[k], size)
-            other = slice(bounds[k], bounds[k + 1])
-            scatter[:, other, place], scatter[:, place, other] = pairs, pairs.transpose(0, 2, 1)
-    return scatter
-
-
-def _sums(
-    group: Indices, n_groups: int, codes: list[Indices], sizes: list[int], weights: Array | None
-) -> Array:
-    """The weight of the rows of each group that have certain codes: (n_groups, the product of the sizes)."""
-    keys, n_keys = group, n_groups
-    for column, size in zip(codes, sizes, strict=True):
-        keys, n_keys = keys * size + column, n_keys * size
-    return np.bincount(keys, weights, n_keys).reshape(n_groups, -1).astype(np.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Self
 
@@ -12,21 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
-from streamgda.blocks.categories import MixedColumns
+from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
 from streamgda.statistics.floating.moments import Moments, as_slice, check_fourth_moments
-from streamgda.statistics.floating.reduction import (
-    Accumulation,
-    add_rows,
-    is_anchored,
-    reduce_block,
-    reduce_mixed,
-)
-from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
+from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
+from streamgda.statistics.locking import in_order
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names
 
@@ -102,8 +98,10 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         held, features = self._labelled.moments, block.features
-        if isinstance(features, MixedColumns) and features.numbers and held.fourth is None:
-            return reduce_mixed(block, features, held.kind, workspace)
+        if held.fourth is None and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
+            reduced: Moments | None = features.reduced(block, held.kind, workspace)
+            if reduced is not None:
+                return reduced
         return reduce_block(block, held.kind, workspace, fourth=held.fourth is not None)
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -119,27 +117,32 @@ class ClassStatistics(Statistics):
             ours, moments = self._labelled, self._moments
             if (
                 len(block.codes) <= len(block.classes) * moments.kind.has_products
-                or isinstance(block.features, MixedColumns)
-                or self.categories is not None
-                or self._centers is not None
+                or (not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns))
+                or not self.schema.is_numeric
+                or self.rule is not None
                 or block.n_features != ours.n_features
-                or block.feature_names not in (None, self._names)
+                or block.feature_names not in (None, self.schema.feature_names)
                 or moments.has_fourth
                 or is_anchored(block, moments.kind)
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
                 return False
-            places = np.searchsorted(ours.classes, block.classes)
+            places = ours.classes.searchsorted(block.classes)
             rows = as_slice(places)
             part = moments.take(rows)
             part = part.copy() if isinstance(rows, slice) or moments.kind.is_pooled else part
             with np.errstate(over="ignore", invalid="ignore"):
                 add_rows(part, np.arange(len(places)), block, workspace)
-            moments.put(rows, part)  # if rows were refused or this was interrupted, nothing has changed
-            ours.counts[places] += np.bincount(block.codes)
-            self._n_dropped += block.n_dropped
-            added = Revision.of_rows(block) if moments.kind.is_pooled else Revision()
-            self._revision = self._revision.followed_by(added, block.classes)
+            added, squares = np.bincount(block.codes), squared_weights(block.codes, block.weights)
+            squares = joined_squares(ours.squared_weights, ours.counts, squares, added, places)
+            counts = ours.counts.copy()
+            counts[places] += added
+            kept = Revision.of_rows(block) if moments.kind.is_pooled else None
+            self._set_labelled(
+                Labelled(ours.classes, counts, moments.with_rows(rows, part), squares),
+                self._revision.followed_by(kept, block.classes),
+                _n_dropped=self._n_dropped + block.n_dropped,
+            )
         return True
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
@@ -148,7 +151,7 @@ class ClassStatistics(Statistics):
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            if isinstance(block.features, MixedColumns):
+            if not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns):
                 part = self._from_block(block, workspace)
                 together = part if together is None else together._merge(part, owned=True)
             elif together is None:
@@ -267,8 +270,9 @@ class ClassStatistics(Statistics):
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The state as arrays with a row for each class, and plain values that go with them."""
-        definite = self._moments.kind.is_semidefinite(self._moments.scatter)
-        return to_columns(self._labelled), {**self._metadata(), "definite": definite}
+        state = self.copy()  # of one moment; the lock is free again while it is written
+        definite = state._moments.kind.is_semidefinite(state._moments.scatter)
+        return to_columns(state._labelled), {**state._metadata(), "definite": definite}
 
     @classmethod
     def _read_columns(
@@ -287,7 +291,8 @@ class ClassStatistics(Statistics):
 
         A class without remaining rows is gone. No variance is ever negative. The result is the state of the
         remaining rows up to rounding. The rounding is relative to the scatter of this state. If its rows vary
-        10⁴ times as much as the remaining ones, the variances of the result lose 8 digits.
+        10⁴ times as much as the remaining ones, the variances of the result lose 8 digits; from 10⁸ times on
+        they are lost, and may be 0.
 
         Raises
         ------
@@ -300,12 +305,14 @@ class ClassStatistics(Statistics):
         RuntimeWarning
             If a variance keeps fewer than six correct digits. `ExactClassStatistics` loses none.
         """
-        rest = super().__sub__(other)
-        if rest is not NotImplemented:
-            ours = self if rest.categories is None else self.with_categories(rest.categories)
-            n_numbers = None if rest.categories is None else rest.categories.n_numbers
-            warn_of_lost_digits(rest._labelled, ours._labelled, ours._names, n_numbers)
-        return rest
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        first, second = in_order(self, other)
+        with first, second:
+            rest = super().__sub__(other)
+            ours, n_numbers = self.in_schema(rest.schema), rest.schema.n_numbers(rest.n_features)
+            warn_of_lost_digits(rest._labelled, ours._labelled, ours.feature_names, n_numbers)
+            return rest
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
@@ -322,8 +329,10 @@ class ClassStatistics(Statistics):
         if not isinstance(factor, int | float | np.number) or not 0 < factor <= 1:
             raise ValueError(f"a decay factor is above 0 and at most 1; got {factor!r}")
         with self.lock:
-            self._moments.scale(factor)
-            self._set_labelled(self._labelled.take(np.flatnonzero(self._moments.weights >= _NO_WEIGHT)))
+            labelled, moments = self._labelled, self._moments.scaled(factor)
+            squares = labelled.decayed_squares(factor)
+            decayed = replace(labelled, moments=moments, squared_weights=squares)
+            self._set_labelled(decayed.take(np.flatnonzero(moments.weights >= _NO_WEIGHT)))
         return self
 
     def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
@@ -350,11 +359,11 @@ class ClassStatistics(Statistics):
             if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
             return other.allclose(self, rtol)  # exact statistics, which compare as floating ones
-        if self.categories != other.categories:
-            return False
-        if self._names and other._names and self._names != other._names:
-            return False
-        return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
+        first, second = in_order(self, other)
+        with first, second:
+            if not self.schema.is_alike(other.schema):
+                return False
+            return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
 
 
 def warn_of_lost_digits(

@@ -163,7 +163,7 @@ def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
     """Why the mean of a class is not determined: no row of it has some features."""
     lacking = abridged([names[j] for j in features], _MOST_NAMES)
     return partial(
-        ValueError,
+        np.linalg.LinAlgError,
         f"class {named(label)}: no row has feature {lacking}, so its mean is not determined. Bring rows that "
         "have it, or leave the feature or the class out",
     )
@@ -211,7 +211,7 @@ def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[s
         owner, least = f"class {named(label)}: ", "three such rows"
         remedy = "pool the classes with ⟨LinearDiscriminantAnalysis⟩, "
     return partial(
-        ValueError,
+        np.linalg.LinAlgError,
         Message(
             f"{owner}{who} {lacking}, so their covariance is not determined. Bring {least}, or more, leave "
             f"one of the two out, {remedy}or use ⟨GaussianNB⟩, which needs no covariances. ⟨reg_param⟩ and "

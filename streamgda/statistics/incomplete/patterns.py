@@ -20,7 +20,7 @@ from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kin
 from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.folded import Keyed
-from streamgda.statistics.labelled import ClassMoments, Labelled
+from streamgda.statistics.labelled import ClassMoments, Labelled, joined_squares
 
 Pattern = bytes
 """Which features are observed, a bit for each, as `numpy.packbits` packs them."""
@@ -240,8 +240,13 @@ class PatternStates(Labelled[S]):
         counting = list(self.counting.values())
         self.classes = reduce(labels.union, (part.classes for part in counting), labels.no_labels())
         self.counts = np.zeros(len(self.classes), np.int64)
+        self.squared_weights = None
         for part in counting:
-            self.counts[np.searchsorted(self.classes, part.classes)] += part.counts
+            places = np.searchsorted(self.classes, part.classes)
+            self.squared_weights = joined_squares(
+                self.squared_weights, self.counts, part.squared_weights, part.counts, places
+            )
+            self.counts[places] += part.counts
 
     @property
     def counting(self) -> dict[Pattern, Labelled[S]]:
@@ -355,19 +360,20 @@ class PatternStates(Labelled[S]):
 
     # ------------------------------------------------------------------ states add up
 
-    def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
-        """Add the rows of another state, in place. If it raises, nothing has changed."""
+    def merged(self, other: Labelled[S], *, owned: bool = False) -> PatternStates[S]:
+        """The state with the rows of another. This one changes at most when the result is told to `write`."""
         assert isinstance(other, PatternStates)
         labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
-        merged = Keyed(self.by_pattern)
-        if len(other.by_pattern) > 1:  # a merge of one part that raises changes nothing, so needs no copy
-            both = self.by_pattern.keys() & other.by_pattern.keys()
-            merged.update({pattern: self.by_pattern[pattern].copy() for pattern in both})
+        parts = dict(self.by_pattern)
         for pattern, theirs in other.by_pattern.items():
-            merged.add(pattern, theirs, owned=owned)
-        if not self.n_features:
-            self.moments = other.moments
-        self._set(merged)
+            ours = parts.get(pattern)
+            parts[pattern] = ours.merged(theirs, owned=owned) if ours else theirs if owned else theirs.copy()
+        return type(self)(self.moments, self.n_features or other.n_features, parts)
+
+    def write(self) -> None:
+        """Write what is left to be written."""
+        for part in self.by_pattern.values():
+            part.write()
 
     def subtract(self, other: Labelled[S]) -> Self:
         """The state of the rows that are in this one but not in the other.

@@ -280,7 +280,7 @@ def read_incomplete(
     kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
         plain = ClassStatistics(kind, feature_names=names, fourth_moments=True)
-        plain._centers = empty._centers
+        plain.rule = empty.rule
         with remedying(_REMEDY):
             return Reading(read(plain))
     if steps.max_reads == 1 or empty.exact or kind == "diag":
@@ -340,6 +340,6 @@ def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None
 def _completed(first: IncompleteStatistics, parameters: Parameters) -> Statistics:
     """Complete statistics with the weights of all rows and these parameters."""
     moments = parameters.moments(*first._total_weights())
-    statistics = first._plain(Labelled(first.classes, first.counts, moments))
-    statistics._names, statistics._n_dropped = first.feature_names, first.n_dropped
-    return statistics
+    squares = first._labelled.rounded_squares
+    statistics = first._plain(Labelled(first.classes, first.counts, moments, squares))
+    return statistics._described_as(first)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.schema import SCHEMAS, Schema
+from streamgda.blocks.schema import Columns as PlainColumns
 from streamgda.blocks.wording import Message, counted
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
@@ -38,6 +40,9 @@ from streamgda.statistics.incomplete.patterns import (
 )
 from streamgda.statistics.incomplete.table import PatternTable
 from streamgda.statistics.labelled import ClassMoments, Labelled
+from streamgda.statistics.locking import in_order
+from streamgda.statistics.revisions import Revision
+from streamgda.statistics.rules import RULES
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
 
 Part = tuple[Columns, Mapping[str, Any]]
@@ -203,27 +208,22 @@ class IncompleteStatistics(Statistics):
         max_patterns : int, default=256
             As for the class.
         """
-        state = cls(
-            statistics.covariance_type,
-            exact=statistics.exact,
-            max_patterns=max_patterns,
-            feature_names=statistics.feature_names,
-            fourth_moments=statistics.has_fourth_moments,
-        )
         with statistics.lock:
+            state = cls(
+                statistics.covariance_type,
+                exact=statistics.exact,
+                max_patterns=max_patterns,
+                feature_names=statistics.feature_names,
+                fourth_moments=statistics.has_fourth_moments,
+            )
             state._set_labelled(of_complete_rows(statistics._labelled.copy()))
-            state._n_dropped, state._centers = statistics.n_dropped, statistics._centers
-            state.categories = statistics.categories
-        return state
+            return state._described_as(statistics)
 
-    def _set_labelled(self, labelled: Labelled[Any]) -> None:
+    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
         """Replace the state, and forget what was computed from the last one."""
         is_by_pattern = isinstance(labelled, PatternStates)
-        super()._set_labelled(labelled if is_by_pattern else of_complete_rows(labelled))
-        self._completed, self._completion = None, None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_completed": None, "_completion": None}
+        of_patterns = labelled if is_by_pattern else of_complete_rows(labelled)
+        super()._set_labelled(of_patterns, revision, _completed=None, _completion=None, **others)
 
     def _plain(self, part: Labelled[Any] | None = None) -> Plain:
         """Ordinary statistics of the rows of a pattern, or of no rows."""
@@ -239,10 +239,10 @@ class IncompleteStatistics(Statistics):
         together: Self | None = None
         sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
         for block in blocks:
-            if together is None or block.categories is not None:  # which may be others in each block
+            if together is None or block.schema.saved_as:  # whose features may be others in each block
                 before = None if together is None else _joined(before, together, sums)
                 together = self._twin(PatternStates(self._labelled.moments, block.n_features, {}))
-                together._names, together._n_dropped, together.categories = None, 0, block.categories
+                together.schema, together._n_dropped = block.schema, 0
                 sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
             together._expect(block)
             if len(block.codes):
@@ -279,7 +279,10 @@ class IncompleteStatistics(Statistics):
                 "statistics of covariance type 'diag' keep each feature by itself, and no patterns; "
                 "accumulate with covariance_type='full'"
             )
-        return PatternTable.of(self._states(), self._labelled.classes, self.n_features, self._names)
+        with self._lock:
+            return PatternTable.of(
+                self._states(), self._labelled.classes, self.n_features, self.feature_names
+            )
 
     def by_pattern(self) -> Iterator[tuple[Indices, Plain]]:
         """The statistics of the rows of each pattern.
@@ -292,11 +295,12 @@ class IncompleteStatistics(Statistics):
             The statistics of these features, of the rows that have them and no others. For covariance type
             "diag": of the complete rows, of the other rows without features, and of each feature of these.
         """
-        for pattern, part in self._labelled.by_pattern.items():
-            features = features_in(pattern, self.n_features)
-            statistics = self._plain(part.copy())
-            if self._names:
-                statistics._names = tuple(self._names[j] for j in features)
+        state = self.copy()  # of one moment
+        for pattern, part in state._labelled.by_pattern.items():
+            features = features_in(pattern, state.n_features)
+            statistics = state._plain(part)
+            if (names := state.feature_names) is not None:
+                statistics.schema = PlainColumns(tuple(names[j] for j in features))
             yield features, statistics
 
     def _states(self, *, counting: bool = False) -> list[PatternState]:
@@ -319,19 +323,21 @@ class IncompleteStatistics(Statistics):
 
     def ordinary(self) -> Statistics:
         """Ordinary statistics, if no row lacks a feature; else these."""
-        return self._likeliest().copy() if self.is_complete else self
+        with self._lock:
+            return self._likeliest().copy() if self.is_complete else self
 
     @property
     def completion(self) -> Completion | None:
         """How the likeliest moments were found; None if no row lacks a feature."""
-        self._likeliest()
-        return self._completion
+        with self._lock:
+            self._likeliest()
+            return self._completion
 
     @property
     def undetermined(self) -> dict[int, Exception]:
         """The errors of undetermined classes, by position; empty if all classes are determined."""
-        reasons = {} if self.completion is None else self.completion.undetermined
-        return {k: reason() for k, reason in reasons.items()}
+        completion = self.completion
+        return {} if completion is None else {k: reason() for k, reason in completion.undetermined.items()}
 
     def completed(self) -> Plain:
         """The expected statistics of the completed rows, given the observed values.
@@ -349,17 +355,19 @@ class IncompleteStatistics(Statistics):
             If the rows do not determine a mean or a covariance; the message names class, features and
             remedies.
         """
-        for error in self.undetermined.values():
-            raise error
-        return self._likeliest().copy()
+        with self._lock:
+            for error in self.undetermined.values():
+                raise error
+            return self._likeliest().copy()
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
-        """The state of the classes at these positions, which may share arrays with this one."""
-        some = super().of_classes(positions, classes)
-        if not self._labelled.kind.is_pooled and self._completed is not None:  # each class by itself
-            some._completed = self._completed.of_classes(positions)
-            some._completion = self._completion and self._completion.of_classes(positions)
-        return some
+        """The state of the classes at these positions."""
+        with self._lock:
+            some = super().of_classes(positions, classes)
+            if not self._labelled.kind.is_pooled and self._completed is not None:  # each class by itself
+                some._completed = self._completed.of_classes(positions)
+                some._completion = self._completion and self._completion.of_classes(positions)
+            return some
 
     def _likeliest(self) -> Plain:
         """The completed statistics, computed once for a state; NaN for a class that is not determined."""
@@ -376,10 +384,9 @@ class IncompleteStatistics(Statistics):
             classes, kind = self._labelled.classes, self._labelled.kind
             completion = complete(self._states(), kind, classes, self._total_weights(), self._shown_names())
             plain = ClassStatistics()
-            plain._set_labelled(Labelled(self.classes, self.counts, completion.moments))
-        plain._names, plain._n_dropped, plain._centers = self._names, self._n_dropped, self._centers
-        plain.categories = self.categories
-        return plain, completion
+            squares = self._labelled.rounded_squares
+            plain._set_labelled(Labelled(self.classes, self.counts, completion.moments, squares))
+        return plain._described_as(self), completion
 
     @property
     def _moments(self) -> Moments | ExactMoments:
@@ -391,7 +398,7 @@ class IncompleteStatistics(Statistics):
 
     def _shown_names(self) -> list[str]:
         """The name of each feature in an error."""
-        return list(map(repr, self._names or range(self.n_features)))
+        return list(map(repr, self.feature_names or range(self.n_features)))
 
     def _total_weights(self) -> tuple[Array, Array]:
         """The weight of each class and its low part."""
@@ -400,7 +407,8 @@ class IncompleteStatistics(Statistics):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class, of all rows; shape (n_classes,)."""
-        return self._total_weights()[0]
+        with self._lock:
+            return self._total_weights()[0]
 
     @property
     def fourth_moments(self) -> Array | None:
@@ -411,33 +419,31 @@ class IncompleteStatistics(Statistics):
         ValueError
             If a row lacks a feature, since there is no estimate of fourth moments then.
         """
-        if self.has_fourth_moments and not self.is_complete:
-            raise ValueError(
-                Message(
-                    "fourth moments, which ⟨shrinkage='auto'⟩ needs, are those of complete rows, and here "
-                    "features are missing; set ⟨shrinkage='oas'⟩ or a number"
+        with self._lock:
+            if self.has_fourth_moments and not self.is_complete:
+                raise ValueError(
+                    Message(
+                        "fourth moments, which ⟨shrinkage='auto'⟩ needs, are those of complete rows, and "
+                        "here features are missing; set ⟨shrinkage='oas'⟩ or a number"
+                    )
                 )
-            )
-        return super().fourth_moments
+            return super().fourth_moments
 
     # ------------------------------------------------------------------ states add up
 
-    def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
-        """Merge another state, incomplete or ordinary, unless there would be too many patterns."""
-        theirs = self._as_incomplete(other)
-        with self._lock:
-            ours, theirs = self._aligned(theirs)
-            n_patterns = len(ours._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
-            are_too_many = self._labelled.kind.has_products and n_patterns > self.max_patterns
-            if self._separates and (are_too_many or self.covariance_type != theirs.covariance_type):
-                self._set_labelled(self._labelled.separated())
-                ours, theirs = self._aligned(theirs._twin(theirs._labelled.separated()))
-                are_too_many = False
+    def _sides(self, other: Statistics) -> tuple[Self, Statistics, Schema]:
+        """The two as they can be merged; TooManyPatternsError if there would be too many patterns."""
+        ours, theirs, schema = self._aligned(self._as_incomplete(other))
+        n_patterns = len(ours._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
+        are_too_many = self._labelled.kind.has_products and n_patterns > self.max_patterns
+        if self._separates and (are_too_many or self.covariance_type != theirs.covariance_type):
+            separated = self._twin(self._labelled.separated())
+            return separated._aligned(theirs._twin(theirs._labelled.separated()))
+        if are_too_many:
             ours._check_compatible(theirs)
-            if are_too_many:
-                n_classes = max(len(self._labelled.classes), len(theirs._labelled.classes))
-                raise TooManyPatternsError.of(n_patterns, self.max_patterns, n_classes, theirs.n_features)
-            return super()._merge(theirs, owned=owned)
+            n_classes = max(len(self._labelled.classes), len(theirs._labelled.classes))
+            raise TooManyPatternsError.of(n_patterns, self.max_patterns, n_classes, theirs.n_features)
+        return ours, theirs, schema
 
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
         if isinstance(other, IncompleteStatistics):
@@ -456,16 +462,19 @@ class IncompleteStatistics(Statistics):
         ValueError
             As for `ClassStatistics`, for the rows of each pattern.
         """
-        rest = super().__sub__(self._as_incomplete(other) if isinstance(other, Statistics) else other)
-        if rest is not NotImplemented and not self.exact:
-            ours = self if rest.categories is None else self.with_categories(rest.categories)
-            n_numbers = rest.n_features if rest.categories is None else rest.categories.n_numbers
-            for pattern, part in rest._labelled.by_pattern.items():
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        theirs = self._as_incomplete(other)
+        first, second = in_order(self, theirs)
+        with first, second:
+            rest = super().__sub__(theirs)
+            ours, n_numbers = self.in_schema(rest.schema), rest.schema.n_numbers(rest.n_features)
+            for pattern, part in () if self.exact else rest._labelled.by_pattern.items():
                 features = features_in(pattern, rest.n_features)
-                names = tuple(ours._names[j] if ours._names else str(j) for j in features)
+                names = tuple(ours.feature_names[j] if ours.feature_names else str(j) for j in features)
                 whole, n_judged = ours._labelled.by_pattern[pattern], int((features < n_numbers).sum())
                 warn_of_lost_digits(part, whole, names, n_judged)
-        return rest
+            return rest
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place; see `ClassStatistics.decay`.
@@ -495,31 +504,35 @@ class IncompleteStatistics(Statistics):
         if not isinstance(other, Statistics):
             raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
         theirs = self._as_incomplete(other)
-        if self._names and theirs._names and self._names != theirs._names:
-            return False
-        others = theirs._labelled.by_pattern
-        return self._labelled.same_counts(theirs._labelled) and all(
-            pattern in others and self._plain(part).allclose(theirs._plain(others[pattern]), rtol)
-            for pattern, part in self._labelled.by_pattern.items()
-        )
+        first, second = in_order(self, theirs)
+        with first, second:
+            if not self.schema.is_alike(theirs.schema):
+                return False
+            others = theirs._labelled.by_pattern
+            return self._labelled.same_counts(theirs._labelled) and all(
+                pattern in others and self._plain(part).allclose(theirs._plain(others[pattern]), rtol)
+                for pattern, part in self._labelled.by_pattern.items()
+            )
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()[:-1]}, patterns={self.n_patterns})"
+        with self._lock:
+            return f"{super().__repr__()[:-1]}, patterns={self.n_patterns})"
 
     # ------------------------------------------------------------------ states are saved
 
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The state as arrays with a row for each class of each pattern, and plain values beside them."""
-        parts = {p: self._plain(part).to_columns() for p, part in self._labelled.by_pattern.items()}
-        columns, patterns = to_columns(parts or {b"": self._plain().to_columns()}, self.n_features)
+        state = self.copy()  # of one moment; the lock is free again while it is written
+        parts = {p: state._plain(part).to_columns() for p, part in state._labelled.by_pattern.items()}
+        columns, patterns = to_columns(parts or {b"": state._plain().to_columns()}, state.n_features)
         return columns, {
             "format_version": FORMAT_VERSION,
-            **self._metadata(),
-            "exact": self.exact,
-            "fourth_moments": self.has_fourth_moments,
-            "max_patterns": self.max_patterns,
+            **state._metadata(),
+            "exact": state.exact,
+            "fourth_moments": state.has_fourth_moments,
+            "max_patterns": state.max_patterns,
             "patterns": patterns if parts else [],
-            **({"separates": True} if self._separates else {}),
+            **({"separates": True} if state._separates else {}),
         }
 
     @classmethod
@@ -547,7 +560,7 @@ class IncompleteStatistics(Statistics):
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))
             described = {**metadata, **own, "n_features": n_observed, "feature_names": None, "n_dropped": 0}
-            for name in ("subclass_centers", "categories"):
+            for name in (*RULES, *SCHEMAS):
                 described.pop(name, None)
             parts[pattern] = type(plain).from_columns(part, described)._labelled
         return PatternStates(plain._labelled.moments, n_features, parts)

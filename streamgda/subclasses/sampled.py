@@ -12,6 +12,7 @@ from streamgda.blocks.block import Block, mixed
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.locking import Locked, in_order
 
 _LAST = np.uint64(2**64 - 1)
 _HALF = np.uint64(32)
@@ -38,7 +39,7 @@ class Sample(NamedTuple):
         return Sample(self.keys[:n], self.rows[:n], self.weights[:n])
 
 
-class SampledStatistics:
+class SampledStatistics(Locked):
     """Statistics of labelled rows, and of each class the complete rows whose values have the lowest hashes.
 
     Which rows these are depends on the set of rows alone: not on their order, their files or their number, as
@@ -75,11 +76,15 @@ class SampledStatistics:
     @property
     def nbytes(self) -> int:
         """Bytes held by the arrays."""
-        return self.statistics.nbytes + sum(part.nbytes for own in self.samples.values() for part in own)
+        with self._lock:
+            samples = sum(part.nbytes for own in self.samples.values() for part in own)
+            return self.statistics.nbytes + samples
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks."""
-        self.statistics.update_blocks(self._drawn(blocks), workspace)
+        added = type(self)(self.empty, self.most)
+        added.statistics.update_blocks(added._drawn(blocks), workspace)
+        self.merge(added)
 
     def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
         for block in blocks:
@@ -109,9 +114,13 @@ class SampledStatistics:
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another state, in place."""
-        self.statistics.merge(other.statistics)
-        for label, sample in other.samples.items():
-            self._add(label, sample)
+        first, second = in_order(self, other)
+        with first, second:
+            total = type(self)(self.empty, self.most)
+            total.samples.update(self.samples)
+            for label, sample in other.samples.items():
+                total._add(label, sample)
+            vars(self).update(statistics=self.statistics + other.statistics, samples=total.samples)
         return self
 
     def copy(self) -> Self:

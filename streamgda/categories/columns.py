@@ -7,16 +7,19 @@ brought to the same features by name and value, whatever codes they had.
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Codes, Labels, code_dtype
+from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
 from streamgda.blocks.wording import Message, counted
 
 Value = str | int | bool | None
@@ -29,7 +32,7 @@ _SHARE_OF_IDENTIFIER = 0.9
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(Schema):
     """The columns of a table with categories, and their values.
 
     Its features are the columns of numbers, in order, and then a dummy for each value of each other column.
@@ -52,21 +55,34 @@ class Categories:
     (('blue', 'green', 'red', None),)
     """
 
+    saved_as: ClassVar[str] = "categories"
+
     numbers: tuple[str, ...]
     columns: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
 
-    @property
-    def n_numbers(self) -> int:
+    def n_numbers(self, n_features: int = 0) -> int:
         """How many columns are numbers."""
         return len(self.numbers)
+
+    @property
+    def encoded(self) -> tuple[str, ...]:
+        """The columns with categories."""
+        return self.columns
+
+    @property
+    def encoding(self) -> Any:
+        """That these columns have categories."""
+        from streamgda.categories.reading import Categorical
+
+        return Categorical(self.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the table: those of numbers, then those with categories."""
         return (*self.numbers, *self.columns)
 
-    @property
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The columns of numbers, and "column=value" for each dummy; "column=" where a value is missing."""
         dummies = (
@@ -76,13 +92,53 @@ class Categories:
         )
         return (*self.numbers, *dummies)
 
+    def is_normal_for(self, model: Any) -> bool:
+        """Whether the categories are features like others."""
+        return model._encoding in {None, "dummies"}
+
+    def viewed(self, view: Any, model: Any) -> Any:
+        """What a model reads of statistics with categories."""
+        from streamgda.categories.treatments import viewed
+
+        return viewed(self, view, model)
+
+    def values_by_column(self) -> dict[str, list[Any]]:
+        """The categories of each column."""
+        return dict(zip(self.columns, map(list, self.values), strict=True))
+
+    def before(self, peer: Any) -> Any:
+        """A pipeline that encodes the categories for a model of scikit-learn."""
+        from streamgda.categories.exchange import one_hot_pipeline
+
+        return one_hot_pipeline(peer, self)
+
+    def values_of_columns(self) -> dict[str, list[Any]]:
+        """A table of the columns with categories and their values."""
+        values = [["" if value is None else value for value in own] for own in self.values]
+        return {"column": list(self.columns), "categories": list(map(len, values)), "values": values}
+
+    def sql_of(self, sql: Any, *, depends: bool) -> tuple[list[str], list[str]]:
+        """The codes of each row's values, and the dummies made of them."""
+        from streamgda.categories.sql import codes_of, dummies_of
+
+        return list(codes_of(self, sql)), list(dummies_of(self, depends))
+
+    def example(self) -> dict[str, list[Value]]:
+        """A value of each column with categories."""
+        return {name: [values[0]] for name, values in zip(self.columns, self.values, strict=True)}
+
+    @property
+    def sums_to_one(self) -> tuple[slice, ...]:
+        """The dummies of each column."""
+        return self.slices
+
     @property
     def slices(self) -> tuple[slice, ...]:
         """Where the dummies of each column stand among the features."""
-        bounds = accumulate(map(len, self.values), initial=self.n_numbers)
+        bounds = accumulate(map(len, self.values), initial=self.n_numbers())
         return tuple(slice(start, stop) for start, stop in pairwise(bounds))
 
-    def union(self, other: Categories) -> Categories:
+    def union(self, other: Schema) -> Categories:
         """The categories of both.
 
         Raises
@@ -90,7 +146,9 @@ class Categories:
         ValueError
             If the two have other columns, or values of different types.
         """
-        if self == other:
+        if not isinstance(other, Categories):
+            check_same_names(self.feature_names, other.feature_names)
+        if self == other or not isinstance(other, Categories):
             return self
         if (self.numbers, self.columns) != (other.numbers, other.columns):
             raise ValueError(
@@ -100,9 +158,11 @@ class Categories:
         values = tuple(map(_united, self.columns, self.values, other.values))
         return self if values == self.values else replace(self, values=values)
 
-    def positions_in(self, other: Categories) -> NDArray[np.intp]:
+    def places_in(self, other: Any) -> NDArray[np.intp] | None:
         """Where the features stand among those of `other`, which has all of them."""
-        parts = [np.arange(self.n_numbers)]
+        if self == other:
+            return None
+        parts = [np.arange(self.n_numbers())]
         for ours, theirs, place in zip(self.values, other.values, other.slices, strict=True):
             parts.append(place.start + _positions(ours, theirs))
         return np.concatenate(parts)
@@ -128,7 +188,7 @@ class Categories:
                     )
                 )
 
-    def described(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """The categories as plain values, from which `from_plain` makes them again."""
         return {"numbers": self.numbers, "columns": self.columns, "values": self.values}
 
@@ -151,15 +211,15 @@ class Categories:
 
 def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tuple[Value, ...]:
     """The sorted values of a column that are in one of two sets."""
-    given = [value for value in (*ours, *theirs) if value is not None]
-    kinds = {type(value): value for value in given}
+    values = [value for value in (*ours, *theirs) if value is not None]
+    kinds = {type(value): value for value in values}
     if len(kinds) > 1:
         examples = " and ".join(map(repr, kinds.values()))
         raise ValueError(
             f"column {name!r} has categories of different types, such as {examples}; make all of them strings"
         )
     missing = (None,) if None in ours or None in theirs else ()
-    return (*sorted(set(given)), *missing)
+    return (*sorted(set(values)), *missing)
 
 
 def _positions(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> NDArray[np.intp]:
@@ -179,7 +239,7 @@ def coded(values: Labels, codes: Codes, missing: NDArray[np.bool_] | None) -> tu
 
 
 @dataclass(frozen=True)
-class MixedColumns(Sequence[NDArray[Any]]):
+class MixedColumns(MadeColumns):
     """The features of rows with categories, of which only the numbers and the codes are in memory.
 
     As a sequence, it holds a column for each feature. A dummy is made when it is asked for.
@@ -226,6 +286,36 @@ class MixedColumns(Sequence[NDArray[Any]]):
         """Some of the rows."""
         numbers, codes = ([column[rows] for column in columns] for columns in (self.numbers, self.codes))
         return replace(self, numbers=numbers, codes=codes)
+
+    @property
+    def schema(self) -> Categories:  # type: ignore[override]
+        """The features."""
+        return self.categories
+
+    def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
+        """The moments of the classes, without dummies in memory; None if no column is of numbers."""
+        if not self.numbers:
+            return None
+        from streamgda.categories.reduction import reduce_mixed
+
+        return reduce_mixed(block, self, kind, workspace)
+
+    def encoded(self, schema: Categories) -> NDArray[np.float64]:
+        """The rows as numbers and dummies of these categories: (n_rows, n_features).
+
+        Warns
+        -----
+        UserWarning
+            If rows have a category that is not among these. All dummies of its column are then 0.
+        """
+        known = self.onto(schema)
+        if unseen := known.n_unseen():
+            found = ", ".join(f"{name!r} in {counted(n, 'row')}" for name, n in unseen.items())
+            warnings.warn(f"categories that no learnt row has count as none at all: of {found}", stacklevel=3)
+        matrix = np.empty((known.n_rows, len(known)))
+        for j, column in enumerate(known):
+            matrix[:, j] = column
+        return matrix
 
     def onto(self, categories: Categories) -> MixedColumns:
         """The same rows with other categories of the same columns. A value not among them has no dummy."""

@@ -7,41 +7,45 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import by_class, label_columns
+from streamgda.blocks.labels import Labels, by_class, label_columns
 from streamgda.blocks.wording import Message, counted, listed
-from streamgda.estimators.categorical import Treatment
 from streamgda.estimators.classifier import Predictive
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.priors import in_pairs, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import MissingAtPrediction, one_of, source_to_learn
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
-from streamgda.gaussians.mixtures import Mixtures, shares_of
-from streamgda.passes.compute import Progress, Scheduler
+from streamgda.estimators.view import View
+from streamgda.gaussians.base import Densities
+from streamgda.passes.compute import Scheduler
+from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
-from streamgda.sources.roles import CategoricalFeatures
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.incomplete.reads import Read
-from streamgda.statistics.sampled import Sample, SampledStatistics
-from streamgda.statistics.subclasses import SubclassCenters, as_centers, axes_of, rounded
+from streamgda.subclasses.centers import SubclassCenters, as_centers, axes_of, rounded
+from streamgda.subclasses.mixtures import Mixtures, shares_of
+from streamgda.subclasses.sampled import Sample, SampledStatistics
 
 # Of a class, for each of its subclasses: with fewer, means and covariances are noise.
 _ROWS_OF_SUBCLASS = 20
@@ -159,7 +163,9 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
     _renormalises_priors = True
-    _takes_categories = (
+    divides_rows = True
+    _told_by_statistics = ("n_subclasses", "subclass_centers")
+    _takes_encoded = (
         "⟨set covariance_type='tied'|search with --try 'mda covariance_type=tied'⟩, "
         "or use ⟨LinearDiscriminantAnalysis⟩"
     )
@@ -183,7 +189,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     categorical_features: CategoricalFeatures = "from_dtype"
 
     @property
-    def _treatment(self) -> Treatment | None:
+    def _encoding(self) -> str | None:
         return "dummies" if self.covariance_type == "tied" else None
 
     @property
@@ -230,13 +236,17 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             if len(classes) < len(every):
                 shares = shares_of(starts, statistics.weights)
                 sizes = np.diff(starts, append=len(every))
-                classes, normal.priors = every, shares * np.repeat(priors_of(self, statistics), sizes)
+                priors = priors_of(self, classes, np.add.reduceat(statistics.weights, starts))
+                classes, normal.priors = every, shares * np.repeat(priors, sizes)
             statistics = statistics.of_classes(every, classes)
         return normal._finalise(statistics)
 
     def _warn_once(self, state: Finalised[Any]) -> None:
         """Warn, besides, if most rows are of subclasses that lack a direction."""
         super()._warn_once(state)
+        state = state.seen
+        if state.why_none is not None:
+            return
         how, weights = getattr(state.gaussians, "regularisation", None), self.statistics_.weights
         lacking = None if how is None or how.informative is None else ~how.informative
         if isinstance(state.densities, Mixtures) and lacking is not None and not self.__dict__.get("_lacks"):
@@ -250,16 +260,32 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
                     stacklevel=6,
                 )
 
+    def labels_of(self, statistics: Statistics) -> Labels:
+        """The labels of the classes of statistics, sorted; shape (n_classes,)."""
+        return by_class(statistics.classes)[0]
+
+    def _view(self, statistics: Statistics) -> View:
+        view = super()._view(statistics)
+        labels, starts = by_class(statistics.classes)
+        if len(labels) == len(statistics.classes):
+            return replace(view, labels=labels)
+
+        def mixed(densities: Densities, view: View) -> Mixtures:
+            return Mixtures.of(densities, starts, view.numbers.weights)
+
+        weights = np.add.reduceat(view.weights, starts)
+        return replace(view, labels=labels, weights=weights, chain=(*view.chain, mixed))
+
     # ------------------------------------------------------------------ learning
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
         centers, n_reads = as_centers(self.subclass_centers), 0
         if is_more and "statistics_" in self.__dict__:
-            centers = self.statistics_.subclass_centers
+            centers = self.subclass_centers_
         elif centers is None:
             sampled, n_reads = read(self.empty_sample()), 1
             centers = self._drawing.of_more(sampled, None) if is_more else self._drawing.of_all(sampled)
-        return self._empty(**self.required_statistics(), subclass_centers=centers), n_reads
+        return self._empty(**self.required_statistics(), rule=centers), n_reads
 
     def empty_sample(self) -> SampledStatistics:
         """The state of no rows from which centres are drawn."""
@@ -274,22 +300,33 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     def _drawing(self) -> Drawing:
         return Drawing(self.n_subclasses, self.rows_per_class, self.covariance_type, self.random_state)
 
+    @classmethod
+    def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[Any], int]:
+        """The centres of each model, which are drawn from one sample, and how many reads that takes."""
+        widest = min(models, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
+        most = max(model.rows_per_class for model in models)
+        sampled = clone(widest).set_params(rows_per_class=most).empty_sample()
+        n_reads = int(any(model.subclass_centers is None for model in models))
+        if n_reads:
+            sampled = read(sampled)
+        return [model.centers_of(sampled) for model in models], n_reads
+
     def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
         """The rows of a batch that comes after others. Classes of which it has enough get their centres."""
-        held = self.statistics_.subclass_centers
-        if held is None or self.subclass_centers is not None:
+        centers = self.subclass_centers_
+        if centers is None or self.subclass_centers is not None:
             return blocks
-        kept = list(blocks)
+        blocks = list(blocks)
         counts: Counter[Any] = Counter()
-        for block in kept:
+        for block in blocks:
             numbers = np.bincount(block.codes, minlength=len(block.classes)).tolist()
             counts.update(dict(zip(block.classes.tolist(), numbers, strict=True)))
-        if any(label not in held and n >= self.rows_per_class for label, n in counts.items()):
+        if any(label not in centers for label, n in counts.items() if n >= self.rows_per_class):
             sampled = self.empty_sample()
-            sampled.update_blocks(kept)
+            sampled.update_blocks(blocks)
             with self.statistics_.lock:
-                self.statistics_.keep_apart(self._drawing.of_more(sampled, self.statistics_))
-        return kept
+                self.statistics_.rule = self._drawing.of_more(sampled, self.statistics_)
+        return blocks
 
     def draw_centers(
         self, source: Source, *, scheduler: Scheduler = None, progress: Progress = False
@@ -317,8 +354,8 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     def _narrowed(self, statistics: Statistics) -> Statistics:
         if not statistics.classes.dtype.names and statistics.n_rows and self.n_subclasses != 1:
             raise ValueError(
-                "these statistics do not keep subclasses apart: accumulate again with subclass_centers, as "
-                "draw_centers returns them, or set n_subclasses to 1"
+                "these statistics do not keep subclasses apart: accumulate again with the centres that "
+                "draw_centers returns as rule, or set n_subclasses to 1"
             )
         return statistics.to_covariance_type(**self.required_statistics())
 
@@ -344,6 +381,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     # ------------------------------------------------------------------ fitted attributes
 
     @property
+    @of_one_moment
     def subclasses_(self) -> list[tuple[Any, int]]:
         """The label of the class and the number of each subclass that has rows."""
         columns = label_columns(self.statistics_.classes)
@@ -354,7 +392,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     @property
     def subclass_centers_(self) -> SubclassCenters | None:
         """The centres by which the rows of a class are kept apart, and their covariance."""
-        return self.statistics_.subclass_centers
+        return _centers_in(self.statistics_)
 
     @property
     def subclass_means_(self) -> Array:
@@ -362,18 +400,20 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         return self.statistics_.means
 
     @property
+    @of_one_moment
     def subclass_weights_(self) -> Array:
         """The share of each subclass in the rows of its class."""
         return shares_of(by_class(self.statistics_.classes)[1], self.statistics_.weights)
 
     @property
+    @of_one_moment
     def means_(self) -> Array:
         """Means of the classes."""
-        return self.class_statistics().means
+        return self._among_announced(self.class_statistics().means)
 
     def class_statistics(self) -> Statistics:
         """The statistics of the classes, as `QuadraticDiscriminantAnalysis` learns them."""
-        return self.statistics_.class_statistics()
+        return self.statistics_.by_label()
 
     # ------------------------------------------------------------------ what mixtures lack
 
@@ -384,6 +424,12 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             "the likelihood of mixtures needs the rows, which are not kept: score_samples gives that of any, "
             "and cross_validate that of rows which were not learnt"
         )
+
+
+def _centers_in(statistics: Statistics) -> SubclassCenters | None:
+    """The centres by which the rows of a state are divided, if there are any."""
+    rule = statistics.rule
+    return rule if isinstance(rule, SubclassCenters) else None
 
 
 # ---------------------------------------------------------------------- how centres are drawn
@@ -419,7 +465,7 @@ class Drawing:
         ValueError
             If `n_subclasses` names a class that has no rows.
         """
-        classes = sampled.statistics.class_labels.tolist()
+        classes = sampled.statistics.classes.tolist()
         for label in self.n_subclasses if isinstance(self.n_subclasses, Mapping) else ():
             if label not in classes:
                 raise ValueError(
@@ -428,13 +474,13 @@ class Drawing:
         covariance = _within_covariance(sampled.statistics, self.covariance_type)
         return SubclassCenters(self._centers(sampled, covariance, classes), covariance)
 
-    def of_more(self, sampled: SampledStatistics, held: Statistics | None) -> SubclassCenters:
+    def of_more(self, sampled: SampledStatistics, before: Statistics | None) -> SubclassCenters:
         """The centres that a state has, and those of other classes of which the sample has enough rows.
 
         The covariance is not known before a class has centres.
         """
-        statistics, known = sampled.statistics, None if held is None else held.subclass_centers
-        counts = zip(statistics.class_labels.tolist(), statistics.counts.tolist(), strict=True)
+        statistics, known = sampled.statistics, None if before is None else _centers_in(before)
+        counts = zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True)
         new = [label for label, n in counts if n >= self.rows_per_class and label not in (known or ())]
         if known:
             covariance = known.covariance
@@ -443,14 +489,14 @@ class Drawing:
         else:
             covariance = np.zeros(_of_numbers(statistics).n_features)
         drawn = self._centers(sampled, covariance, new)
-        for label in drawn.keys() & set([] if held is None else held.class_labels.tolist()):
+        for label in drawn.keys() & set([] if before is None else by_class(before.classes)[0].tolist()):
             drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
         return SubclassCenters({**(known or {}), **drawn}, covariance)
 
-    def _centers(
-        self, sampled: SampledStatistics, covariance: Array, labels: Iterable[Any]
-    ) -> dict[Any, Array]:
+    def _centers(self, sampled: SampledStatistics, covariance: Array, labels: list[Any]) -> dict[Any, Array]:
         """The centres of some classes."""
+        if not labels:  # features may be missing that no class has yet
+            return {}
         statistics, centers, wanted = sampled.statistics, {}, self.n_subclasses
         counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
         axes = axes_of(covariance, statistics.means[:, : len(covariance)])
@@ -483,8 +529,8 @@ def _within_covariance(statistics: Statistics, covariance_type: CovarianceType) 
 
 def _of_numbers(statistics: Statistics) -> Statistics:
     """The statistics of the features that are numbers."""
-    categories = statistics.categories
-    return statistics if categories is None else statistics.select(np.arange(categories.n_numbers))
+    n_numbers = statistics.schema.n_numbers(statistics.n_features)
+    return statistics if n_numbers == statistics.n_features else statistics.select(np.arange(n_numbers))
 
 
 def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array:

@@ -14,7 +14,7 @@ from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array, Observed, Reason
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Mixtures(Densities):
     """The density of a class is p(x | k) = Σ_j p(j | k) p(x | k, j), over its subclasses j.
 
@@ -42,6 +42,11 @@ class Mixtures(Densities):
     def of(cls, components: Densities, starts: NDArray[np.intp], weights: Array) -> Self:
         """The densities of the classes of which these are the subclasses, with their weights."""
         return cls(components, starts, shares_of(starts, weights))
+
+    def parts_with(self, constants: Array) -> tuple[Densities, Array, NDArray[np.intp]]:
+        """The densities of the subclasses, and ln of their weights among all rows."""
+        sizes = np.diff(self.starts, append=len(self.shares))
+        return self.components, np.repeat(constants, sizes) + np.log(self.shares), self.starts
 
     @cached_property
     def means(self) -> Array:

@@ -1,7 +1,7 @@
 """Densities of rows with categories: a table of probabilities times normal densities of the numbers.
 
 p(x, z | k) = Π_j p(z_j | k) · p(x | z, k), where z are the dummies of the categories. In naive Bayes, numbers
-do not depend on the categories. In the conditional Gaussian model their mean does: x − B z is normal.
+do not depend on the categories. In the conditional Gaussian model their mean does: x − c − B z is normal.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.blocks.wording import RowError
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.products import some_of
@@ -24,7 +25,7 @@ _MOST_SUMMED = 10_000
 """Combinations of values of unknown categories; each costs a pass over the rows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CategoricalDensities(Densities):
     """The densities of rows of p numbers and D dummies.
 
@@ -34,7 +35,9 @@ class CategoricalDensities(Densities):
     Attributes
     ----------
     parts : tuple of Densities
-        The densities of x − B z: one object for all classes, or one for each class.
+        The densities of x − c − B z: one object for all classes, or one for each class.
+    centre : ndarray of shape (p,)
+        c, near the numbers of all rows.
     slopes : tuple of ndarray of shape (p, D)
         B of each part; none in naive Bayes.
     log_tables : ndarray of shape (K, D)
@@ -56,6 +59,7 @@ class CategoricalDensities(Densities):
     scores_from_distances: ClassVar[bool] = False
 
     parts: tuple[Densities, ...]
+    centre: Array
     slopes: tuple[Array, ...]
     log_tables: Array
     groups: NDArray[np.intp]
@@ -74,9 +78,24 @@ class CategoricalDensities(Densities):
             return self.parts[0].singular
         return {k: part.singular[0] for k, part in enumerate(self.parts) if part.singular}
 
+    def parts_with(self, constants: Array) -> tuple[Densities, Array, NDArray[np.intp]]:
+        """The densities of the numbers given the categories."""
+        return self.of_numbers.parts_with(constants)
+
+    def tables(self, columns: tuple[str, ...]) -> dict[str, Array]:
+        """Ln p(v | k) of the categories of each column; NaN for a missing one that is no category."""
+        tables = np.where(self.groups >= 0, self.log_tables, np.nan)
+        return {name: tables[:, place] for name, place in zip(columns, self.columns, strict=True)}
+
+    def completed(self, formula: Any) -> Any:
+        """The scores of numbers and dummies, from those of x − c − B z."""
+        from streamgda.categories.formula import with_categories
+
+        return with_categories(formula, self)
+
     @property
     def of_numbers(self) -> Densities:
-        """The densities of x − B z of all the classes."""
+        """The densities of x − c − B z of all the classes."""
         if len(self.parts) == 1:
             return self.parts[0]
         parts = cast("tuple[SeparateGaussians, ...]", self.parts)
@@ -95,8 +114,9 @@ class CategoricalDensities(Densities):
         return int(self.parts[0].means.shape[1])
 
     def _split(self, X: Array) -> tuple[Array, Array]:
-        """The numbers of rows, and their dummies; those that are no values are 0."""
-        return np.ascontiguousarray(X[:, : self._n_numbers]), X[:, self._n_numbers :] * (self.groups >= 0)
+        """The numbers of rows less c, and their dummies; those that are no values are 0."""
+        p = self._n_numbers
+        return np.subtract(X[:, :p], self.centre, order="C"), X[:, p:] * (self.groups >= 0)
 
     def _of_parts(self, x: Array, z: Array, score: Callable[[Densities, Array], Array]) -> Array:
         """The scores of the numbers given the dummies, side by side: (n, K)."""
@@ -117,9 +137,10 @@ class CategoricalDensities(Densities):
                 yield rows, iter([z[rows]])
                 continue
             if (n := prod(map(len, values))) > _MOST_SUMMED:
-                raise ValueError(
-                    f"row {rows[0]}: the unknown categories of {len(columns)} columns have {n:,} "
-                    f"combinations, and densities are summed over {_MOST_SUMMED:,} at most; fill some in"
+                raise RowError(
+                    rows[0],
+                    f": the unknown categories of {len(columns)} columns have {n:,} "
+                    f"combinations, and densities are summed over {_MOST_SUMMED:,} at most; fill some in",
                 )
             yield rows, (_with_dummies(z[rows], chosen) for chosen in product(*values))
 
@@ -173,6 +194,7 @@ class CategoricalDensities(Densities):
         return replace(
             self,
             parts=tuple(part.marginal(numbers) for part in self.parts),
+            centre=self.centre[numbers],
             slopes=tuple(slopes[numbers] for slopes in self.slopes),
             means=self.means[:, observed],
         )
@@ -192,7 +214,7 @@ class CategoricalDensities(Densities):
         ):
             rest = x - z @ slopes[numbers].T
             expected += part.conditional_mean(numbers, of_observed, rest, share)
-            expected += share.sum(axis=1, keepdims=True) * (z @ slopes[~numbers].T)
+            expected += share.sum(axis=1, keepdims=True) * (z @ slopes[~numbers].T + self.centre[~numbers])
         return expected
 
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
@@ -205,7 +227,7 @@ class CategoricalDensities(Densities):
         is_shared = len(self.parts) == 1
         x = self.parts[0 if is_shared else k].sample(k if is_shared else 0, n, random)
         if self.slopes:
-            x += z @ self.slopes[0 if is_shared else k].T
+            x += z @ self.slopes[0 if is_shared else k].T + self.centre
         rows: Array = np.concatenate([x, z], axis=1)
         return rows
 

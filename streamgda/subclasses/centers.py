@@ -5,19 +5,22 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from operator import index
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import as_labels, code_dtype, drop_unused, subclass_labels
+from streamgda.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
 from streamgda.blocks.wording import Message, named
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
 
 _LEAST_EIGENVALUE = 1e-6  # of correlations; the covariance may have been rounded to 24 bits
 _BITS = 24
+_TIE = 4 * float(np.finfo(np.float64).eps)  # of the terms of a score, for each feature
+_MOST_SLOPES = 1 << 20  # numbers that are kept, of patterns of missing features
 
 
 class SubclassCenters(Mapping[Any, Array]):
@@ -48,18 +51,18 @@ class SubclassCenters(Mapping[Any, Array]):
     >>> import pyarrow as pa
     >>> centers = SubclassCenters({"a": [[0.0], [10.0]]}, covariance=[[1.0]])
     >>> source = scan_arrow(pa.table({"x": [1.0, 9.0, 2.0, 5.0], "y": ["a", "a", "a", "b"]}), "y")
-    >>> state = accumulate(source, subclass_centers=centers)
+    >>> state = accumulate(source, rule=centers)
     >>> state.classes.tolist(), state.means.ravel()
     ([('a', 0), ('a', 1), ('b', 0)], array([1.5, 9. , 5. ]))
     """
 
+    saved_as: ClassVar[str] = "subclass_centers"
+
     def __init__(self, centers: Mapping[Any, ArrayLike], covariance: ArrayLike) -> None:
         self.covariance = np.array(covariance, dtype=np.float64)
         keys = as_labels(list(centers)).tolist()
-        given = zip(keys, centers.values(), strict=True)
-        self._centers = {
-            label: np.array(own, np.float64) for label, own in sorted(given, key=lambda of: of[0])
-        }
+        by_label = dict(zip(keys, centers.values(), strict=True))
+        self._centers = {label: np.array(by_label[label], np.float64) for label in sorted(by_label)}
         if self.covariance.ndim not in {1, 2} or len({*self.covariance.shape}) > 1:
             raise ValueError(f"a covariance has shape (d, d), or variances (d,); got {self.covariance.shape}")
         if not np.isfinite(self.covariance).all():
@@ -72,7 +75,7 @@ class SubclassCenters(Mapping[Any, Array]):
                 )
             if not np.isfinite(own[int(np.isnan(own[0]).all()) :]).all():
                 raise ValueError(f"class {named(label)}: a centre holds NaN or infinity")
-        self._slopes: dict[tuple[Any, bytes], tuple[Array, Array, Array]] = {}
+        self._slopes: dict[tuple[Any, bytes], tuple[Array, Array, Array, tuple[float, float, float]]] = {}
 
     def __getitem__(self, label: Any) -> Array:
         return self._centers[label]
@@ -108,8 +111,9 @@ class SubclassCenters(Mapping[Any, Array]):
             np.array_equal(own, other[label], equal_nan=True) for label, own in self.items()
         )
 
-    def check_same(self, other: SubclassCenters) -> None:
+    def check_same(self, other: SubclassCenters | None) -> None:
         """Raise ValueError unless the centres are the same."""
+        other = SubclassCenters({}, ()) if other is None else other
         if not self.has_same(other):
             raise ValueError(
                 Message(
@@ -130,9 +134,10 @@ class SubclassCenters(Mapping[Any, Array]):
             If the rows have other features than the centres.
         """
         rows = block.of_numbers()
-        cut = [(k, label) for k, label in enumerate(block.classes.tolist()) if len(self.get(label, ())) > 1]
+        own = self._centers
+        cut = [(k, label) for k, label in enumerate(block.classes.tolist()) if len(own.get(label, ())) > 1]
         numbers = np.zeros(len(block.codes), np.int64)
-        most = max((len(self[label]) for _, label in cut), default=1)
+        most = max([1, *[len(own[label]) for _, label in cut]])
         if cut and len(numbers):
             if rows.n_features != self.n_features:
                 raise ValueError(
@@ -142,7 +147,7 @@ class SubclassCenters(Mapping[Any, Array]):
             self._number(rows, cut, numbers)
         numbers += block.codes.astype(np.int64) * most
         each, number = np.repeat(block.classes, most), np.tile(np.arange(most), len(block.classes))
-        classes = subclass_labels(each, number)
+        classes = divided_labels(each, number)
         labels, codes = drop_unused(classes, numbers.astype(code_dtype(len(classes))))
         return replace(block, classes=labels, codes=codes)
 
@@ -156,34 +161,49 @@ class SubclassCenters(Mapping[Any, Array]):
             columns = np.empty((block.n_features, len(order)))
             for out, column in zip(columns, block.features, strict=True):
                 np.take(column.astype(np.float64, copy=False), order, out=out, mode="clip")
-        for k, label in cut:
-            some = slice(bounds[k], bounds[k + 1])
-            numbers[order[some]] = self._nearest(label, columns[:, some])
+        largest = float(np.fmax.reduce(np.abs(columns), axis=None, initial=0.0))
+        with np.errstate(over="ignore", invalid="ignore"):  # a value that is not finite is refused later
+            for k, label in cut:
+                some = slice(bounds[k], bounds[k + 1])
+                numbers[order[some]] = self._nearest(label, columns[:, some], largest)
 
-    def _nearest(self, label: Any, columns: Array) -> NDArray[np.intp]:
-        """The number of the centre of a class that is nearest to each row, given as columns (d, n)."""
-        scores = self._scores(label, columns, slice(None))
+    def _nearest(self, label: Any, columns: Array, largest: float) -> NDArray[np.intp]:
+        """The number of the centre of a class that is nearest to each row, given as columns (d, n).
+
+        No number of the rows is larger than `largest`.
+        """
+        scores = self._scores(label, columns, slice(None), largest)
         if np.isnan(scores[-1].sum()):
             patterns, codes = np.unique(np.isnan(columns), axis=1, return_inverse=True)
             for i, lacking in enumerate(patterns.T):
                 chosen = np.flatnonzero(codes.ravel() == i)
-                scores[:, chosen] = self._scores(label, columns[np.ix_(~lacking, chosen)], ~lacking)
+                scores[:, chosen] = self._scores(label, columns[np.ix_(~lacking, chosen)], ~lacking, largest)
         nearest: NDArray[np.intp] = scores.argmax(axis=0)
         return nearest
 
-    def _scores(self, label: Any, columns: Array, observed: Any) -> Array:
+    def _scores(self, label: Any, columns: Array, observed: Any, largest: float) -> Array:
         """Minus half the squared distances from the centres of a class, up to a term for each row: (R, n)."""
         key = label, b"" if isinstance(observed, slice) else observed.tobytes()
-        if key not in self._slopes:
-            self._slopes[key] = self._slopes_of(label, observed)
-        anchor, slopes, intercepts = self._slopes[key]
-        with np.errstate(over="ignore", invalid="ignore"):  # a value that is not finite is refused later
-            scores: Array = slopes @ (columns - anchor[:, None])
-            scores += intercepts[:, None]
+        known = self._slopes.get(key)
+        if known is None:
+            known = self._slopes_of(label, observed)
+            if (len(self._slopes) + 1) * known[1].size > _MOST_SLOPES:
+                self._slopes.clear()
+            self._slopes[key] = known
+        anchor, slopes, intercepts, (farthest, steepest, highest) = known
+        offsets = columns - anchor[:, None]
+        scores: Array = slopes @ offsets
+        scores += intercepts[:, None]
+        # Mostly the largest number proves that there is no tie, and no margin of a row has to be known.
+        n_terms = len(anchor)
+        margin = 3 * _TIE * (1 + n_terms) * (steepest * n_terms * (largest + farthest) + highest)
+        best = scores.max(axis=0)
+        if np.count_nonzero(scores >= best - margin) > len(best) - np.count_nonzero(np.isnan(best)):
+            _settle_ties(scores, slopes, offsets, intercepts)
         return scores
 
-    def _slopes_of(self, label: Any, observed: Any) -> tuple[Array, Array, Array]:
-        """The mean a of the centres c, Σ⁻¹ (c − a) and −½ (c − a)ᵀ Σ⁻¹ (c − a)."""
+    def _slopes_of(self, label: Any, observed: Any) -> tuple[Array, Array, Array, tuple[float, float, float]]:
+        """The mean a of the centres c, Σ⁻¹ (c − a), −½ (c − a)ᵀ Σ⁻¹ (c − a), and the largest of each."""
         known, centers = ~np.isnan(self[label][:, 0]), self[label][:, observed]
         means = np.vstack([own[~np.isnan(own[:, 0])] for own in self.values()])
         covariance = self.covariance[observed]
@@ -192,7 +212,8 @@ class SubclassCenters(Mapping[Any, Array]):
         gaps = np.where(known[:, None], centers - anchor, 0.0)
         scaled = gaps * axes**2 if axes.ndim == 1 else gaps @ axes @ axes.T
         intercepts = np.where(known, -0.5 * np.vecdot(gaps, scaled), -np.inf)
-        return anchor, scaled, intercepts
+        largest = [float(np.abs(part).max(initial=0.0)) for part in (anchor, scaled, intercepts[known])]
+        return anchor, scaled, intercepts, (largest[0], largest[1], largest[2])
 
     # ------------------------------------------------------------------ centres are saved
 
@@ -217,7 +238,7 @@ class SubclassCenters(Mapping[Any, Array]):
         """
         try:
             numbers = np.frombuffer(b64decode(document["numbers"]), "<f8").astype(np.float64)
-            shape, lengths = tuple(document["covariance"]), document["subclasses"]
+            shape, lengths = (list(map(index, document[name])) for name in ("covariance", "subclasses"))
             start = int(np.prod(shape))
             stops = start + np.cumsum(lengths, dtype=int)[:-1] * shape[-1]
             parts = np.split(numbers[start:], stops - start) if lengths else []
@@ -225,6 +246,26 @@ class SubclassCenters(Mapping[Any, Array]):
             return cls(dict(zip(document["labels"], centers, strict=True)), numbers[:start].reshape(shape))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"these are no centres of subclasses: {error!r}") from error
+
+
+def _settle_ties(scores: Array, slopes: Array, offsets: Array, intercepts: Array) -> None:
+    """Let the first of the centres that are equally near to a row, up to rounding, have the highest score.
+
+    The last bits of a product of matrices depend on how many rows it has. So the scores of such a row are
+    added up anew, feature by feature, which gives the same bits whatever rows stand beside it.
+    """
+    known = intercepts[np.isfinite(intercepts)]
+    unit, sizes = _TIE * (1 + len(offsets)), np.abs(slopes).max(axis=0)
+    margins = unit * (sizes.max(initial=0.0) * np.abs(offsets).sum(axis=0) + np.abs(known).max(initial=0.0))
+    tied = np.flatnonzero((scores >= scores.max(axis=0) - 2 * margins).sum(axis=0) > 1)
+    if not len(tied):
+        return
+    totals = np.tile(intercepts[:, None], len(tied))
+    margin = np.full(len(tied), np.abs(known).max(initial=0.0))
+    for slope, size, offset in zip(slopes.T, sizes, offsets[:, tied], strict=True):
+        totals += slope[:, None] * offset
+        margin += size * np.abs(offset)
+    scores[:, tied] = totals >= totals.max(axis=0) - unit * margin
 
 
 def axes_of(covariance: Array, means: Array) -> Array:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.categories import Categories
+from streamgda.blocks.wording import Message, listed
+from streamgda.categories.columns import Categories
+from streamgda.categories.densities import CategoricalDensities, log_tables, of_classes, slopes_of
+from streamgda.estimators.view import View
 from streamgda.gaussians.base import Densities
-from streamgda.gaussians.categorical import CategoricalDensities, log_tables, of_classes, slopes_of
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -33,9 +35,11 @@ class GivenCategories:
     Attributes
     ----------
     numbers : Statistics
-        The state of x − B z, where z are the dummies; with κ B Bᵀ in its scatter, as the ridge asks for.
+        The state of x − c − B z, where z are the dummies; with κ B Bᵀ in its scatter, as the ridge asks for.
     excess : ndarray
         That part of the scatter, in its shape.
+    centre : ndarray of shape (p,)
+        c, the mean of the numbers of all rows, beside which x − B z keeps its digits; 0 in naive Bayes.
     slopes : tuple of ndarray of shape (p, D)
         B of each class or of all of them; none in naive Bayes.
     counts, log_tables : ndarray of shape (K, D)
@@ -50,6 +54,7 @@ class GivenCategories:
 
     numbers: Statistics
     excess: Array
+    centre: Array
     slopes: tuple[Array, ...]
     counts: Array
     log_tables: Array
@@ -66,10 +71,10 @@ class GivenCategories:
         ValueError
             If no column is of numbers.
         """
-        treatment, ridge = model._treatment, getattr(model, "categorical_ridge", 0.0)
-        categories = statistics.categories
-        assert categories is not None  # models of numbers do not ask
-        p = categories.n_numbers
+        treatment, ridge = model._encoding, getattr(model, "categorical_ridge", 0.0)
+        categories = statistics.schema
+        assert isinstance(categories, Categories)  # models of numbers do not ask
+        p = categories.n_numbers()
         if not p:
             raise ValueError(
                 "all columns have categories, and a density needs a column of numbers; "
@@ -82,7 +87,7 @@ class GivenCategories:
         tables = log_tables(counts, groups, columns, model.alpha)
         made = partial(cls, counts=counts, log_tables=tables, groups=groups, columns=columns, means=means)
         if treatment == "naive":
-            return made(statistics.select(np.arange(p)), np.zeros(()), ())
+            return made(statistics.select(np.arange(p)), np.zeros(()), np.zeros(p), ())
         scatter = statistics.scatter
         is_pooled = scatter.ndim == 2
         learnt = scatter if is_pooled or treatment == "separate" else scatter.sum(axis=0)
@@ -94,25 +99,27 @@ class GivenCategories:
         rest = residual @ scatter @ np.swapaxes(residual, -1, -2) + excess
         diagonal = np.einsum("...ii->...i", rest)
         np.maximum(diagonal, 0.0, out=diagonal)
+        centre = statistics.overall_mean()[:p]
+        gaps = (means[:, :p] - centre) + statistics.mean_tails[:, :p]
         numbers = ClassStatistics.from_moments(
             statistics.classes,
             statistics.counts,
-            (residual @ means[:, :, None])[:, :, 0],
+            gaps - (slopes @ means[:, p:, None])[:, :, 0],
             rest,
             weights=weights,
             covariance_type=statistics.covariance_type,
             feature_names=categories.numbers,
         )
-        return made(numbers, excess, tuple(slopes.reshape(-1, *slopes.shape[-2:])))
+        return made(numbers, excess, centre, tuple(slopes.reshape(-1, *slopes.shape[-2:])))
 
-    def densities(self, numbers: Densities) -> CategoricalDensities:
-        """The densities of rows, from those of the numbers given the categories."""
+    def densities(self, numbers: Densities, view: View) -> CategoricalDensities:
+        """The densities of rows, from those of the numbers given the categories: a step of a view's chain."""
         parts: tuple[Densities, ...] = (numbers,)
         if len(self.slopes) > 1:
             assert isinstance(numbers, SeparateGaussians)  # each class has its own slopes
             parts = of_classes(numbers)
         return CategoricalDensities(
-            parts, self.slopes, self.log_tables, self.groups, self.columns, self.means
+            parts, self.centre, self.slopes, self.log_tables, self.groups, self.columns, self.means
         )
 
     @property
@@ -120,6 +127,11 @@ class GivenCategories:
         """Σ ln p(z | k) of the rows learnt."""
         known = (self.groups >= 0) & (self.counts > 0)
         return float(np.sum(self.counts * self.log_tables, where=known))
+
+    def log_likelihood_beside(self, gaussians: Any) -> float:
+        """What the categories add to the log likelihood of the rows learnt."""
+        ridge = gaussians.total_squared_distance(self.excess) / 2 if self.slopes else 0.0
+        return float(ridge + self.log_likelihood)
 
     @property
     def n_parameters(self) -> float:
@@ -154,3 +166,38 @@ def _slopes(scatter: Array, p: int, groups: NDArray[np.intp], ridge: float) -> t
     together[p + own, p + np.arange(len(own))] = 1.0
     of_groups = slopes_of(together @ scatter @ together.T, p, ridge)
     return of_groups, of_groups[..., own]
+
+
+def check(categories: Categories, statistics: Statistics, model: Any) -> None:
+    """Raise ValueError if a model takes no categories, or a column with categories identifies rows."""
+    categories.check_no_identifier(statistics.n_rows)
+    if model._encoding is None:
+        refused = f"{type(model).__name__} takes no categories, and the statistics have those of "
+        raise ValueError(Message(refused, f"{listed(categories.columns)}; ", model._takes_encoded))
+    if model._encoding in {"separate", "common"} and (
+        model.covariance_estimator is not None or getattr(model, "shrinkage", None) == "auto"
+    ):
+        raise ValueError(
+            "shrinkage='auto' and covariance_estimator need rows or fourth moments of the numbers given "
+            "the categories; set shrinkage to 'oas' or a number, or covariance_estimator=None"
+        )
+    if model.predictive != "plugin" and model._encoding in {"separate", "common"}:
+        raise ValueError(
+            "numbers given categories have no Student t densities here; set predictive='plugin', or use "
+            "GaussianNB"
+        )
+
+
+def viewed(categories: Categories, view: View, model: Any) -> View:
+    """What a model reads of statistics with categories; ValueError if it takes none such."""
+    check(categories, view.numbers, model)
+    if categories.is_normal_for(model):
+        return view
+    conditional = GivenCategories.of(view.numbers, model)
+    return replace(
+        view,
+        numbers=conditional.numbers,
+        chain=(*view.chain, conditional.densities),
+        n_parameters=conditional.n_parameters,
+        log_likelihood_beside=conditional.log_likelihood_beside,
+    )

@@ -87,6 +87,7 @@ class CategoryEffectDisplay:
         ValueError
             If it has no such column or no such class.
         """
+        estimator = estimator.snapshot()
         tables = estimator.category_log_prob_
         if column is not None and column not in tables:
             raise ValueError(

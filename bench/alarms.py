@@ -1,0 +1,225 @@
+"""How often chance alone is an alarm: the rates that are promised, beside those of simulated rows.
+
+Run as ``python -m bench.alarms``. All rows are normal, within each class, and nothing has changed. Rows are
+unweighted, of weights that vary (gamma with shape 0.5, so that 100 rows are about 33 effective ones), or from
+a state that has decayed by 0.8 before each batch. A rate has its standard error behind it; one that is
+further above what is promised than two of them is marked. A limit of 0 leaves what is added to the limits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from bench import report
+from bench.arguments import parser_of
+from streamgda import (
+    ClassStatistics,
+    Evaluation,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    drift,
+    estimate_priors,
+)
+
+Array = np.ndarray
+ROWS = (2, 3, 5, 14, 30, 100, 1000)
+SHARES = np.array([0.5, 0.3, 0.2])
+MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+MODELS = {
+    "LDA": LinearDiscriminantAnalysis,
+    "QDA": QuadraticDiscriminantAnalysis,
+    "bayes": lambda **params: QuadraticDiscriminantAnalysis(pooling="bayes", **params),
+}
+
+
+def main() -> None:
+    """Simulate and keep the tables."""
+    parser = parser_of(__doc__, draws=400, classes=2000, most=1000)
+    options = parser.parse_args()
+    random = np.random.default_rng(0)
+    parts = [
+        ("Drift: alarms of classes", of_drift(random, options.classes, options.most)),
+        ("Drift: shares of four classes", of_shares(random, options.draws, options.most)),
+        ("`estimate_priors`", of_priors(random, options.draws // 4, options.most)),
+        (
+            "`p_values` of rows of a class, learnt from few rows",
+            of_p_values(random, options.draws, options.most),
+        ),
+        ("`conformal_quantile(0.9)`", of_sets(random, options.draws, options.most)),
+    ]
+    tables = [f"{title}\n\n{report.table(*found)}" for title, found in parts]
+    title = f"## bench.alarms: {options.draws:,} draws, {options.classes:,} classes"
+    report.publish("alarms", "\n\n".join([title, *tables]), keep=not options.print_only)
+
+
+def rate(found: Iterable[float], promised: float, *, at_least: bool = False) -> str:
+    """A mean rate in percent, with its standard error; a mark where it breaks the promise."""
+    rates = np.asarray(list(found), float)
+    measured, spread = rates.mean(), rates.std()
+    if not spread and not at_least:
+        spread = np.sqrt(promised * (1 - promised))
+    error = spread / np.sqrt(len(rates))
+    excess = promised - measured if at_least else measured - promised
+    return f"{100 * measured:.2f} ± {100 * error:.2f}{' !' if excess > 2 * error else ''}"
+
+
+Table = tuple[list[str], list[tuple[str, ...]]]
+
+
+# ---------------------------------------------------------------------- drift
+
+
+def plain(random: np.random.Generator, y: Array, d: int, kind: str) -> Any:
+    """The state of rows of weight 1."""
+    return ClassStatistics(kind).update(random.normal(size=(len(y), d)), y)
+
+
+def weighted(random: np.random.Generator, y: Array, d: int, kind: str) -> Any:
+    """The state of rows whose weights vary."""
+    weights = random.gamma(0.5, size=len(y)) + 1e-3
+    return ClassStatistics(kind).update(random.normal(size=(len(y), d)), y, weights)
+
+
+def decayed(random: np.random.Generator, y: Array, d: int, kind: str) -> Any:
+    """The state of rows in ten batches, which decays by 0.8 before each."""
+    state, batch = ClassStatistics(kind), random.integers(10, size=len(y))
+    for number in range(10):
+        rows = y[batch == number]
+        state.decay(0.8).update(random.normal(size=(len(rows), d)), rows)
+    return state
+
+
+def of_drift(random: np.random.Generator, n_classes: int, most: int) -> Table:
+    """Alarms in classes of old rows and fifty new ones."""
+    headers = ["state", "features", "old rows of a class", "effective", "`max_shift=0`, % of 0.27 promised"]
+    headers += ["`max_divergence=0`, % of 0.27"]
+    rows = []
+    for name, kind, make in (
+        ("full", "full", plain),
+        ("diag", "diag", plain),
+        ("tied", "tied", plain),
+        ("full, weighted", "full", weighted),
+        ("full, decayed", "full", decayed),
+    ):
+        for d in (3, 10):
+            for n in (n for n in ROWS if n <= most and n * d <= 3000):
+                old, new = (np.repeat(np.arange(n_classes), m) for m in (n, 50))
+                before = make(random, old, d, kind)
+                found = drift(before, plain(random, new, d, kind)).drift
+                shifts = [bool(np.abs(one.shift).max() > one.shift_by_chance) for one in found]
+                apart = [one.divergence > one.divergence_by_chance for one in found]
+                effective = f"{before.effective_counts.mean():.4g}"
+                rows.append((name, str(d), str(n), effective, rate(shifts, 0.0027), rate(apart, 0.0027)))
+    return headers, rows
+
+
+def of_shares(random: np.random.Generator, draws: int, most: int) -> Table:
+    """Shares of four classes that have not moved, in standard errors."""
+    rows = []
+    shares = np.array([0.5, 0.3, 0.15, 0.05])
+    for name, make in (("unweighted", plain), ("weighted", weighted), ("decayed", decayed)):
+        for n in (n for n in (20, 100, 1000) if n <= most):
+            moved = []
+            for _ in range(draws):
+                before, after = (random.choice(4, m, p=shares) for m in (n, 200))
+                report_ = drift(make(random, before, 1, "diag"), plain(random, after, 1, "diag"))
+                moved += [abs(one.share_shift) for one in report_.drift]
+            beyond = (
+                rate((size > limit for size in moved), promised)
+                for limit, promised in ((2, 0.0455), (3, 0.0027))
+            )
+            rows.append((name, str(n), *beyond))
+    return ["old rows", "in all", "`max_share_shift=2`, % of 4.55", "`max_share_shift=3`, % of 0.27"], rows
+
+
+# ---------------------------------------------------------------------- models
+
+
+def labelled(random: np.random.Generator, n: int, apart: float, d: int) -> tuple[Array, Array]:
+    """Rows of three classes whose means lie `apart` standard deviations from the first."""
+    y = np.append(np.repeat(np.arange(3), 2), random.choice(3, n - 6, p=SHARES))
+    X = random.normal(size=(n, d))
+    X[:, :2] += MEANS[y] * (apart / 2)
+    return X, y
+
+
+def of_priors(random: np.random.Generator, draws: int, most: int) -> Table:
+    """p-values of the test whether shares have changed, which they have not."""
+    rows = []
+    for name in ("LDA", "QDA"):
+        for d, apart in ((2, 1.0), (2, 3.0), (10, 2.0)):
+            for n in (n for n in (200, 1000, 5000) if n <= 5 * most):
+                for given in (False, True):
+                    found = []
+                    for _ in range(draws):
+                        model = MODELS[name](priors=SHARES if given else None, temperature=1.0001)
+                        model.fit(*labelled(random, n, apart, d))
+                        later = labelled(random, 5 * most, apart, d)[0]
+                        found.append(estimate_priors(model, later).p_value)
+                    p = np.array(found)
+                    cells = (name, str(d), f"{apart:g}", str(n), "given" if given else "learnt")
+                    rows.append((*cells, rate(p < 0.01, 0.01), rate(p < 0.05, 0.05)))
+    headers = ["model", "features", "classes apart", "rows learnt", "priors", "p < 0.01, %", "p < 0.05, %"]
+    return headers, rows
+
+
+def of_p_values(random: np.random.Generator, draws: int, most: int) -> Table:
+    """p-values of rows of a class of few rows, beside two classes of many."""
+    rows = []
+    for d in (2, 10):
+        for n in (n for n in (3, 5, 14, 30, 100, 1000) if n <= most):
+            cells = []
+            for name, predictive in (("QDA", "plugin"), ("QDA", "student"), ("bayes", "student")):
+                if name == "QDA" and n < d + 2:
+                    cells.append("")
+                    continue
+                cells.append(rate(_surprises(random, name, predictive, d, n, draws), 0.01))
+            rows.append((str(d), str(n), *cells))
+    headers = [
+        "features",
+        "rows of the class",
+        "QDA, p < 0.01, %",
+        "QDA, Student t",
+        '`pooling="bayes"`, Student t',
+    ]
+    return headers, rows
+
+
+def _surprises(
+    random: np.random.Generator, name: str, predictive: str, d: int, n: int, n_models: int
+) -> Iterator[float]:
+    """The share of new rows of a class of n rows with p < 0.01. The covariances of the classes differ."""
+    y = np.repeat(np.arange(3), [n, 1000, 1000])
+    for _ in range(n_models):
+        scales = np.exp(random.normal(0, 0.3, size=(3, d)))
+        model = MODELS[name](predictive=predictive).fit(random.normal(size=(len(y), d)) * scales[y], y)
+        yield (model.p_values(random.normal(size=(200, d)) * scales[0])[:, 0] < 0.01).mean()
+
+
+def of_sets(random: np.random.Generator, draws: int, most: int) -> Table:
+    """How many new rows have their class in their set."""
+    rows = []
+    makers: dict[str, Callable[[int], Array | None]] = {
+        "unweighted": lambda n: None,
+        "weights of 1,000": lambda n: np.full(n, 1000.0),
+        "weights that vary": lambda n: random.gamma(0.5, size=n) + 1e-3,
+    }
+    for name, weights in makers.items():
+        for n in (n for n in (5, 10, 30, 100, 1000) if n <= most):
+            covered = []
+            for _ in range(5 * draws):
+                odds = random.normal(size=n)
+                evaluation = Evaluation().update(np.zeros(n, int), np.outer(odds, [1, 0]), [0, 1], weights(n))
+                covered.append(norm.sf(evaluation.conformal_quantile(0.9)))
+            rows.append((name, str(n), rate(covered, 0.9, at_least=True)))
+    return ["rows evaluated", "how many", "sets that hold the class, % (90 or more)"], rows
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings(action="ignore"):  # of few rows of a class, which are meant here
+        main()

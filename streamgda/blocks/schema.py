@@ -1,0 +1,192 @@
+"""What the features of rows are: the columns of a table, or what is made of them.
+
+The core knows columns of numbers. Another room may have a schema of its own, and rows that make their
+features when these are asked for. `SCHEMAS` says where the schemas of saved states are defined.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.wording import listed
+
+Names = tuple[str, ...]
+
+
+class Schema(ABC):
+    """The features of rows, in order."""
+
+    saved_as: ClassVar[str | None] = None
+    """The key in the metadata of a saved state, and in `SCHEMAS`; None if only names are saved."""
+
+    is_numeric: ClassVar[bool] = False
+    """Whether all columns of the table are numbers."""
+
+    @property
+    @abstractmethod
+    def feature_names(self) -> Names | None:
+        """The names of the features, where known."""
+
+    @property
+    def names(self) -> Names | None:
+        """The names of the columns of a table from which the features are made."""
+        return self.feature_names
+
+    @property
+    def encoded(self) -> Names:
+        """The columns of a table that are not numbers."""
+        return ()
+
+    @property
+    def encoding(self) -> Any:
+        """The `streamgda.sources.encoding.Encoding` of these columns; None if there are none."""
+        return None
+
+    @property
+    def sums_to_one(self) -> tuple[slice, ...]:
+        """Features of which the sum is 1 in every row, so that they are collinear."""
+        return ()
+
+    def is_normal_for(self, model: Any) -> bool:
+        """Whether all features are normal in the densities of a model."""
+        return True
+
+    def viewed(self, view: Any, model: Any) -> Any:
+        """What a model reads of statistics with these features (`streamgda.estimators.view.View`)."""
+        return view
+
+    def values_by_column(self) -> dict[str, list[Any]]:
+        """The values of each column that is no number."""
+        return {}
+
+    def before(self, peer: Any) -> Any:
+        """A model of scikit-learn that takes the columns of a table, made of one that takes the features."""
+        return peer
+
+    def values_of_columns(self) -> dict[str, list[Any]] | None:
+        """A table of the columns that are no numbers and their values; None if there are none."""
+        return None
+
+    def sql_of(self, sql: Any, *, depends: bool) -> tuple[list[str], list[str]]:
+        """Columns of SQL from which the features that are no columns are made, and these."""
+        return [], []
+
+    def example(self) -> dict[str, list[Any]]:
+        """A value for each column that is no number."""
+        return {}
+
+    def n_numbers(self, n_features: int) -> int:
+        """How many features, the first ones, are columns of numbers."""
+        return n_features
+
+    def union(self, other: Schema) -> Schema:
+        """The schema of the rows of both; ValueError if their features do not go together."""
+        check_same_names(self.feature_names, other.feature_names)
+        return other if self.feature_names is None or other.saved_as else self
+
+    def is_alike(self, other: Schema) -> bool:
+        """Whether the features are the same, as far as their names are known."""
+        unknown = self.feature_names is None or other.feature_names is None
+        return self.saved_as == other.saved_as and (unknown or self == other)
+
+    def places_in(self, other: Schema) -> NDArray[np.intp] | None:
+        """Where the features stand among those of a union; None if they are the same."""
+        return None
+
+    def check_size(self, n_rows: int) -> None:  # noqa: B027 - a schema without a limit has nothing to check
+        """Raise ValueError if a state cannot have so many features."""
+
+    def to_document(self) -> Any:
+        """Plain values that JSON holds, and `from_plain` of the class reads."""
+        return None
+
+    def to_metadata(self) -> dict[str, Any]:
+        """What a saved state holds of its schema."""
+        names = {"feature_names": self.feature_names}
+        return names if self.saved_as is None else {**names, self.saved_as: self.to_document()}
+
+
+@dataclass(frozen=True)
+class Columns(Schema):
+    """Features that are columns of numbers, with or without names."""
+
+    is_numeric: ClassVar[bool] = True
+
+    feature_names: Names | None = None
+
+
+UNNAMED = Columns()
+
+
+class MadeColumns(Sequence[NDArray[Any]], ABC):
+    """Rows whose features are made of other columns when they are asked for; a column for each feature."""
+
+    schema: Schema
+    numbers: Sequence[NDArray[Any]]
+    """The columns of numbers, which are the first features."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """How many rows there are."""
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """How many columns are in memory."""
+
+    @abstractmethod
+    def rows(self, rows: slice | NDArray[np.intp]) -> Self:
+        """Some of the rows."""
+
+    @abstractmethod
+    def by_name(self) -> dict[str, NDArray[Any]]:
+        """The columns of the table, by their names."""
+
+    @abstractmethod
+    def onto(self, schema: Any) -> Self:
+        """The same rows in another schema of the same columns."""
+
+    @abstractmethod
+    def encoded(self, schema: Any) -> NDArray[np.float64]:
+        """The rows as numbers in another schema, with a warning of values that it does not have."""
+
+    @abstractmethod
+    def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
+        """The moments of the classes of the block with these features; None if there is no shorter way."""
+
+
+SCHEMAS = {"categories": "streamgda.categories.columns:Categories"}
+"""Where the schema that is saved under a key is defined."""
+
+
+def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:
+    """The schema that a saved state has; ValueError if it is damaged."""
+    for key, place in SCHEMAS.items():
+        if metadata.get(key) is not None:
+            schema: Schema = resolve_name(place).from_plain(metadata[key])
+            if schema.feature_names != names:
+                raise ValueError(f"the features are not those of the {key}")
+            return schema
+    return Columns(names)
+
+
+def check_same_names(ours: Names | None, theirs: Names | None) -> None:
+    """Raise ValueError if two states both have feature names, and these differ."""
+    if ours is None or theirs is None or ours == theirs:
+        return
+    sides = {"first": (ours, set(theirs)), "second": (theirs, set(ours))}
+    alone = {side: [name for name in names if name not in others] for side, (names, others) in sides.items()}
+    differences = [f"only the {side} has {listed(names)}" for side, names in alone.items() if names] or [
+        f"feature {position} is {here!r} in one and {there!r} in the other"
+        for position, (here, there) in enumerate(zip(ours, theirs, strict=False))
+        if here != there
+    ][:1]
+    raise ValueError(f"states of different features cannot be merged: {', '.join(differences)}")

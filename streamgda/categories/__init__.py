@@ -1,0 +1,10 @@
+"""Columns of a table that are not numbers.
+
+The core finds them by name in `streamgda.blocks.schema.SCHEMAS` and `streamgda.sources.encoding.CATEGORIES`.
+
+- `columns`: the categories as a schema, and their codes. `reading`: which columns are read so, and how.
+- `reduction`: the moments of rows, of which the dummies are never made.
+- `treatments`: what a model learns from categories. `densities`: rows scored by it.
+- `formula`, `sql`, `exchange`: such a model as arrays, in SQL, and in scikit-learn.
+- `display`: what the categories say about the classes.
+"""

@@ -1,0 +1,277 @@
+"""Run the graphs of passes on the workers of a `distributed.Client`, and watch over the cluster meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from streamgda.passes.graph import FAN_IN, LARGE_STATE, Graph, Outcome
+from streamgda.passes.progress import Listener
+from streamgda.storage.paths import one_line
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+SECONDS_BETWEEN_LOOKS = 10.0
+_SECONDS_TO_CONNECT = 5.0
+_UNREACHABLE = (
+    "the scheduler of the cluster cannot be reached: start the pass again when it is there, with a new client"
+)
+
+# Evaluated here and sent by value, since the scheduler may lack this library. A task of a collection is not
+# wanted by the client itself, but a task that depends on it is.
+_COUNT_UNRUNNABLE = """lambda dask_scheduler, client: sum(
+    any(one.client_key == client for task in (ts, *ts.dependents) for one in task.who_wants or ())
+    for ts in dask_scheduler.unrunnable
+)"""
+_KNOWS = "lambda dask_scheduler, key: key in dask_scheduler.tasks"
+_LISTS_FOR_WORKERS = 2  # as many lists of files are planned by the workers, and fewer are planned here
+_LISTS_AT_A_TIME = 256
+_submitting = threading.Lock()
+if hasattr(os, "register_at_fork"):  # or a forked process would wait for a thread that it does not have
+    os.register_at_fork(
+        before=_submitting.acquire, after_in_parent=_submitting.release, after_in_child=_submitting.release
+    )
+_log = logging.getLogger("streamgda")
+
+
+def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
+    """Run a graph on a cluster. The result of each reading task is released as soon as it is counted."""
+    from distributed import as_completed
+
+    keys = list(graph.reading)
+    with _waiting_for(client, graph):
+        first = keys[: sum(_asked(client.nthreads).values()) or FAN_IN]
+        futures = dict(zip(first, _submitted(client, graph.whole(), first), strict=True))
+        try:
+            if root not in futures:
+                _submit_rest(client, graph, [root, *listener.followed], futures)
+            parts = [futures[key] for key in listener.followed]
+            for part in as_completed(parts, client.loop):  # `as_current` would configure all threads
+                if part.status != "finished":
+                    break
+                listener.advance(part.key)
+                if part.key != root:  # of a plan of one task
+                    part.release()
+            outcome: Outcome = futures[root].result()
+            return outcome
+        finally:
+            _release(futures.values())
+
+
+def _submit_rest(
+    client: Client, graph: Graph, keys: Iterable[Hashable], futures: dict[Hashable, Any]
+) -> None:
+    """Submit the tasks that follow the first ones, when the size of a state tells how states are merged.
+
+    Until then each thread has a task, and no states pile up. Futures of the first tasks are released if they
+    are not among the keys.
+    """
+    from distributed import as_completed
+
+    first = next(as_completed(list(futures.values()), client.loop))
+    if first.status != "finished":
+        first.result()  # raises its error
+    n_bytes = _asked(client.nbytes, [first.key], summary=False)[first.key]
+    states, more = dict(futures), list(dict.fromkeys(key for key in keys if key not in futures))
+    futures.update(zip(more, _submitted(client, graph.after(states, n_bytes), more), strict=True))
+    root = futures[more[0]]
+    while not (_asked(client.run_on_scheduler, eval(_KNOWS, {}), key=root.key) or root.done()):
+        time.sleep(0.01)  # a state that is released before is lost
+    _release(futures.pop(key) for key in states.keys() - dict.fromkeys(keys).keys())
+
+
+def _release(futures: Iterable[Any]) -> None:
+    for future in futures:
+        future.release()
+
+
+def _submitted(client: Client, graph: Mapping[Any, Any], keys: Sequence[Hashable]) -> Any:
+    """The futures of some tasks of a graph.
+
+    What tasks share is sent once, as a task of its own, so Dask's warning of large graphs has no remedy.
+    Scattered data would also be sent once, but would be lost if its worker ended. The warning can be turned
+    off for all threads only: for as long as a graph is sent, and by one pass at a time.
+    """
+    import dask
+
+    with _submitting, dask.config.set({"distributed.admin.large-graph-warning-threshold": sys.maxsize}):
+        return client.get(graph, keys, sync=False)
+
+
+def map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[Any]) -> Iterator[Any]:
+    """Apply a function to lists on the workers of a cluster, some at a time, so few results wait here."""
+    if len(lists) < _LISTS_FOR_WORKERS:
+        yield from map(function, lists)
+        return
+    for start in range(0, len(lists), _LISTS_AT_A_TIME):
+        with _waiting_for(client):
+            futures = client.map(function, lists[start : start + _LISTS_AT_A_TIME], pure=False)
+            try:
+                results = client.gather(futures)
+            finally:
+                _release(futures)
+        yield from results
+
+
+@contextmanager
+def _waiting_for(client: Client, graph: Graph | None = None) -> Iterator[None]:
+    """Watch over a cluster while it computes. If this is a task itself, others may have its thread meanwhile.
+
+    Warn if the cluster does not compute. Raise RuntimeError if it loses workers or its scheduler, and
+    MemoryError if a worker has too little memory for its task.
+    """
+    from distributed import KilledWorker
+
+    ended = threading.Event()
+    try:
+        _check_connection(client)
+        _check_versions(client)
+        threading.Thread(target=_watch, args=(client, ended), daemon=True).start()
+        with _thread_given_up():
+            yield
+    except KilledWorker as error:
+        raise RuntimeError(
+            f"the cluster lost the pass: its workers were killed, as when memory runs out. {_remedy(graph)}, "
+            f"and start the pass again. {one_line(error)}"
+        ) from error
+    except CancelledError as error:
+        if client.status == "running":
+            why = "data that was scattered or persisted went with its worker, or the tasks were cancelled"
+            remedy = "Scatter or persist the data anew, and start the pass again."
+        else:
+            why, remedy = "its scheduler cannot be reached", "Start the pass again with a new client."
+        raise RuntimeError(f"the cluster lost the pass: {why}. {remedy} {one_line(error)}") from error
+    except MemoryError as error:
+        error.add_note(f"a worker has too little memory for its task. {_remedy(graph)}")
+        raise
+    finally:
+        ended.set()
+
+
+def _remedy(graph: Graph | None) -> str:
+    """What helps where memory runs out, with the size of the states if one of them was made."""
+    remedy = "Give each worker more memory or fewer threads"
+    if graph is None or graph.state_bytes is None:
+        return remedy
+    size, n_states = (
+        f"{graph.state_bytes / 1e6:,.1f} MB",
+        3 if graph.state_bytes >= LARGE_STATE else FAN_IN + 1,
+    )
+    return f"A task holds up to {n_states} states, each of about {size}, beside its rows. {remedy}"
+
+
+def _check_connection(client: Client) -> None:
+    """Raise RuntimeError if a client is closed or its scheduler is gone. Dask would try for 30 seconds.
+
+    The system takes a connection even if the scheduler is busy.
+    """
+    if client.status in {"closed", "closing"}:
+        raise RuntimeError("the client is closed: connect a new one, or give scheduler='threads'")
+    if client.status != "running":
+        raise RuntimeError(_UNREACHABLE)
+    address = urlsplit(getattr(client.scheduler, "address", ""))
+    if address.scheme in {"tcp", "tls"} and address.hostname:  # others may go through a proxy
+        there = address.hostname, address.port
+        _asked(lambda: socket.create_connection(there, _SECONDS_TO_CONNECT).close())
+
+
+def _asked(ask: Callable[..., T], *args: Any, **options: Any) -> T:
+    """Ask the scheduler. Raise RuntimeError if it is gone."""
+    try:
+        return ask(*args, **options)
+    except OSError as error:
+        raise RuntimeError(f"{_UNREACHABLE}. {one_line(error)}") from error
+
+
+def _watch(client: Client, ended: threading.Event) -> None:
+    """Warn when the cluster stops to compute, and say in the log when it goes on."""
+    before: str | None = None
+    while not ended.wait(SECONDS_BETWEEN_LOOKS):
+        try:
+            why = _why_it_waits(client)
+        except (OSError, CancelledError):  # without its scheduler, the pass itself ends
+            return
+        if why != before and not ended.is_set():
+            if why is None:
+                _log.warning("the cluster computes again: the pass goes on")
+            else:
+                _log.warning("%s", why)
+                warnings.warn(why, stacklevel=2)
+            before = why
+
+
+def _why_it_waits(client: Client) -> str | None:
+    """What keeps a cluster from computing the tasks of a client; None if nothing does."""
+    statuses = {worker["status"] for worker in client.scheduler_info()["workers"].values()}
+    if not statuses & {"running", "paused"}:  # or they are closing
+        return "the cluster has no workers: the pass waits for them. Start some, or interrupt"
+    if "running" not in statuses:
+        return (
+            "all workers of the cluster are paused, as when their memory is nearly full: the pass waits. "
+            "Free memory, give them more, or interrupt"
+        )
+    if client.run_on_scheduler(eval(_COUNT_UNRUNNABLE, {}), client=client.id):
+        return (
+            "no worker of the cluster may run some tasks of the pass: the pass waits. Start workers with the "
+            "names, hosts or resources that dask.annotate demands, or interrupt"
+        )
+    return None
+
+
+@contextmanager
+def _thread_given_up() -> Iterator[None]:
+    """Let other tasks use the thread of a worker, if this is one, while its task waits for them.
+
+    The methods of an actor have threads of their own, in which no other task runs. A task may have left its
+    thread already, as in `distributed.worker_client`.
+    """
+    from distributed import get_worker, rejoin, secede
+    from distributed.threadpoolexecutor import thread_state
+
+    try:
+        worker = get_worker()
+    except ValueError:  # this is no task
+        yield
+        return
+    has_left = not getattr(thread_state, "proceed", False)
+    if has_left or thread_state.executor is worker.executors["actor"]:
+        yield
+        return
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()
+
+
+def _check_versions(client: Client) -> None:
+    """Raise RuntimeError if a worker lacks this library, or has another version of it.
+
+    A worker that cannot import what it is sent drops its connection, and the pass would wait for ever.
+    """
+    ours = import_module("streamgda").__version__
+    asked = "__import__('streamgda').__version__"
+    for worker, version in _asked(client.run, eval, asked, on_error="return").items():
+        if isinstance(version, ImportError):
+            fault = f"cannot import streamgda ({one_line(version)})"
+        elif isinstance(version, str) and version != ours:
+            fault = f"has streamgda {version}"
+        else:  # or the worker has just gone
+            continue
+        raise RuntimeError(
+            f"worker {worker} of the cluster {fault}: install streamgda {ours}, the version of this "
+            "process, on all machines of the cluster"
+        )

@@ -1,0 +1,61 @@
+"""Rules that give rows their class before they are added up, and their registry.
+
+Rows come with the labels that the data give them. A state with a rule divides the rows of a label further.
+The core has no rule of its own: it applies them, compares them in a merge, and saves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Protocol
+
+from streamgda.blocks.block import Block
+
+
+class RowRule(Protocol):
+    """A rule by which rows get the class under which they are added up."""
+
+    saved_as: ClassVar[str]
+    """The key of the rule in the metadata of a saved state, and in `RULES`."""
+
+    def assign(self, block: Block) -> Block:
+        """The same rows, of other classes."""
+
+    def check_same(self, other: Any) -> None:
+        """Raise ValueError unless rows that went by two rules, or one of them by none (None), add up."""
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain values that JSON holds, and `from_document` of the class reads."""
+
+
+RULES = {"subclass_centers": "streamgda.subclasses.centers:SubclassCenters"}
+"""Where the rule that is saved under a key is defined."""
+
+
+def to_metadata(rule: RowRule | None) -> dict[str, Any]:
+    """What a saved state holds of its rule."""
+    return {} if rule is None else {rule.saved_as: rule.to_document()}
+
+
+def rule_in(metadata: Mapping[str, Any]) -> RowRule | None:
+    """The rule that a saved state was made by, if there is one; ValueError if it is damaged."""
+    for key in RULES.keys() & metadata.keys():
+        rule: RowRule = resolve_name(RULES[key]).from_document(metadata[key])
+        return rule
+    return None
+
+
+def as_rule(rule: Any) -> RowRule | None:
+    """The rule that a user gave; TypeError if it is none."""
+    if rule is not None and not hasattr(rule, "assign"):
+        raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
+    checked: RowRule | None = rule
+    return checked
+
+
+def check_same(ours: RowRule | None, theirs: RowRule | None) -> None:
+    """Raise ValueError unless the rows of two states went by the same rule."""
+    one, other = (ours, theirs) if ours is not None else (theirs, ours)
+    if one is not None:
+        one.check_same(other)

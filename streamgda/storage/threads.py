@@ -1,0 +1,89 @@
+"""Threads that nothing waits for: neither the end of a pass, nor Ctrl-C, nor the end of the process.
+
+A storage that does not answer may keep a thread for a minute. Python joins the threads of its own
+`ThreadPoolExecutor` before a process ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class DaemonThreads(Executor):
+    """An executor whose threads end with the process, whatever they do.
+
+    A call sees the context variables of the thread that submitted it. At the end of `with`, calls that have
+    not begun are cancelled, and those that have are not waited for.
+
+    Parameters
+    ----------
+    n_threads : int
+        The most calls that run at once. Threads start when they are needed.
+    name : str
+        What the names of the threads begin with.
+    """
+
+    def __init__(self, n_threads: int, name: str) -> None:
+        self._max_workers = n_threads  # where Dask looks for it
+        self._name, self._n_threads, self._is_shut = name, 0, False
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._idle, self._lock = threading.Semaphore(0), threading.Lock()
+
+    def submit(self, call: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Call a function in one of the threads."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._is_shut:
+                raise RuntimeError("the threads have been shut down")
+            self._calls.put((future, partial(copy_context().run, call, *args, **kwargs)))
+            if not self._idle.acquire(blocking=False) and self._n_threads < self._max_workers:
+                self._n_threads += 1
+                name = f"{self._name}-{self._n_threads}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
+        """Cancel the calls that have not begun, and let each thread end after its call."""
+        with self._lock:
+            self._is_shut = True
+            while cancel_futures and not self._calls.empty():
+                if (left := self._calls.get()) is not None:
+                    left[0].cancel()
+            self._calls.put(None)
+
+    def _work(self) -> None:
+        while True:
+            if self._calls.empty():
+                self._idle.release()
+            if (following := self._calls.get()) is None:
+                self._calls.put(None)  # for the next thread
+                return
+            _run(*following)
+            del following  # or what it returned would be kept until the next call
+
+
+def wait_for(call: Callable[[], T]) -> T:
+    """Call a function that may wait for a storage; in the main thread, Ctrl-C ends the wait at once."""
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    with DaemonThreads(1, "streamgda-request") as thread:
+        return thread.submit(call).result()
+
+
+def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # which `future.result` raises
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,6 @@
+"""Classes of several normal subclasses: mixture discriminant analysis.
+
+`centers` is a `RowRule`, which gives rows their subclass before they are added up. `sampled` is the state
+from which centres are drawn. `mixtures` has the densities of the classes. `mda` is the estimator. The core
+finds them by name in `streamgda.statistics.rules.RULES` and `streamgda.estimators.ESTIMATORS`.
+"""

@@ -1,0 +1,128 @@
+"""Models that predict each row before they learn it: one class, and too few rows for any density."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    evaluate,
+    from_bytes,
+    predict_dataset,
+    scan_arrow,
+)
+from streamgda.estimators import ESTIMATORS, estimator_named
+
+MODELS = [estimator_named(name) for name in ESTIMATORS]
+X, Y = load_iris(return_X_y=True)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n_rows", [1, 2, 30])
+def test_the_only_class_is_predicted(kind, n_rows, tmp_path):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the covariance within the classes has rank")
+        model = kind().partial_fit(X[:n_rows], ["a"] * n_rows)
+        for one in (
+            model,
+            kind().merge(model),
+            kind().merge(model.statistics_),
+            from_bytes(model.to_bytes()),
+        ):
+            assert set(one.predict(X)) == {"a"}
+            assert one.predict_proba(X).tolist() == [[1.0]] * len(X)
+            assert one.predict_log_proba(X).tolist() == [[0.0]] * len(X)
+            assert one.decision_function(X).shape == (len(X), 1)
+        evaluation = evaluate(model, X, np.where(Y == 0, "a", "b"))
+        assert evaluation.accuracy == pytest.approx(1 / 3)
+        source = scan_arrow(pd.DataFrame(X, columns=list("abcd")))
+        predict_dataset(model, source, tmp_path / "out")
+        assert set(pd.read_parquet(tmp_path / "out")["predicted_label"]) == {"a"}
+        if n_rows == 30:
+            assert np.isfinite(model.score_samples(X)).all()
+            assert model.mahalanobis(X).shape == (len(X), 1)
+        announced = kind().partial_fit(X[:n_rows], [5] * n_rows, classes=[4, 5])
+        assert announced.predict_proba(X[:2]).tolist() == [[0.0, 1.0]] * 2
+        assert announced.decision_function(X[:2]).tolist() == [np.inf] * 2
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_fit_still_needs_two_classes(kind):
+    with pytest.raises(ValueError, match="at least two classes; the data has only 1 class"):
+        kind().fit(X[:50], Y[:50])
+    learnt = kind().partial_fit(X[:50], Y[:50])
+    with pytest.raises(ValueError, match="at least two classes"):
+        kind.from_statistics(learnt.statistics_)
+
+
+VARIANTS = [
+    {},
+    {"missing": "marginal"},
+    {"exact": True},
+    {"predictive": "student"},
+    {"pooling": "bayes"},
+    {"n_components": 2},
+    {"shrinkage": "oas", "pooling": None},
+    {"covariance_type": "full"},
+    {"covariance_type": "diag"},
+    {"priors": [0.2, 0.3, 0.5]},
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [(kind, params) for kind in MODELS for params in VARIANTS if params.keys() <= kind().get_params().keys()],
+)
+def test_river_tests_then_trains(kind, params):
+    """Rows of two classes take turns, and then comes the third."""
+    pytest.importorskip("river")
+    from river import compat, evaluate, metrics, stream
+
+    order = np.r_[np.arange(8), 50 + np.arange(8)].reshape(2, 8).T.ravel().tolist() + list(range(100, 104))
+    rows = X if "missing" not in params else np.where(np.arange(600).reshape(X.shape) % 7, X, np.nan)
+    model = compat.convert_sklearn_to_river(kind(**params), classes=[0, 1, 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        metric = evaluate.progressive_val_score(
+            stream.iter_array(rows[order], Y[order]), model, metrics.ConfusionMatrix()
+        )
+    assert metric.total_weight == len(order)
+
+
+def test_river_tells_the_classes_that_are_announced():
+    pytest.importorskip("river")
+    from river import compat
+
+    model = compat.convert_sklearn_to_river(GaussianNB(), classes=[0, 1, 2])
+    for row, label in zip(X[::2], Y[::2], strict=True):
+        if label != 1:
+            model.learn_one(dict(enumerate(row)), label)
+    answer = model.predict_proba_one(dict(enumerate(X[120])))
+    assert answer[1] == 0
+    assert answer[2] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_rows_that_determine_no_density_have_the_priors(kind):
+    """Two rows that are alike, each of another class."""
+    model = kind(priors={0: 0.25, 1: 0.75}).partial_fit([[1.0, 2.0], [1.0, 2.0]], [0, 1], classes=[0, 1, 2])
+    with pytest.warns(UserWarning, match="no class can be estimated yet, so each row gets the priors"):
+        assert model.predict_proba([[0.0, 5.0]]).round(9).tolist() == [[0.25, 0.75, 0.0]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.predict([[0.0, 5.0]]).tolist() == [1]
+    with pytest.raises(np.linalg.LinAlgError):
+        model.score_samples([[0.0, 5.0]])
+
+
+def test_a_model_that_was_fitted_says_what_is_lacking():
+    model = LinearDiscriminantAnalysis(shrinkage=0.5).fit([[0.0, 1.0], [1.0, 1.0], [3.0, 1.0]], [0, 0, 1])
+    model.partial_fit([[2.0, 1.0]], [1]).fit([[0.0], [1.0], [2.0], [5.0]], [0, 0, 1, 1])
+    with pytest.raises(ValueError, match="var_smoothing"):
+        GaussianNB().fit([[0.0], [1.0], [2.0], [5.0]], [0, 0, 1, 1]).set_params(var_smoothing=0.0).fit(
+            [[0.0], [0.0], [5.0]], [0, 0, 1]
+        )

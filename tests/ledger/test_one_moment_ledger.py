@@ -1,0 +1,203 @@
+"""Ledgers that threads share, or whose changes are interrupted: what is read is of one refresh."""
+
+import pickle
+import shutil
+import time
+from collections import Counter
+from contextlib import suppress
+from itertools import count, cycle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import StatisticsLedger, scan_parquet
+from tests.interrupted import check_interruptions
+from tests.statistics.test_one_moment import LABELS, PER_BATCH, ROWS, learning
+
+SECONDS = 0.1
+BATCH, FAR = len(LABELS), "3.parquet"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Three versions of a dataset: small files, larger files, and these beside one that lies far off."""
+    folder = tmp_path_factory.mktemp("data")
+
+    def put(version, n, n_batches, shift=0.0):
+        rows = np.tile(ROWS[:, :3] + shift, (n_batches, 1))
+        columns = dict(zip("uvw", rows.T, strict=True))
+        path = folder / version / f"{n}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({**columns, "kind": list(LABELS) * n_batches}), path)
+
+    for version, n_batches in (("small", 1), ("large", 2), ("far", 2)):
+        for n in range(3):
+            put(version, n, n_batches)
+    put("far", 3, 2, 99.0)
+    return [scan_parquet(folder / version, "kind") for version in ("small", "large", "far")]
+
+
+def refreshed(ledger, source):
+    return ledger.refresh(source, max_shift=9, scheduler="synchronous")
+
+
+# ---------------------------------------------------------------------- beside other threads
+
+
+def whole(state):
+    """The rows of statistics, which must be whole batches of files of one version."""
+    n_batches = state.n_rows // BATCH
+    assert n_batches in {3, 6, 8}
+    assert state.counts.tolist() == state.weights.tolist() == (n_batches * PER_BATCH).tolist()
+    if n_batches < 8:  # the file that lies far off does not count
+        np.testing.assert_allclose(state.covariance(), np.ones((3, 3, 3)), rtol=1e-12)
+    return state.n_rows
+
+
+def whole_table(table):
+    rows = table.column("rows").to_pylist()
+    assert rows in ([BATCH] * 3, [2 * BATCH] * 3, [2 * BATCH] * 4)
+    return sum(rows)
+
+
+def of_one_moment(ledger):
+    before, n_rows, after = ledger.files, whole(ledger.statistics()), ledger.files
+    if before == after:
+        assert n_rows == whole_table(before)
+
+
+def answered(call):
+    with suppress(ValueError):  # where there is no such file, or it has been folded with others
+        call(FAR)
+
+
+CALLS = {
+    "__getstate__": lambda ledger, _: of_one_moment(pickle.loads(pickle.dumps(ledger))),
+    "__repr__": lambda ledger, _: repr(ledger),
+    "accept": lambda ledger, _: answered(ledger.accept),
+    "compact": lambda ledger, _: ledger.compact(),
+    "files": lambda ledger, _: whole_table(ledger.files),
+    "fold_statistics": lambda ledger, _: whole(ledger.fold_statistics().total()),
+    "quarantined": lambda ledger, _: set(ledger.quarantined) <= {FAR} or pytest.fail("another file"),
+    "read_options": lambda ledger, _: (
+        ledger.read_options["features"] == ["u", "v", "w"] or pytest.fail("others")
+    ),
+    "refresh": refreshed,
+    "reject": lambda ledger, _: answered(ledger.reject),
+    "rejected": lambda ledger, _: set(ledger.rejected) <= {FAR} or pytest.fail("another file"),
+    "statistics": lambda ledger, _: of_one_moment(ledger),
+}
+WRITES = {"accept", "compact", "refresh", "reject"}
+
+
+def members():
+    own = {name for name in vars(StatisticsLedger) if not name.startswith("_")}
+    return sorted(own | {"__getstate__", "__repr__"})
+
+
+@pytest.mark.slow  # a ledger is refreshed some ten times
+@pytest.mark.parametrize("is_same", [True, False])
+@pytest.mark.parametrize("name", members())
+def test_every_method_is_of_one_refresh(name, is_same, sources, tmp_path):
+    """Beside a thread that refreshes the same ledger, or another one of the same folder."""
+    folds = 2 if name == "fold_statistics" else None
+    ledger = StatisticsLedger(tmp_path / "ledger", folds=folds)
+    other = ledger if is_same else StatisticsLedger(tmp_path / "ledger", folds=folds)
+    refreshed(ledger, sources[0])
+    versions, outcomes = cycle(sources), Counter()
+
+    def unless_busy(call, *arguments):
+        with suppress(RuntimeError):  # as the other thread refreshes the ledger now
+            call(*arguments)
+            return 1
+        time.sleep(0.001)
+        return 0
+
+    def refresh():
+        outcomes["refreshed"] += unless_busy(refreshed, ledger, next(versions))
+        of_one_moment(ledger)
+
+    end = time.monotonic() + SECONDS
+    with learning(refresh):
+        while time.monotonic() < end or not all(outcomes[who] for who in ("refreshed", "called")):
+            outcomes["called"] += unless_busy(CALLS[name], other, sources[0])
+    for source in (sources[0], sources[2]):
+        refreshed(other, source)
+        of_one_moment(ledger)
+    if name not in {"accept", "reject"}:
+        assert (list(ledger.quarantined), ledger.rejected) == ([FAR], ())
+
+
+def test_several_first_refreshes_at_once_leave_one_ledger(sources, tmp_path):
+    """What another one writes meanwhile is no error: one does it, and the others are told."""
+
+    def refresh():
+        with suppress(RuntimeError):
+            refreshed(StatisticsLedger(folder), sources[0])
+        with suppress(ValueError):
+            assert StatisticsLedger(folder).statistics().n_rows == 3 * BATCH
+
+    for n in range(8):
+        folder = tmp_path / str(n)
+        with learning(refresh, refresh, refresh):
+            time.sleep(0.05)
+        of_one_moment(StatisticsLedger(folder))
+
+
+# ---------------------------------------------------------------------- interrupted at any line
+
+
+CHANGES = {
+    "refresh": (lambda ledger, sources: refreshed(ledger, sources[1]), 1997),
+    "the first refresh": (lambda ledger, sources: refreshed(ledger, sources[2]), 1997),
+    "accept": (lambda ledger, _: ledger.accept(FAR, "1.parquet"), 257),
+    "reject": (lambda ledger, _: ledger.reject(FAR, "0.parquet"), 257),
+    "compact": (lambda ledger, _: ledger.compact(), 397),
+}
+
+
+def apart(ledger):
+    """The files that do not count, by the manifest."""
+    return {*ledger.quarantined, *ledger.rejected}
+
+
+def listed_apart(ledger):
+    """Those that do not count either if the manifest is lost."""
+    path = Path(ledger.path, "quarantine.parquet")
+    return set(pq.read_table(path).column("path").to_pylist()) if path.exists() else set()
+
+
+def look(ledger):
+    try:
+        state, files = ledger.statistics(), ledger.files
+    except ValueError:  # before the first refresh
+        return None
+    assert apart(ledger) <= listed_apart(ledger)
+    n_entries = len(files.column("entry").unique())
+    return state.digest(), files.column("path").to_pylist(), n_entries, ledger.quarantined, ledger.rejected
+
+
+@pytest.mark.slow  # a ledger is copied and changed some hundred times
+@pytest.mark.parametrize(("name", "folds"), [*((name, None) for name in CHANGES), ("compact", 2)])
+def test_a_change_that_is_interrupted_is_done_or_undone_and_loses_no_answer(name, folds, sources, tmp_path):
+    change, step = CHANGES[name]
+    ledger, numbers = StatisticsLedger(tmp_path / "ledger", folds=folds), count()
+    if name != "the first refresh":
+        for source in (sources[0], sources[2]):
+            refreshed(ledger, source)
+        ledger.reject("1.parquet")
+
+    def copied():
+        path = tmp_path / str(next(numbers))
+        if name != "the first refresh":
+            shutil.copytree(ledger.path, path)
+        return StatisticsLedger(path, folds=folds)
+
+    def operate(one):
+        change(one, sources)
+        assert apart(one) == listed_apart(one)
+
+    assert check_interruptions(copied, operate, look, step=step) > 5 * step

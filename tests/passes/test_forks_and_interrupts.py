@@ -1,0 +1,147 @@
+"""Passes after a fork, and passes that are interrupted while the storage does not answer."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda.storage.threads import DaemonThreads
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("data") / "in", np.random.default_rng(0)
+    folder.mkdir()
+    for i in range(6):
+        y = rng.integers(0, 2, 50)
+        pq.write_table(pa.table({"a": rng.normal(size=50) + y, "y": y}), folder / f"{i}.parquet")
+    return str(folder)
+
+
+# In a process of its own, since the threads of the clusters of other tests do not fork.
+AFTER_A_FORK = """
+import os, signal, sys, threading
+import dask, fsspec
+from streamgda import GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
+folder = sys.argv[1]
+fsspec.filesystem("memory").put(folder + "/", "/data/", recursive=True)
+
+def everything(out):
+    source = scan_parquet(folder, "y")
+    states = [accumulate(source, rows_per_task=1)]
+    states.append(accumulate(scan_parquet("memory://data", "y"), rows_per_task=1))
+    model = GaussianNB().fit(source)
+    assert predict_dataset(model, source, out).n_rows == evaluate(model, source).n_rows
+    assert sum(dask.compute(*[dask.delayed(int)(k) for k in range(3)])) == 3
+    return states
+
+before = everything(f"{folder}.before-{sys.argv[2]}")
+stop = threading.Event()
+
+def go_on():
+    while not stop.is_set():
+        accumulate(scan_parquet("memory://data", "y"), rows_per_task=1)
+
+busy = threading.Thread(target=go_on)
+if sys.argv[2] == "busy":
+    busy.start()
+for k in range(2):
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        os._exit(0 if everything(f"{folder}.after-{sys.argv[2]}-{k}") == before else 3)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.parametrize("parent", ["idle", "busy"])
+def test_a_forked_process_makes_passes(folder, parent):
+    command = [sys.executable, "-W", "ignore", "-c", AFTER_A_FORK, folder, parent]
+    subprocess.run(command, check=True, timeout=100)
+
+
+FORK_BESIDE_A_LOCK = """
+import os, sys, threading, time
+from streamgda.passes.cluster import _submitting
+from streamgda.storage.footers import KEPT_FOOTERS
+
+lock = {"footers": KEPT_FOOTERS._lock, "submission": _submitting}[sys.argv[1]]
+taken = threading.Event()
+
+def work():
+    with lock:
+        taken.set()
+        time.sleep(0.3)
+
+threading.Thread(target=work).start()
+taken.wait()
+if (child := os.fork()) == 0:
+    os._exit(0 if lock.acquire(timeout=1) else 3)
+assert os.waitpid(child, 0)[1] == 0
+with lock:
+    pass
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.parametrize("lock", ["footers", "submission"])
+def test_a_forked_process_waits_for_no_thread_of_its_parent(lock):
+    command = [sys.executable, "-W", "ignore", "-c", FORK_BESIDE_A_LOCK, lock]
+    subprocess.run(command, check=True, timeout=60)
+
+
+INTERRUPTED = """
+import sys, time
+import pyarrow.fs as pafs
+from tests.logged_filesystem import NotingHandler
+from streamgda import accumulate, scan_parquet
+
+class Silent(NotingHandler):
+    n_opened = 0
+
+    def open_input_file(self, path):
+        self.n_opened += 1
+        if self.n_opened > int(sys.argv[2]):
+            print("silent", flush=True)
+            time.sleep(60)
+        return super().open_input_file(path)
+
+source = scan_parquet(sys.argv[1], "y", filesystem=pafs.PyFileSystem(Silent(sys.argv[1] + ".log")))
+accumulate(source, rows_per_task=1, scheduler="threads")
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+@pytest.mark.parametrize("n_answers", [2, 7], ids=["planning", "reading"])
+def test_a_script_ends_at_an_interrupt_though_the_storage_does_not_answer(folder, n_answers):
+    command = [sys.executable, "-c", INTERRUPTED, folder, str(n_answers)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
+        assert script.stdout.readline() == "silent\n"
+        begun = time.monotonic()
+        script.send_signal(signal.SIGINT)
+        _, errors = script.communicate(timeout=30)
+    assert time.monotonic() - begun < 10  # on a busy machine
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+
+
+# ---------------------------------------------------------------------- the threads
+
+
+def test_daemon_threads_run_some_calls_at_once_and_cancel_what_has_not_begun():
+    with DaemonThreads(2, "test") as threads:
+        assert list(threads.map(lambda k: k**2, range(20))) == [k**2 for k in range(20)]
+        with pytest.raises(ZeroDivisionError):
+            threads.submit(lambda: 1 / 0).result()
+        last = [threads.submit(time.sleep, 0.2) for _ in range(5)]
+    assert [one.cancelled() for one in last[2:]] == [True] * 3
+    with pytest.raises(RuntimeError, match="shut down"):
+        threads.submit(int)

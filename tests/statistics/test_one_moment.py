@@ -1,0 +1,312 @@
+"""What is read of a state while another thread learns is of one moment, and no two threads wait for ever."""
+
+import copy
+import operator
+import pickle
+import sys
+import threading
+import time
+from contextlib import contextmanager, suppress
+from functools import singledispatch
+
+import numpy as np
+import pytest
+
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    IncompleteStatistics,
+    SubclassCenters,
+    WindowedStatistics,
+    load,
+)
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.block import FoldRule
+from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.locking import Locked
+from streamgda.subclasses.sampled import SampledStatistics
+
+FEATURES, SECONDS = 20, 0.02
+NAMES = [f"x{j}" for j in range(FEATURES)]
+
+# In each batch, classes a, b and c have 2, 4 and 6 rows: half of them lie 1 above the mean, half 1 below it.
+PER_BATCH, MEANS = np.array([2, 4, 6]), np.array([1.0, 2.0, 4.0])
+LABELS = np.repeat(["a", "b", "c"], PER_BATCH)
+ROWS = np.repeat(MEANS, PER_BATCH)[:, None] + np.tile([1.0, -1.0], 6)[:, None] * np.ones(FEATURES)
+GAPS = np.where((np.arange(12) % 6 > 3)[:, None] & (np.arange(FEATURES) < 2), np.nan, ROWS)
+CENTERS = SubclassCenters({"c": np.array([[4.0], [99.0]]) * np.ones(FEATURES)}, np.ones(FEATURES))
+
+
+def apart(state):
+    state.rule = CENTERS
+    return state
+
+
+def of_folds():
+    return FoldStatistics(ClassStatistics("diag", feature_names=NAMES), FoldRule(2))
+
+
+KINDS = {
+    "full": lambda: ClassStatistics(feature_names=NAMES),
+    "tied": lambda: ClassStatistics("tied", feature_names=NAMES),
+    "diag": lambda: ClassStatistics("diag", feature_names=NAMES),
+    "fourth": lambda: ClassStatistics(feature_names=NAMES, fourth_moments=True),
+    "exact": lambda: ExactClassStatistics(feature_names=NAMES),
+    "complete": lambda: IncompleteStatistics(feature_names=NAMES),
+    "gaps": lambda: IncompleteStatistics("diag", feature_names=NAMES),
+    "subclasses": lambda: apart(ClassStatistics(feature_names=NAMES)),
+    "window": lambda: WindowedStatistics(3, "diag", feature_names=NAMES),
+    "folds": of_folds,
+    "sampled": lambda: SampledStatistics(ClassStatistics("diag", feature_names=NAMES), 4),
+    "side by side": lambda: SideBySide([of_folds(), of_folds()]),
+}
+
+
+def rows_for(state):
+    return GAPS if isinstance(state, IncompleteStatistics) and state.covariance_type == "diag" else ROWS
+
+
+def learn(state):
+    if isinstance(state, WindowedStatistics):
+        state.update(ROWS, LABELS)
+    else:
+        state.update_blocks(array_blocks(rows_for(state), LABELS))
+    return state
+
+
+def some(kind):
+    return learn(learn(KINDS[kind]()))
+
+
+@contextmanager
+def learning(*works):
+    """Threads that each do some work again and again, and that take turns as often as they can."""
+    before, errors, ended = sys.getswitchinterval(), [], threading.Event()
+
+    def run(work):
+        try:
+            while not ended.is_set():
+                work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        yield
+    finally:
+        sys.setswitchinterval(before)
+        ended.set()
+        for thread in threads:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
+    assert not errors, errors
+
+
+# ---------------------------------------------------------------------- what is read is of whole batches
+
+
+def check(result, quiet):
+    """Check that a result is of whole batches: its sums are a multiple of those of other batches."""
+    if isinstance(result, Locked):
+        check_multiple(*([*sums_of(one.copy())] for one in (result, quiet)))
+    elif isinstance(result, list | tuple):
+        for ours, theirs in zip(result, quiet, strict=True):
+            check(ours, theirs)
+    elif isinstance(result, np.ndarray) and result.dtype.kind in "fi":
+        check_multiple(result, quiet)
+
+
+@singledispatch
+def sums_of(state):
+    """Sums of which each is that of a batch times the number of batches; of a copy of a state."""
+    labelled = state._labelled
+    yield labelled.counts
+    for part in labelled.by_pattern.values() if state.keeps_patterns else [labelled]:
+        moments = part.moments.rounded() if state.exact else part.moments
+        yield from (
+            part.counts,
+            moments.weights,
+            moments.scatter,
+            moments.weights[:, None] * moments.rounded_means,
+        )
+
+
+@sums_of.register
+def _(state: FoldStatistics):
+    return sums_of(state.total())
+
+
+@sums_of.register
+def _(state: SideBySide):
+    for own in state.states:
+        yield from sums_of(own)
+
+
+@sums_of.register
+def _(state: SampledStatistics):
+    yield from sums_of(state.statistics)
+    yield from (own.weights.sum() for own in state.samples.values())
+
+
+@sums_of.register
+def _(state: WindowedStatistics):
+    yield [len(state)]
+    yield from sums_of(state.statistics)
+
+
+def check_multiple(ours, theirs):
+    ours, theirs = (np.concatenate([np.ravel(each) for each in some]) for some in (ours, theirs))
+    if (large := np.flatnonzero(np.abs(theirs) > 1e-9)).size:  # the rest is rounding
+        ours, theirs = (each / each[large[0]] for each in (ours, theirs))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def saved(state, path):
+    state.save(path / "state.parquet", overwrite=True)
+    return (WindowedStatistics.load if isinstance(state, WindowedStatistics) else load)(
+        path / "state.parquet"
+    )
+
+
+def added_in_place(state, other):
+    other += state
+    return other
+
+
+# What is called, of a state, another one like it, and a folder. A property is read.
+CALLS = {
+    "__add__": lambda s, o, p: (s + o, o + s, s + s),
+    "__eq__": lambda s, o, p: operator.eq(s, s) or pytest.fail("other than itself"),
+    "__getitem__": lambda s, o, p: [s[fold] for fold in s.folds],
+    "__getstate__": lambda s, o, p: (pickle.loads(pickle.dumps(s)), copy.copy(s), copy.deepcopy(s)),
+    "__iadd__": lambda s, o, p: added_in_place(s, o),
+    "__len__": lambda s, o, p: len(s),
+    "__radd__": lambda s, o, p: sum([s, o]),
+    "__repr__": lambda s, o, p: repr(s),
+    "__sub__": lambda s, o, p: (s - s).n_rows,
+    "allclose": lambda s, o, p: s.allclose(s) or pytest.fail("other than itself"),
+    "append": lambda s, o, p: s.append(learn(KINDS["diag"]())),
+    "as_one_class": lambda s, o, p: s.as_one_class(),
+    "by_pattern": lambda s, o, p: [
+        sums for _, part in s.by_pattern() for sums in (part.weights, part.counts)
+    ],
+    "by_label": lambda s, o, p: s.by_label(),
+    "completed": lambda s, o, p: s.completed().weights,
+    "copy": lambda s, o, p: s.copy(),
+    "covariance": lambda s, o, p: s.covariance(),
+    "decay": lambda s, o, p: s.decay(1.0),
+    "digest": lambda s, o, p: s.digest(),
+    "drop_class": lambda s, o, p: s.copy().drop_class(s.classes[0].item()),
+    "held_out": lambda s, o, p: [rest for _, rest in s.held_out()],
+    "linear_map": lambda s, o, p: s.linear_map(np.eye(FEATURES)),
+    "merge": lambda s, o, p: o.merge(s),
+    "merged": lambda s, o, p: s.merged(s.folds),
+    "of_classes": lambda s, o, p: s.of_classes(np.arange(3)),
+    "ordinary": lambda s, o, p: s.ordinary().weights,
+    "overall_mean": lambda s, o, p: s.overall_mean(),
+    "patterns": lambda s, o, p: s.patterns().weights,
+    "relabel": lambda s, o, p: s.relabel({label: label for label in s.classes.tolist()}),
+    "save": lambda s, o, p: saved(s, p),
+    "select": lambda s, o, p: s.select(NAMES),
+    "state_of": lambda s, o, p: s.state_of(array_blocks(rows_for(s), LABELS)),
+    "to_bytes": lambda s, o, p: len(s.to_bytes()) > 0,
+    "to_columns": lambda s, o, p: s.from_columns(*s.to_columns()),
+    "to_covariance_type": lambda s, o, p: s.to_covariance_type(
+        s.covariance_type, fourth_moments=s.has_fourth_moments
+    ),
+    "to_float": lambda s, o, p: s.to_float(),
+    "total": lambda s, o, p: s.total(),
+    "total_variance": lambda s, o, p: s.total_variance(),
+    "update": lambda s, o, p: s.update(rows_for(s), LABELS) and None,
+    "update_blocks": lambda s, o, p: s.update_blocks(array_blocks(rows_for(s), LABELS)),
+    "in_schema": lambda s, o, p: s.in_schema(s.schema),
+}
+REFUSED = {  # with what every state of the kind refuses
+    "decay": {"exact"},
+    "drop_class": {"tied", "subclasses"},
+    "as_one_class": {"tied"},
+    "linear_map": {"diag", "fourth", "complete", "gaps"},
+    "patterns": {"gaps"},
+    "relabel": {"subclasses"},
+    "fourth_moments": {"gaps"},
+}
+BUILD = {
+    "from_sums",
+    "from_moments",
+    "from_columns",
+    "from_statistics",
+    "from_bytes",
+    "load",
+    "__init__",
+    "__new__",
+}
+PLAIN = {
+    "__class_getitem__",
+    "__init_subclass__",
+    "__subclasshook__",
+    "__setstate__",
+    "__reduce__",
+    "__hash__",
+}
+
+
+def members(kind):
+    sort = type(KINDS[kind]())
+    own = {name for base in sort.__mro__ if base.__module__.startswith("streamgda") for name in vars(base)}
+    state = KINDS[kind]()
+    methods = {
+        n for n in own if n in CALLS or callable(getattr(sort, n)) or isinstance(getattr(sort, n), property)
+    }
+    public = {n for n in methods if not n.startswith("_") or (n.startswith("__") and n not in PLAIN)}
+    return sorted(public - BUILD | {n for n in vars(state) if not n.startswith("_")})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, name) for kind in KINDS for name in members(kind) if kind not in REFUSED.get(name, ())],
+)
+def test_every_method_is_of_one_moment(kind, name, tmp_path):
+    def call(state):
+        if not callable(getattr(type(state), name, None)):
+            return getattr(state, name)
+        assert name in CALLS, f"say in CALLS how {name} is called"
+        return CALLS[name](state, some(kind), tmp_path)
+
+    state, quiet = some(kind), call(some(kind))
+    end = time.monotonic() + SECONDS
+    with learning(lambda: learn(state)):
+        while time.monotonic() < end:
+            check(call(state), quiet)
+            check(state, some(kind))
+
+
+# ---------------------------------------------------------------------- no two threads wait for each other
+
+
+def taken_out(a, b):
+    with suppress(ValueError):  # if there are more rows in b by now
+        return a - b
+
+
+BOTH = {
+    "__add__": lambda a, b: a + b,
+    "__eq__": lambda a, b: a == b,
+    "__getstate__": lambda a, b: (pickle.dumps((a, b)), copy.deepcopy([a, b])),
+    "__iadd__": added_in_place,
+    "__sub__": taken_out,
+    "allclose": lambda a, b: a.allclose(b),
+    "digest": lambda a, b: (a.digest(), b.digest()),
+    "merge": lambda a, b: a.merge(b),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in KINDS for name in BOTH if hasattr(type(KINDS[kind]()), name)]
+)
+def test_no_two_threads_wait_for_each_other(kind, name):
+    a, b = some(kind), some(kind)
+    with learning(lambda: BOTH[name](a, b), lambda: BOTH[name](b, a), lambda: learn(a)):
+        time.sleep(SECONDS)
