@@ -62,8 +62,8 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 
 def in_order_of(X: Any, names: Sequence[str] | None) -> Any:
     """The frame with its columns in the order of `names`, if it has exactly these; else X as it is."""
-    held = None if names is None or not hasattr(X, "__array__") else column_names(X)
-    if names is None or held is None or held == tuple(names) or sorted(held) != sorted(names):
+    present = None if names is None or not hasattr(X, "__array__") else column_names(X)
+    if names is None or present is None or present == tuple(names) or sorted(present) != sorted(names):
         return X
     return with_columns(X, list(names))
 

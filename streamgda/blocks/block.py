@@ -94,7 +94,7 @@ class Places:
         The name of the data in an error, such as the path of a file; "" for arrays.
     start : int
         The number that the first row has in the data.
-    kept : ndarray of int, or None
+    offsets : ndarray of int, or None
         The rows that are in the block, counted from `start`; None if no row has been left out.
     dataset : str
         The name of the file in its dataset, which stays if the dataset is moved; "" if there is no other.
@@ -104,7 +104,7 @@ class Places:
 
     origin: str = ""
     start: int = 0
-    kept: NDArray[np.intp] | None = None
+    offsets: NDArray[np.intp] | None = None
     dataset: str = ""
     before: int = 0
 
@@ -115,22 +115,22 @@ class Places:
 
     def number_of(self, row: int) -> int:
         """The number that a row of the block has in the data."""
-        return self.start + (row if self.kept is None else int(self.kept[row]))
+        return self.start + (row if self.offsets is None else int(self.offsets[row]))
 
     def after(self, start: int) -> Places:
         """The places of all rows but the first `start`."""
-        if self.kept is None:
+        if self.offsets is None:
             return replace(self, start=self.start + start)
-        return replace(self, kept=self.kept[start:])
+        return replace(self, offsets=self.offsets[start:])
 
     def take(self, rows: NDArray[np.intp]) -> Places:
         """The places of some of the rows."""
-        return replace(self, kept=rows if self.kept is None else self.kept[rows])
+        return replace(self, offsets=rows if self.offsets is None else self.offsets[rows])
 
     def numbers(self, n_rows: int) -> NDArray[np.int64]:
         """The numbers of the first `n_rows` rows within their file."""
-        kept = np.arange(n_rows) if self.kept is None else self.kept[:n_rows]
-        return (self.before + self.start + kept).astype(np.int64)
+        offsets = np.arange(n_rows) if self.offsets is None else self.offsets[:n_rows]
+        return (self.before + self.start + offsets).astype(np.int64)
 
 
 NOWHERE = Places()

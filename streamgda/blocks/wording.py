@@ -75,8 +75,8 @@ class Message(str):
     @classmethod
     def of(cls, error: BaseException) -> Self:
         """The message of an error."""
-        said = error.args[0] if error.args else ""
-        return cls(said if isinstance(said, Message) else str(error))
+        text = error.args[0] if error.args else ""
+        return cls(text if isinstance(text, Message) else str(error))
 
     def put(self, words: Callable[[Setting], str]) -> str:
         """The message for another interface, in which `words` gives the text of a parameter."""

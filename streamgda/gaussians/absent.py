@@ -96,14 +96,16 @@ class WithAbsentClasses(Densities):
         expected: Array = self.present.conditional_mean(observed, marginal.present, X, own)
         return expected
 
-    def conditional_factors(self, given: Self, x: Array) -> Array:
+    def conditional_factors(self, observed: Self, x: Array) -> Array:
         """NaN for a class without rows: (K,)."""
-        factors: Array = self._among_all(self.present.conditional_factors(given.present, x)[None], np.nan)[0]
+        factors: Array = self._among_all(self.present.conditional_factors(observed.present, x)[None], np.nan)[
+            0
+        ]
         return factors
 
-    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+    def squared_radii(self, probabilities: Array, observed: Self) -> Array:
         """NaN for a class without rows: (K, n)."""
-        return self._among_all(self.present.squared_radii(probabilities, given.present).T, np.nan).T
+        return self._among_all(self.present.squared_radii(probabilities, observed.present).T, np.nan).T
 
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         """Random rows of class k: (n, d). ValueError if no row of it has come."""

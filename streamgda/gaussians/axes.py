@@ -113,8 +113,8 @@ class Projection:
         whitening = within.whitening_matrix(offsets.shape[1])[:, ::-1]
         centres = np.sqrt(shares)[:, None] * offsets
         _, spread, axes = scipy.linalg.svd(centres @ whitening, full_matrices=False)
-        kept = spread > tol * spread[0]
-        return cls(whitening @ axes[kept].T, _shares_of(spread**2))
+        directions = spread > tol * spread[0]
+        return cls(whitening @ axes[directions].T, _shares_of(spread**2))
 
     @classmethod
     def of_covariances(cls, between: Array, within: Array, spectrum: Spectrum) -> Self:
@@ -127,7 +127,7 @@ class Projection:
         spectrum : Spectrum
             The spectrum of the latter.
         """
-        if spectrum.kept.sum() == len(within):
+        if spectrum.is_positive.sum() == len(within):
             values, vectors = scipy.linalg.eigh(between, within)
             return cls(vectors[:, ::-1], _shares_of(values[::-1]))
         whitening = spectrum.whitening_matrix(len(within))

@@ -113,19 +113,19 @@ class Densities(ABC):
         tail: Array = chdtrc(np.maximum(self.ranks, 1), squared_distances)
         return np.where(self.ranks > 0, tail, 1.0)
 
-    def conditional_factors(self, given: Self, x: Array) -> Array:
+    def conditional_factors(self, observed: Self, x: Array) -> Array:
         """The ratio of the conditional covariance of each class to that of a normal density: (K,).
 
         Parameters
         ----------
-        given : Densities
+        observed : Densities
             The marginal densities of the features whose values are known.
         x : ndarray of shape (d',)
             Their values.
         """
         return np.ones(len(self.means))
 
-    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+    def squared_radii(self, probabilities: Array, observed: Self) -> Array:
         """The squared radii of ellipses that hold these shares (n,) of two features of each class: (K, n).
 
         They are in units of the covariance of the two, given the features of other marginal densities.

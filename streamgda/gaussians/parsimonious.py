@@ -38,9 +38,9 @@ from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.gaussians.whitening import Array, Whitening
 
 _MOST_STEPS = 10_000
-_CONVERGED = 1e-13  # change of the logarithm of a volume
-_CONVERGED_OF_MATRIX = 1e-12
-_ROUNDING = 1e-6  # a larger change in half of the steps means that there is no maximum
+_TOL_OF_VOLUME = 1e-13  # change of the logarithm of a volume
+_TOL_OF_MATRIX = 1e-12
+_LARGEST_DRIFT = 1e-6  # a larger change in half of the steps means that there is no maximum
 _NO_MAXIMUM = (
     "the likelihood of the volumes has no maximum, since too many rows are of classes that lack directions. "
     "Bring more rows of these classes, or name a model of equal volume (EEE, EEI, EII)"
@@ -78,7 +78,7 @@ def volumes_and_shapes(parts: Array, weights: Array, volume: str, shape: str) ->
             return sizes / weights, shapes
         return np.full(len(parts), sizes.sum() / weights.sum()), shapes
     if volume == "V":
-        return last(common_shape(parts, weights), _CONVERGED, _MOST_STEPS)
+        return last(common_shape(parts, weights), _TOL_OF_VOLUME, _MOST_STEPS)
     pooled = parts.sum(axis=0)
     size = geometric_means(pooled)
     return np.full(len(parts), size / weights.sum()), np.tile(pooled / size, (len(parts), 1))
@@ -102,7 +102,7 @@ def proportional_covariances(scatter: Array, weights: Array) -> Array:
     """The most likely covariances (K, d, d) that are multiples of one another, given scatters (K, d, d)."""
     deviations = np.sqrt(np.einsum("kii->i", scatter))
     units = np.outer(deviations, deviations)  # the steps do not depend on them
-    volumes, matrix = last(common_matrix(scatter / units, weights), _CONVERGED_OF_MATRIX, _MOST_STEPS)
+    volumes, matrix = last(common_matrix(scatter / units, weights), _TOL_OF_MATRIX, _MOST_STEPS)
     covariances: Array = volumes[:, None, None] * matrix * units
     return covariances
 
@@ -144,7 +144,7 @@ def last(steps: Iterator[tuple[Array, Array]], converged: float, most: int) -> t
             if step == most // 2:
                 halfway = volumes
         else:
-            if (np.abs(np.log(volumes / halfway)) <= _ROUNDING).all():
+            if (np.abs(np.log(volumes / halfway)) <= _LARGEST_DRIFT).all():
                 return volumes, other
     raise np.linalg.LinAlgError(_NO_MAXIMUM)
 
@@ -160,7 +160,7 @@ _RANDOM_STARTS = 8
 _FIRST_CUT = 8  # sweeps; after them, and after each doubling, only the better half of the starts goes on
 _MOST_SWEEPS = 512
 _MOST_VALUES = 1 << 24  # of the factors that are rotated for all starts together
-_CONVERGED_OF_DEVIANCE = 1e-13  # fall of the deviance of a row and feature, by a sweep
+_TOL_OF_DEVIANCE = 1e-13  # fall of the deviance of a row and feature, by a sweep
 _ANGLES = np.linspace(0.0, np.pi, 16, endpoint=False)
 _SPACING = float(_ANGLES[1])
 _STEPS = 3
@@ -194,14 +194,14 @@ def starts(scatter: Array, weights: Array) -> Array:
     matrices = [scatter.sum(axis=0), *scatter[heaviest]]
     random = np.random.default_rng(0).standard_normal((_RANDOM_STARTS, n_features, n_features))
     principal = [principal_axes(matrix)[1].T for matrix in matrices]
-    begun = np.concatenate((principal, [np.eye(n_features)], np.linalg.qr(random).Q))
-    return begun[: max(1, _MOST_VALUES // scatter.size)]
+    starts = np.concatenate((principal, [np.eye(n_features)], np.linalg.qr(random).Q))
+    return starts[: max(1, _MOST_VALUES // scatter.size)]
 
 
 def sweeps(
     factors: Array, axes: Array, weights: Array, volume: str, *, everywhere: bool = True
 ) -> Iterator[tuple[Array, Array]]:
-    """The deviance of a row (S,), and axes as rows (S, d, d), after each sweep from each of S starts.
+    """The deviance of a row (n_starts,), and axes as rows (n_starts, d, d), after each sweep from each start.
 
     The deviance never rises: it is −2 times the log-likelihood, up to a constant, over the rows.
 
@@ -209,7 +209,7 @@ def sweeps(
     ----------
     factors : ndarray of shape (K, d, d)
         R_k, with R_kᵀ R_k the scatter of class k.
-    axes : ndarray of shape (S, d, d)
+    axes : ndarray of shape (n_starts, d, d)
         Where to start.
     weights : ndarray of shape (K,)
         The rows of each class.
@@ -227,7 +227,7 @@ def sweeps(
 
 
 def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
-    """The axes (d, d), as rows, that sweeps find from the best of some starts (S, d, d)."""
+    """The axes (d, d), as rows, that sweeps find from the best of some starts (n_starts, d, d)."""
     n_sweeps = _FIRST_CUT
     while n_sweeps < _MOST_SWEEPS:
         values, axes, is_converged = _swept(factors, axes, weights, volume, n_sweeps)
@@ -240,21 +240,21 @@ def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
 
 
 def _swept(
-    factors: Array, begun: Array, weights: Array, volume: str, n_sweeps: int
+    factors: Array, starts: Array, weights: Array, volume: str, n_sweeps: int
 ) -> tuple[Array, Array, bool]:
-    """The deviances (S,) and axes (S, d, d) after so many sweeps, or when none falls any more."""
-    before = np.full(len(begun), np.inf)
-    search = sweeps(factors, begun, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
+    """The deviances (n_starts,) and axes (n_starts, d, d) after so many sweeps, or when none falls."""
+    before = np.full(len(starts), np.inf)
+    search = sweeps(factors, starts, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
     for step in islice(search, n_sweeps):
         values, axes = step
-        if (before - values <= _CONVERGED_OF_DEVIANCE * begun.shape[-1]).all():
+        if (before - values <= _TOL_OF_DEVIANCE * starts.shape[-1]).all():
             return values, axes, True
         before = values
     return values, axes, False
 
 
 def _deviances(along: Array, weights: Array, volume: str) -> Array:
-    """The deviances (S,) of scatters (S, K, d) along axes."""
+    """The deviances (n_starts,) of scatters (n_starts, K, d) along axes."""
     if volume == "E":
         deviances: Array = along.shape[-1] * np.log(geometric_means(along).sum(axis=1))
     else:

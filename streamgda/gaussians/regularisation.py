@@ -160,10 +160,10 @@ def most_likely_prior_rows(eigenvalues: Array, rows: Array) -> float:
     1.0403
     """
     most = float(_MOST * max(rows.max(initial=0.0), 1.0))
-    kept = _are_informative(eigenvalues, rows)
-    if not eigenvalues[kept].size or rows[kept].sum() < rows.sum() / 2:
+    informative = _are_informative(eigenvalues, rows)
+    if not eigenvalues[informative].size or rows[informative].sum() < rows.sum() / 2:
         return most
-    eigenvalues, rows = eigenvalues[kept], rows[kept]
+    eigenvalues, rows = eigenvalues[informative], rows[informative]
 
     def slope(log_c: float) -> float:
         return _slope(np.exp(log_c), eigenvalues, rows)

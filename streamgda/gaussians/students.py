@@ -31,7 +31,7 @@ from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.products import deviations_from, some_of
 from streamgda.gaussians.regularisation import log_gamma_ratio
-from streamgda.gaussians.whitening import Array, Observed, Reason, told
+from streamgda.gaussians.whitening import Array, Observed, Reason, with_error_alone
 
 G = TypeVar("G", bound=Gaussians)
 
@@ -62,13 +62,22 @@ class StudentDensities(Densities, Generic[G]):
 
     def __getstate__(self) -> dict[str, Any]:
         """The errors themselves in place of the statistics that tell them."""
-        return {**self.__dict__, "too_few": {k: told(reason) for k, reason in self.too_few.items()}}
+        return {
+            **self.__dict__,
+            "too_few": {k: with_error_alone(reason) for k, reason in self.too_few.items()},
+        }
 
     @classmethod
     def of(cls, normals: G, degrees: Array, scales: Array, too_few: Mapping[int, Reason]) -> Self:
         """The densities with these degrees of freedom and factors; those of classes `too_few` are ignored."""
-        kept = ~np.isin(np.arange(len(degrees)), list(too_few))
-        return cls(normals.means, normals, np.where(kept, degrees, 1.0), np.where(kept, scales, 1.0), too_few)
+        is_enough = ~np.isin(np.arange(len(degrees)), list(too_few))
+        return cls(
+            normals.means,
+            normals,
+            np.where(is_enough, degrees, 1.0),
+            np.where(is_enough, scales, 1.0),
+            too_few,
+        )
 
     @property
     def singular(self) -> Mapping[int, Reason]:
@@ -140,15 +149,15 @@ class Students(StudentDensities[Gaussians]):
         tail = np.asarray(fdtrc(ranks, self.degrees, squared_distances / ranks), dtype=np.float64)
         return np.where(self.ranks > 0, tail, 1.0)
 
-    def conditional_factors(self, given: Self, x: Array) -> Array:
+    def conditional_factors(self, observed: Self, x: Array) -> Array:
         """(f + q) / (f + r) for the squared distance q of the r known values (Ding 2016, section 2)."""
-        squared = given.squared_distances(x[None, :])[0]
-        factors: Array = (self.degrees + squared) / (self.degrees + given.ranks)
+        squared = observed.squared_distances(x[None, :])[0]
+        factors: Array = (self.degrees + squared) / (self.degrees + observed.ranks)
         return factors
 
-    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+    def squared_radii(self, probabilities: Array, observed: Self) -> Array:
         """Half of a squared radius has the F distribution of 2 and f degrees; known values are added to f."""
-        degrees = (self.degrees + given.ranks)[:, None]
+        degrees = (self.degrees + observed.ranks)[:, None]
         radii: Array = degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
         return radii
 
@@ -192,7 +201,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         tail[:, list(self.too_few)] = 0.0
         return tail
 
-    def squared_radii(self, probabilities: Array, given: Self) -> Array:
+    def squared_radii(self, probabilities: Array, observed: Self) -> Array:
         """The quantiles of the sum of two squared t values, which is independent of the known values."""
         return np.array([[_radius_of_two(f, p) ** 2 for p in probabilities] for f in self.degrees])
 

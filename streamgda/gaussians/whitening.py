@@ -60,7 +60,7 @@ class Spectrum:
         Their standard deviations.
     values, vectors : ndarray
         Eigenvalues and, as columns, eigenvectors of their correlation matrix.
-    kept : ndarray of bool
+    is_positive : ndarray of bool
         Which eigenvalues count as above zero.
     """
 
@@ -68,7 +68,7 @@ class Spectrum:
     scale: Array
     values: Array
     vectors: Array
-    kept: NDArray[np.bool_]
+    is_positive: NDArray[np.bool_]
 
     @classmethod
     def of(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self:
@@ -78,19 +78,21 @@ class Spectrum:
         scale = np.sqrt(variances[varying])
         correlations = covariance[np.ix_(varying, varying)] / np.outer(scale, scale)
         values, vectors = scipy.linalg.eigh(correlations, check_finite=False)
-        kept = values > largest_zero(len(values), least_eigenvalue)
-        return cls(varying, scale, values, vectors, kept)
+        is_positive = values > largest_zero(len(values), least_eigenvalue)
+        return cls(varying, scale, values, vectors, is_positive)
 
     def whitening_matrix(self, n_features: int) -> Array:
         """The matrix W (d, r) with Wᵀ Σ W = I whose columns are in ascending order of the eigenvalues."""
-        kept, matrix = self.kept, np.zeros((n_features, int(self.kept.sum())))
-        matrix[self.varying] = self.vectors[:, kept] / np.sqrt(self.values[kept]) / self.scale[:, None]
+        positive, matrix = self.is_positive, np.zeros((n_features, int(self.is_positive.sum())))
+        matrix[self.varying] = (
+            self.vectors[:, positive] / np.sqrt(self.values[positive]) / self.scale[:, None]
+        )
         return matrix
 
     @property
     def collinear(self) -> NDArray[np.intp]:
         """The features that vary, but belong to a linear combination that does not vary."""
-        part = np.linalg.norm(self.vectors[:, ~self.kept], axis=1)
+        part = np.linalg.norm(self.vectors[:, ~self.is_positive], axis=1)
         features: NDArray[np.intp] = self.varying[part > _LEAST_PART]
         return features
 
@@ -136,7 +138,7 @@ class Whitening:
         """Whiten a covariance of any rank; the arguments are those of `of`."""
         spectrum = Spectrum.of(covariance, means, least_eigenvalue)
         matrix = spectrum.whitening_matrix(len(covariance))
-        factor = spectrum.vectors[:, spectrum.kept] * np.sqrt(spectrum.values[spectrum.kept])
+        factor = spectrum.vectors[:, spectrum.is_positive] * np.sqrt(spectrum.values[spectrum.is_positive])
         return Whitening(covariance, least_eigenvalue, matrix, _log_pdet(factor, spectrum.scale))
 
     def marginal(self, observed: Observed, means: Array) -> Whitening:
@@ -266,7 +268,7 @@ class Singular(Whitening):
 
     def __getstate__(self) -> dict[str, Any]:
         """The error itself in place of the statistics that tell it."""
-        return {**self.__dict__, "reason": told(self.reason)}
+        return {**self.__dict__, "reason": with_error_alone(self.reason)}
 
     @classmethod
     def because(cls, reason: Reason, n_features: int) -> Self:
@@ -293,7 +295,7 @@ class Singular(Whitening):
         raise self.reason()
 
 
-def told(reason: Reason) -> Reason:
+def with_error_alone(reason: Reason) -> Reason:
     """The same reason, which holds its error and nothing besides."""
     error = reason()
     return partial(type(error), *error.args)

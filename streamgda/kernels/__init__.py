@@ -199,8 +199,8 @@ class AnchoredSums:
         rows, (n_places, n_features) = _Rows(features), self._shape
         if rows.n_features != n_features:
             raise ValueError(f"the sums are of {n_features} features; got {rows.n_features}")
-        given = _to(places, np.int32, (rows.n_rows,), n_places)
-        check: float = library().add_rows(rows.struct, given, self._struct)
+        indices = _to(places, np.int32, (rows.n_rows,), n_places)
+        check: float = library().add_rows(rows.struct, indices, self._struct)
         return check == 0
 
     def end(self) -> None:
@@ -240,11 +240,11 @@ def merge_rows(
     rows, (n_places, n_features) = _Rows(features), moments[0].shape
     if rows.n_features != n_features:
         raise ValueError(f"the moments are of {n_features} features; got {rows.n_features}")
-    given = _to(places, np.int32, (rows.n_rows,), n_places)
+    indices = _to(places, np.int32, (rows.n_rows,), n_places)
     fields = [_to(part, np.float64, (n_places,)) for part in weights]
     fields += [_to(part, np.float64, (n_places, n_features)) for part in moments]
     of_rows = 0 if row_weights is None else _to(row_weights, np.float64, (rows.n_rows,))
-    check: float = library().merge_rows(rows.struct, given, of_rows, (_SIZE * len(fields))(*fields))
+    check: float = library().merge_rows(rows.struct, indices, of_rows, (_SIZE * len(fields))(*fields))
     return check == 0
 
 
@@ -300,8 +300,8 @@ class Workspace:
                 stride = -(-n // _ELEMENTS_PER_PAGE) * _ELEMENTS_PER_PAGE + _ELEMENTS_PER_CACHE_LINE
             self._buffer = np.empty((max(n_features, n_features_held), stride))
         codes = codes.astype(np.int32)
-        given, ranks = _to(codes, np.int32, (read.n_rows,), len(cursors)), np.empty(len(codes), np.int32)
-        library().rank_rows(given, len(codes), _to(cursors), _to(ranks))
+        classes, ranks = _to(codes, np.int32, (read.n_rows,), len(cursors)), np.empty(len(codes), np.int32)
+        library().rank_rows(classes, len(codes), _to(cursors), _to(ranks))
         if (cursors > bounds[1:]).any() or (bounds[:1] < 0).any():
             raise ValueError("a class has more rows than its bounds leave room for")
         if not centred:

@@ -475,8 +475,8 @@ def _least_factor(whitening: Whitening, means: Array) -> float:
         smallest, dropped, varying = whitening.lower_bound, 0.0, np.arange(n_features)
     else:
         spectrum = Spectrum.of(whitening.covariance, means, least)
-        smallest, varying = spectrum.values[spectrum.kept].min(), spectrum.varying
-        dropped = spectrum.values[~spectrum.kept].max(initial=0.0)
+        smallest, varying = spectrum.values[spectrum.is_positive].min(), spectrum.varying
+        dropped = spectrum.values[~spectrum.is_positive].max(initial=0.0)
     if dropped > _LARGEST_NULL * smallest:
         return math.inf
     variances = whitening.covariance.diagonal()[varying]
