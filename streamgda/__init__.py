@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
-    from streamgda.statistics.exact.state import ExactClassStatistics
+    from streamgda.exact.state import ExactClassStatistics
     from streamgda.statistics.floating.state import ClassStatistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
     from streamgda.statistics.window import WindowedStatistics
@@ -89,7 +89,7 @@ __version__ = "0.3.0.dev0"
 
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
-    "ExactClassStatistics": "streamgda.statistics.exact.state",
+    "ExactClassStatistics": "streamgda.exact.state",
     "IncompleteStatistics": "streamgda.statistics.incomplete.state",
     "Evaluation": "streamgda.scoring.evaluation",
     "HashedKFold": "streamgda.selection.splitters",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,11 +38,9 @@ from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, as_table, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
-from streamgda.statistics.exact.state import ExactClassStatistics
-from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.incomplete.em import MOST_STEPS, Completion
 from streamgda.statistics.incomplete.reads import Keep, Read, Reading
-from streamgda.statistics.incomplete.state import IncompleteStatistics
+from streamgda.statistics.incomplete.state import IncompleteStatistics, Plain
 
 MissingAtPrediction = Literal["raise", "marginal"]
 
@@ -328,8 +326,7 @@ def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Stat
 
 
 def _incomplete(statistics: Statistics, max_patterns: int) -> IncompleteStatistics:
-    assert isinstance(statistics, ClassStatistics | ExactClassStatistics)
-    return IncompleteStatistics.from_statistics(statistics, max_patterns=max_patterns)
+    return IncompleteStatistics.from_statistics(cast("Plain", statistics), max_patterns=max_patterns)
 
 
 def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:

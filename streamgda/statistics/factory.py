@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
-from streamgda.statistics.exact.state import ExactClassStatistics
-from streamgda.statistics.exact.sums import check_no_fourth_moments
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 from streamgda.storage.documents import SENSELESS, Metadata
@@ -19,9 +18,12 @@ from streamgda.storage.documents import SENSELESS, Metadata
 if TYPE_CHECKING:
     import pyarrow as pa
 
-KINDS: dict[str, type[ClassStatistics | ExactClassStatistics | IncompleteStatistics]] = {
-    kind.__name__: kind for kind in (ClassStatistics, ExactClassStatistics, IncompleteStatistics)
+KINDS = {
+    "ClassStatistics": "streamgda.statistics.floating.state:ClassStatistics",
+    "ExactClassStatistics": "streamgda.exact.state:ExactClassStatistics",
+    "IncompleteStatistics": "streamgda.statistics.incomplete.state:IncompleteStatistics",
 }
+"""Where each sort of statistics is defined, by its name in a saved table."""
 
 COLUMNS = frozenset(
     {
@@ -72,14 +74,14 @@ def empty_statistics(
         If the covariance type is unknown, or fourth moments are asked for with exact sums.
     """
     kept: dict[str, Any] = {"fourth_moments": fourth_moments, "feature_names": feature_names}
-    empty: ClassStatistics | ExactClassStatistics | IncompleteStatistics
+    empty: Statistics
     if incomplete:
-        empty = IncompleteStatistics(covariance_type, exact=exact, max_patterns=max_patterns, **kept)
-    elif not exact:
-        empty = ClassStatistics(covariance_type, **kept)
+        kept |= {"exact": exact, "max_patterns": max_patterns}
+        empty = resolve_name(KINDS["IncompleteStatistics"])(covariance_type, **kept)
+    elif exact:
+        empty = resolve_name(KINDS["ExactClassStatistics"]).empty(covariance_type, **kept)
     else:
-        check_no_fourth_moments(fourth_moments)
-        empty = ExactClassStatistics(covariance_type, feature_names=feature_names)
+        empty = ClassStatistics(covariance_type, **kept)
     if rule is not None:
         empty.rule = as_rule(rule)
     return empty
@@ -100,14 +102,15 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     ValueError
         If the kind is not known, or no rows have such statistics.
     """
-    kind = KINDS.get(str(metadata.get("kind")))
-    if kind is None:
+    place = KINDS.get(str(metadata.get("kind")))
+    if place is None:
         raise ValueError(
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
             f"{metadata.get('kind')!r}" + _READ_BY.get(str(metadata.get("kind")), "")
         )
     from streamgda.storage.tables import from_arrow
 
+    kind: type[Statistics] = resolve_name(place)
     try:
         n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None
         columns = from_arrow(table, n_patterns)

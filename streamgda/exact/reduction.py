@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.exact.numbers import ExactArray, Integers
-from streamgda.statistics.exact.sums import Sums
+from streamgda.exact.numbers import ExactArray, Integers
+from streamgda.exact.sums import Sums
 
 Terms = dict[int, Integers]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.exact.numbers import ExactArray, ExactMoments, PythonIntegers
+from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.statistics.labelled import Counts
 
 _MANTISSA_BITS = 53

@@ -21,9 +21,9 @@ from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.exact.numbers import ExactArray, ExactMoments, PythonIntegers
-from streamgda.statistics.exact.reduction import reduce_block
-from streamgda.statistics.exact.sums import Sums
+from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
+from streamgda.exact.reduction import reduce_block
+from streamgda.exact.sums import Sums, check_no_fourth_moments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled
@@ -238,6 +238,14 @@ class ExactClassStatistics(Statistics):
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
     ) -> None:
         super().__init__(Sums.zeros(kind_named(covariance_type), 0, 0), feature_names)
+
+    @classmethod
+    def empty(
+        cls, covariance_type: CovarianceType, *, fourth_moments: bool, feature_names: Sequence[str] | None
+    ) -> Self:
+        """The state that has seen no rows; ValueError if it is to keep fourth moments."""
+        check_no_fourth_moments(fourth_moments)
+        return cls(covariance_type, feature_names=feature_names)
 
     def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
         """Replace the state, and forget the rounded moments of the last one."""
