@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
+    from streamgda.exact.state import ExactClassStatistics
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from streamgda.sources.dask import scan_dask
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
-    from streamgda.exact.state import ExactClassStatistics
     from streamgda.statistics.floating.state import ClassStatistics
     from streamgda.statistics.incomplete.state import IncompleteStatistics
     from streamgda.statistics.window import WindowedStatistics

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
-from streamgda.kernels import Workspace
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.exact.numbers import ExactArray, Integers
 from streamgda.exact.sums import Sums
+from streamgda.kernels import Workspace
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 
 Terms = dict[int, Integers]
 

@@ -18,12 +18,12 @@ from streamgda.blocks.arrays import check_no_rounding
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
-from streamgda.kernels import Workspace
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.exact.reduction import reduce_block
 from streamgda.exact.sums import Sums, check_no_fourth_moments
+from streamgda.kernels import Workspace
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.labelled import Counts
 
 _MANTISSA_BITS = 53

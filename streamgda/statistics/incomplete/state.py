@@ -18,12 +18,12 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import SCHEMAS, Schema
 from streamgda.blocks.schema import Columns as PlainColumns
 from streamgda.blocks.wording import Message, counted
-from streamgda.kernels import Workspace
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.exact.numbers import ExactMoments
 from streamgda.exact.state import ExactClassStatistics
 from streamgda.exact.sums import check_no_fourth_moments
+from streamgda.kernels import Workspace
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.incomplete.available import PatternState, total_weights
