@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
     from streamgda.exact.state import ExactClassStatistics
+    from streamgda.incomplete.state import IncompleteStatistics
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics.floating.state import ClassStatistics
-    from streamgda.statistics.incomplete.state import IncompleteStatistics
     from streamgda.statistics.window import WindowedStatistics
     from streamgda.subclasses.centers import SubclassCenters
     from streamgda.subclasses.mda import MixtureDiscriminantAnalysis
@@ -90,7 +90,7 @@ __version__ = "0.3.0.dev0"
 _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
     "ExactClassStatistics": "streamgda.exact.state",
-    "IncompleteStatistics": "streamgda.statistics.incomplete.state",
+    "IncompleteStatistics": "streamgda.incomplete.state",
     "Evaluation": "streamgda.scoring.evaluation",
     "HashedKFold": "streamgda.selection.splitters",
     "StatisticsLedger": "streamgda.ledger.ledger",

@@ -57,7 +57,7 @@ def fit(
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     from streamgda import MixtureDiscriminantAnalysis, accumulate
-    from streamgda.statistics.incomplete.reads import MAX_READS
+    from streamgda.incomplete.reads import MAX_READS
 
     model.check()
     source = data.labelled()

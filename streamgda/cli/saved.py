@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from streamgda.diagnostics.base import Table
     from streamgda.estimators.classifier import GaussianClassifier
+    from streamgda.incomplete.state import IncompleteStatistics
     from streamgda.sources.base import Source
     from streamgda.statistics.base import Statistics
-    from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"

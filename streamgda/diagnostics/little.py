@@ -11,9 +11,9 @@ from scipy.special import chdtrc
 
 from streamgda.diagnostics.base import Table, singular_class, singular_within
 from streamgda.gaussians.whitening import Array, Whitening
+from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Indices
-from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.locking import at_one_moment
 
 if TYPE_CHECKING:

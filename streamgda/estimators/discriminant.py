@@ -17,9 +17,9 @@ from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.learning import ROWS_NEEDED
 from streamgda.estimators.scores import G
 from streamgda.estimators.shrinkage import Shrinkage
+from streamgda.incomplete.reads import ONE_READ, Reading, Steps
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.incomplete.reads import ONE_READ, Reading, Steps
 
 
 class DiscriminantAnalysis(GenerativeClassifier[G]):

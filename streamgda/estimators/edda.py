@@ -20,11 +20,11 @@ from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
 from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
+from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
+from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
-from streamgda.statistics.incomplete.state import MAX_PATTERNS
 
 _OF_ONE_COVARIANCE = ("EII", "EEI", "EEE")
 _SAME = 1e-9  # relative difference of criteria that rounding explains

@@ -27,9 +27,9 @@ from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.posteriors import posteriors
 from streamgda.gaussians.regularisation import Regularisation
+from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
-from streamgda.statistics.incomplete.state import IncompleteStatistics
 
 PoolingParameter = float | Literal["bayes"] | None
 

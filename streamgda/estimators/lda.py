@@ -36,12 +36,12 @@ from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Spectrum, Whitening
+from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
+from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
-from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
 _COMPLETE_ROWS = "fill them in, since transform needs complete rows: "

@@ -46,16 +46,7 @@ from streamgda.estimators.reading import (
     updated,
 )
 from streamgda.estimators.scores import Finalised
-from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
-from streamgda.sources.base import Source
-from streamgda.sources.conversion import is_dask
-from streamgda.sources.encoding import CategoricalFeatures
-from streamgda.statistics.base import Statistics, check_statistics
-from streamgda.statistics.covariances import CovarianceType
-from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.incomplete.reads import (
+from streamgda.incomplete.reads import (
     ONE_READ,
     READ_TOLERANCE,
     Keep,
@@ -65,7 +56,16 @@ from streamgda.statistics.incomplete.reads import (
     Steps,
     read_incomplete,
 )
-from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
+from streamgda.passes.compute import Scheduler
+from streamgda.passes.progress import Progress
+from streamgda.sources.base import Source
+from streamgda.sources.conversion import is_dask
+from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.statistics.base import Statistics, check_statistics
+from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.rules import RowRule
 from streamgda.storage.saving import Savable
 

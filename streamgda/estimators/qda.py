@@ -25,12 +25,12 @@ from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues
 from streamgda.gaussians.whitening import Singular, Whitening
+from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
+from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import MAX_READS, READ_TOLERANCE
-from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.revisions import Revision
 
 

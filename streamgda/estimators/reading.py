@@ -30,6 +30,9 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
+from streamgda.incomplete.em import MOST_STEPS, Completion
+from streamgda.incomplete.reads import Keep, Read, Reading
+from streamgda.incomplete.state import IncompleteStatistics, Plain
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
@@ -38,9 +41,6 @@ from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, as_table, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
-from streamgda.statistics.incomplete.em import MOST_STEPS, Completion
-from streamgda.statistics.incomplete.reads import Keep, Read, Reading
-from streamgda.statistics.incomplete.state import IncompleteStatistics, Plain
 
 MissingAtPrediction = Literal["raise", "marginal"]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import Message, counted
 from streamgda.gaussians.blas import single_blas_thread
+from streamgda.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete, separating
+from streamgda.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.kernels import Workspace
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
 from streamgda.passes.graph import Plan, n_rows_of
@@ -20,8 +22,6 @@ from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete, separating
-from streamgda.statistics.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path

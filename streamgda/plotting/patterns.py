@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.blocks.wording import counted
+from streamgda.incomplete.state import IncompleteStatistics
+from streamgda.incomplete.table import PatternTable
 from streamgda.plotting.drawing import axes, percentage
 from streamgda.statistics.base import check_statistics
-from streamgda.statistics.incomplete.state import IncompleteStatistics
-from streamgda.statistics.incomplete.table import PatternTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

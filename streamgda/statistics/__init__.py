@@ -6,9 +6,8 @@ To be read in this order:
 2. `labelled`: the labels of the classes, with the counts and the moments that belong to them.
 3. `covariances`: the kinds of covariance. A kind says which products of features are kept.
 4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.kernels`.
-5. ``incomplete``: rows with missing features, in one state for each pattern of observed features.
-6. `factory`: the empty state of each sort, and the state in a saved table. Others, such as those of
-   `streamgda.exact`, are found by name.
+5. `factory`: the empty state of each sort, and the state in a saved table. Others, such as those of
+   `streamgda.exact` and `streamgda.incomplete`, are found by name.
 
 These build on them:
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 from streamgda.storage.documents import SENSELESS, Metadata
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 KINDS = {
     "ClassStatistics": "streamgda.statistics.floating.state:ClassStatistics",
     "ExactClassStatistics": "streamgda.exact.state:ExactClassStatistics",
-    "IncompleteStatistics": "streamgda.statistics.incomplete.state:IncompleteStatistics",
+    "IncompleteStatistics": "streamgda.incomplete.state:IncompleteStatistics",
 }
 """Where each sort of statistics is defined, by its name in a saved table."""
 
@@ -51,7 +50,7 @@ def empty_statistics(
     fourth_moments: bool = False,
     exact: bool = False,
     incomplete: bool = False,
-    max_patterns: int = MAX_PATTERNS,
+    max_patterns: int | None = None,
     feature_names: Sequence[str] | None = None,
     rule: RowRule | None = None,
 ) -> Statistics:
@@ -76,7 +75,7 @@ def empty_statistics(
     kept: dict[str, Any] = {"fourth_moments": fourth_moments, "feature_names": feature_names}
     empty: Statistics
     if incomplete:
-        kept |= {"exact": exact, "max_patterns": max_patterns}
+        kept |= {"exact": exact} if max_patterns is None else {"exact": exact, "max_patterns": max_patterns}
         empty = resolve_name(KINDS["IncompleteStatistics"])(covariance_type, **kept)
     elif exact:
         empty = resolve_name(KINDS["ExactClassStatistics"]).empty(covariance_type, **kept)

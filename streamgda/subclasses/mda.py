@@ -35,6 +35,7 @@ from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.view import View
 from streamgda.gaussians.base import Densities
+from streamgda.incomplete.reads import Read
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
@@ -42,7 +43,6 @@ from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
-from streamgda.statistics.incomplete.reads import Read
 from streamgda.subclasses.centers import SubclassCenters, as_centers, axes_of, rounded
 from streamgda.subclasses.mixtures import Mixtures, shares_of
 from streamgda.subclasses.sampled import Sample, SampledStatistics

@@ -6,7 +6,7 @@ import pytest
 
 from streamgda.blocks.block import MissingValueError
 from streamgda.blocks.wording import Message, Setting
-from streamgda.statistics.incomplete.patterns import TooManyPatternsError
+from streamgda.incomplete.patterns import TooManyPatternsError
 
 
 def as_option(setting):

@@ -46,7 +46,7 @@ def test_reading_once_a_step_leads_where_the_patterns_lead(model):
 
 def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
     from streamgda.blocks.arrays import array_blocks
-    from streamgda.statistics.incomplete.reads import Steps, read_incomplete
+    from streamgda.incomplete.reads import Steps, read_incomplete
 
     X, y = holed(200, d=3)
     moments, likelihoods = [], []

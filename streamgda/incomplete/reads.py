@@ -1,7 +1,7 @@
 """Maximum likelihood from rows with too many patterns to keep: EM that reads the rows once for each step.
 
 The E step is the expected sums of rows, given their observed values. Values are taken in the units of a
-population; see `streamgda.statistics.incomplete.available.Population`.
+population; see `streamgda.incomplete.available.Population`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.wording import Message
 from streamgda.gaussians.base import LOG_2PI
+from streamgda.incomplete.available import AvailableCases, Population, apart
+from streamgda.incomplete.em import Normal, Parameters
+from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType, kind_named
 from streamgda.statistics.floating.state import ClassStatistics
-from streamgda.statistics.incomplete.available import AvailableCases, Population, apart
-from streamgda.statistics.incomplete.em import Normal, Parameters
-from streamgda.statistics.incomplete.state import IncompleteStatistics
 from streamgda.statistics.labelled import Labelled
 
 _LEAST_EIGENVALUE = 1e-10  # of a covariance of features at unit variance

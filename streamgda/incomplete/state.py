@@ -21,14 +21,9 @@ from streamgda.blocks.wording import Message, counted
 from streamgda.exact.numbers import ExactMoments
 from streamgda.exact.state import ExactClassStatistics
 from streamgda.exact.sums import check_no_fourth_moments
-from streamgda.kernels import Workspace
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
-from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
-from streamgda.statistics.incomplete.available import PatternState, total_weights
-from streamgda.statistics.incomplete.em import Completion, complete
-from streamgda.statistics.incomplete.patterns import (
+from streamgda.incomplete.available import PatternState, total_weights
+from streamgda.incomplete.em import Completion, complete
+from streamgda.incomplete.patterns import (
     Pattern,
     PatternStates,
     PatternSums,
@@ -38,7 +33,12 @@ from streamgda.statistics.incomplete.patterns import (
     of_complete_rows,
     pattern_of,
 )
-from streamgda.statistics.incomplete.table import PatternTable
+from streamgda.incomplete.table import PatternTable
+from streamgda.kernels import Workspace
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
+from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.revisions import Revision

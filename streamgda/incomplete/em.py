@@ -28,16 +28,10 @@ import numpy as np
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.gaussians.whitening import Reason, Whitening
+from streamgda.incomplete.available import AvailableCases, PatternState, Population, apart_in, unseen
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, two_sum
-from streamgda.statistics.incomplete.available import (
-    AvailableCases,
-    PatternState,
-    Population,
-    apart_in,
-    unseen,
-)
 
 PATTERN_TOLERANCE = 1e-8
 MOST_STEPS = 2000

@@ -6,4 +6,6 @@
 - `em`: the likeliest means and covariances, in closed form or by EM on the sums of patterns.
 - `state`: `IncompleteStatistics`, and its columns. `table`: its patterns as a table.
 - `reads`: EM that reads the rows once for each step, if there are too many patterns.
+
+The core finds `IncompleteStatistics` by name in `streamgda.statistics.factory.KINDS`.
 """

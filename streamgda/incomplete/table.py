@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import abridged
+from streamgda.incomplete.available import PatternState
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.incomplete.available import PatternState
 
 if TYPE_CHECKING:
     import pandas as pd
