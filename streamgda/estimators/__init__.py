@@ -30,6 +30,7 @@ The modules, from the top down:
 - `singular`: classes without a density, and why.
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.
 - `lazy`: methods that take Dask collections.
+- `options`: parameters that hold several, and what replaced those of older versions.
 - `priors`, `dtypes`: prior probabilities, types.
 """
 

@@ -80,6 +80,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters of a saved model. In versions without `solver`, `tol` was a bound of eigenvalues."""
+        params = super()._upgraded(params)
         if "solver" in params:
             return params
         before = {"solver": "eigen", "store_covariance": True}

@@ -26,7 +26,7 @@ from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message
-from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named
+from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
@@ -162,6 +162,16 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         """The names of the parameters, cached: reading the signature takes as long as learning a row."""
         names: list[str] = super()._get_param_names()
         return names
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        """An estimator that `__init__` has not seen yet; TypeError for a parameter of an older version."""
+        options.check_not_renamed(params, TypeError)
+        return super().__new__(cls)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of an option: ``option__parameter`` puts another option in its place."""
+        changed: Self = super().set_params(**options.with_whole_options(self, params))
+        return changed
 
     # ------------------------------------------------------------------ what an estimator learns
 
@@ -590,13 +600,12 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters, of which all but the priors are values that JSON holds."""
-        params: dict[str, Any] = self.get_params(deep=False)
-        return params
+        return options.to_plain(self.get_params(deep=False))
 
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters of a model saved by this or an earlier version, as `__init__` takes them now."""
-        return params
+        return options.from_plain(params)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

@@ -11,8 +11,10 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
+from streamgda.blocks.options import OPTIONS
 from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.options import check_not_renamed
 from streamgda.statistics.base import Statistics
 
 ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
@@ -65,7 +67,10 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
                 "candidates are estimators that learn from statistics, such as "
                 f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
             )
+        check_not_renamed(rest, ValueError)
         for name in set(rest) - set(chosen.get_params()):
+            if name.partition("__")[0] in OPTIONS:
+                continue  # a word may stand for the option, which then tells what it lacks
             close = difflib.get_close_matches(name, chosen.get_params(), n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise ValueError(f"Invalid parameter {name!r} for estimator {type(chosen).__name__}{hint}")

@@ -371,7 +371,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
-        params = dict(params)
+        params = super()._upgraded(params)
         if isinstance(params["n_subclasses"], list):
             params["n_subclasses"] = dict(params["n_subclasses"])
         if params["subclass_centers"] is not None:

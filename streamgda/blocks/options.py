@@ -1,0 +1,65 @@
+"""Several parameters as one value, which every floor hands on and only its own room reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pkgutil import resolve_name
+from typing import Any, NamedTuple, Self
+
+
+@dataclass(frozen=True, repr=False)
+class Option:
+    """Several parameters as one value, which never changes.
+
+    A subclass is declared like this class, with parameters as its fields. Its `__post_init__` checks their
+    values.
+    """
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters. Estimators call them ``option__parameter``."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def with_params(self, **params: Any) -> Self:
+        """The same option with other values of some parameters."""
+        known = self.get_params()
+        for name in params:
+            if name not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {self!r}. Valid parameters are: {list(known)!r}."
+                )
+        return replace(self, **params)
+
+    @classmethod
+    def from_old(cls, **params: Any) -> Self | None:
+        """The option of a model that an older version saved, when these were parameters of its own."""
+        return cls(**params)
+
+    def __sklearn_clone__(self) -> Self:
+        return self  # nothing can change it, and models keep their densities while their options are the same
+
+    def __repr__(self) -> str:
+        other = (f for f in fields(self) if getattr(self, f.name) != f.default)
+        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in other)})"
+
+
+class Entry(NamedTuple):
+    """The word that stands for an option with all its defaults, and the class of the option."""
+
+    word: str
+    place: str
+
+    @property
+    def kind(self) -> type[Option]:
+        """The class of the option."""
+        kind: type[Option] = resolve_name(self.place)
+        return kind
+
+
+OPTIONS: dict[str, Entry] = {}
+"""The parameters that are options, by their names."""
+
+
+def option_of(name: str, value: Any) -> Any:
+    """The option that the value of a parameter stands for; the value itself if it is no word for one."""
+    entry = OPTIONS[name]
+    return entry.kind() if isinstance(value, str) and value == entry.word else value

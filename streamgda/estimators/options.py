@@ -1,0 +1,85 @@
+"""Parameters of estimators that are options: how they are set, checked and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sklearn.utils._param_validation import HasMethods
+
+from streamgda.blocks.options import OPTIONS, Option, option_of
+
+RENAMED: dict[str, tuple[str, str]] = {}
+"""Parameters of older versions: the option that each belongs to now, and its name there."""
+
+
+def check_not_renamed(names: Iterable[str], error: type[Exception]) -> None:
+    """Raise the error, with the new spelling, if a parameter is one of an older version."""
+    for old in names:
+        if old in RENAMED:
+            option, name = RENAMED[old]
+            kind = OPTIONS[option].kind.__name__
+            raise error(f"{old} is now a parameter of an option: {option}={kind}({name}=...)")
+
+
+def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters to set, where ``option__parameter`` is replaced by a new option that has this parameter.
+
+    The option of a model never changes, by whose identity the model knows whether it is still the same.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, or the model has no option that could have it.
+    """
+    whole: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    known = model.get_params(deep=False)
+    for name, value in params.items():
+        option, _, part = name.partition("__")
+        if part and option in OPTIONS and option in known:
+            parts.setdefault(option, {})[part] = value
+        elif name not in known:
+            check_not_renamed([name], ValueError)
+        whole |= {} if part and option in parts else {name: value}
+    for name, changes in parts.items():
+        value = option_of(name, whole.get(name, known[name]))
+        if not isinstance(value, Option):
+            kind, given = OPTIONS[name].kind.__name__, ", ".join(f"{k}={v!r}" for k, v in changes.items())
+            raise ValueError(f"{name}={value!r} has no parameters; set {name}={kind}({given})")
+        whole[name] = value.with_params(**changes)
+    return whole
+
+
+def to_plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters to save, with the parameters of each option in its place."""
+    return {name: v.get_params() if isinstance(v, Option) else v for name, v in params.items()}
+
+
+def from_plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved parameters as an estimator takes them now, those of older versions included."""
+    whole = {name: value for name, value in params.items() if name not in RENAMED}
+    for name, entry in OPTIONS.items():
+        saved = whole.get(name, entry.word)
+        old = {RENAMED[n][1]: v for n, v in params.items() if n in RENAMED and RENAMED[n][0] == name}
+        if isinstance(saved, Mapping):
+            whole[name] = entry.kind(**saved)
+        elif old and saved == entry.word:
+            option = entry.kind.from_old(**old)
+            whole[name] = entry.word if option == entry.kind() else option
+    return whole
+
+
+class OptionOf(HasMethods):  # type: ignore[misc]
+    """The constraint of a parameter to an option of the class that belongs to it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("get_params")
+        self.name = name
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Whether a value is such an option."""
+        return isinstance(val, OPTIONS[self.name].kind)
+
+    def __str__(self) -> str:
+        return f"a {OPTIONS[self.name].kind.__name__}"
