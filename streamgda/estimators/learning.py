@@ -166,7 +166,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """An estimator that `__init__` has not seen yet; TypeError for a parameter of an older version."""
         options.check_not_renamed(params, TypeError)
-        return super().__new__(cls)
+        model: Self = super().__new__(cls)
+        return model
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also those of an option: ``option__parameter`` puts another option in its place."""

@@ -70,7 +70,7 @@ def from_plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-class OptionOf(HasMethods):  # type: ignore[misc]
+class OptionOf(HasMethods):
     """The constraint of a parameter to an option of the class that belongs to it."""
 
     def __init__(self, name: str) -> None:
