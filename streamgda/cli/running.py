@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import date, datetime
 from importlib import import_module
 from importlib.util import find_spec
@@ -95,7 +95,8 @@ def _by_signature(module: Any, name: str) -> dict[str, tuple[str, list[str]]]:
     """The parameters of a class, function or method, with types as docstrings have them, and no sentences."""
     classes = [kind for kind in vars(module).values() if getattr(kind, "__module__", "") == module.__name__]
     function = next(getattr(owner, name) for owner in (module, *classes) if hasattr(owner, name))
-    hints = get_type_hints(vars(function).get("__init__", function))
+    # Fields are named with what the modules of their own classes import.
+    hints = get_type_hints(function if is_dataclass(function) else vars(function).get("__init__", function))
     return {
         parameter.name: (f"{_kind_of(hints.get(parameter.name))}, default={parameter.default!r}", [""])
         for parameter in signature(function).parameters.values()

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from operator import is_
 from typing import Any, ClassVar, Generic, Literal, Self, cast
@@ -34,6 +34,7 @@ from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.students import DiagonalStudents, Students
 from streamgda.gaussians.whitening import Reason, Whitening
+from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
@@ -42,6 +43,7 @@ from streamgda.statistics.revisions import Revision
 Predictive = Literal["plugin", "student"]
 
 
+@dataclass(eq=False, repr=False)
 class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     """A classifier by normal densities, which are finalised from the statistics when first needed.
 
@@ -50,9 +52,14 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     _renormalises_priors: ClassVar[bool] = False
     _takes_encoded: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
-    priors: ArrayLike | None
-    predictive: Predictive = "plugin"
+    predictive = "plugin"
+
+    # The parameters of all classifiers. An annotation here takes a place among those by position, too.
+    _: KW_ONLY
+    missing: MissingAtPrediction = "raise"
+    exact: bool = False
     temperature: float = 1.0
+    categorical_features: CategoricalFeatures = "from_dtype"
 
     @property
     def _encoding(self) -> str | None:

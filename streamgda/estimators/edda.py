@@ -16,13 +16,12 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import priors_of
-from streamgda.estimators.reading import MissingAtPrediction, one_of
+from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.singular import Determined
 from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.incomplete.state import MAX_PATTERNS
-from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
@@ -153,13 +152,9 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     covariance_model: str = "bic"
     priors: ArrayLike | None = None
     tol: float = 1e-4
-    missing: MissingAtPrediction = "raise"
-    exact: bool = False
     max_patterns: int = MAX_PATTERNS
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
-    temperature: float = 1.0
-    categorical_features: CategoricalFeatures = "from_dtype"
 
     @property
     def _encoding(self) -> str | None:

@@ -19,7 +19,7 @@ from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import at_one_moment, of_one_moment
 from streamgda.estimators.priors import ClassCounts, priors_of
-from streamgda.estimators.reading import MissingAtPrediction, check_rows, one_of
+from streamgda.estimators.reading import check_rows, one_of
 from streamgda.estimators.scores import Finalised, RowScores, score_finalised
 from streamgda.estimators.shrinkage import (
     Shrinkage,
@@ -38,7 +38,6 @@ from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.incomplete.state import MAX_PATTERNS
-from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -213,14 +212,10 @@ class LinearDiscriminantAnalysis(
     tol: float = 1e-4
     covariance_estimator: Any = None
     _: KW_ONLY
-    missing: MissingAtPrediction = "raise"
-    exact: bool = False
     predictive: Predictive = "plugin"
     max_patterns: int = MAX_PATTERNS
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
-    temperature: float = 1.0
-    categorical_features: CategoricalFeatures = "from_dtype"
     categorical_model: Literal["dummies", "conditional"] = "dummies"
     alpha: float = 1.0
     categorical_ridge: float = 1.0

@@ -18,11 +18,9 @@ from streamgda.estimators.generative import PoolingParameter, RegularisedClassif
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
-from streamgda.estimators.reading import MissingAtPrediction
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features
-from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
@@ -139,12 +137,8 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
 
     priors: ArrayLike | None = None
     var_smoothing: float = 1e-9
-    missing: MissingAtPrediction = "raise"
-    exact: bool = False
     pooling: PoolingParameter = None
     predictive: Predictive = "plugin"
-    temperature: float = 1.0
-    categorical_features: CategoricalFeatures = "from_dtype"
     alpha: float = 1.0
     max_categories: int | None = 255
 

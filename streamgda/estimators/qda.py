@@ -17,7 +17,7 @@ from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
-from streamgda.estimators.reading import MissingAtPrediction, one_of
+from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
 from streamgda.estimators.singular import whiten_classes
@@ -27,7 +27,6 @@ from streamgda.gaussians.regularisation import relative_eigenvalues
 from streamgda.gaussians.whitening import Singular, Whitening
 from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.incomplete.state import MAX_PATTERNS
-from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -204,16 +203,12 @@ class QuadraticDiscriminantAnalysis(
     store_covariance: bool = False
     tol: float = 1e-4
     covariance_estimator: Any = None
-    missing: MissingAtPrediction = "raise"
     singular: Literal["raise", "skip"] | None = None
-    exact: bool = False
     pooling: PoolingParameter = None
     predictive: Predictive = "plugin"
     max_patterns: int = MAX_PATTERNS
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
-    temperature: float = 1.0
-    categorical_features: CategoricalFeatures = "from_dtype"
     alpha: float = 1.0
     categorical_ridge: float = 1.0
     max_categories: int | None = 255

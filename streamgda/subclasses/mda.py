@@ -30,7 +30,7 @@ from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.priors import in_pairs, priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-from streamgda.estimators.reading import MissingAtPrediction, one_of, source_to_learn
+from streamgda.estimators.reading import one_of, source_to_learn
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.view import View
@@ -39,7 +39,6 @@ from streamgda.incomplete.reads import Read
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
-from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -181,12 +180,8 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     shrinkage: Shrinkage = None
     reg_param: float = 0.0
     tol: float = 1e-4
-    missing: MissingAtPrediction = "raise"
     singular: Any = None
     predictive: Predictive = "plugin"
-    exact: bool = False
-    temperature: float = 1.0
-    categorical_features: CategoricalFeatures = "from_dtype"
 
     @property
     def _encoding(self) -> str | None:

@@ -13,20 +13,23 @@ import streamgda
 from streamgda.estimators import ESTIMATORS, Entry
 
 SPHERES = '''
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.gaussians.densities import DiagonalGaussians
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Spheres(GenerativeClassifier):
     """Each class has one variance, for all of its features."""
 
     _covariance_type = "diag"
     _parameter_constraints = GenerativeClassifier._parameter_constraints
 
-    def __init__(self, *, priors=None, missing="raise", exact=False):
-        self.priors, self.missing, self.exact = priors, missing, exact
+    priors: Any = None
 
     def _finalise(self, statistics):
         variances = statistics.covariance()
