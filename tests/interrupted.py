@@ -1,5 +1,6 @@
 """Work that is stopped in the middle: in a process of its own by a signal, or in this one at any line."""
 
+import linecache
 import multiprocessing
 import os
 import sys
@@ -31,17 +32,24 @@ def interrupted_at(n, operate):
     """
     left, place = n, None
 
-    def of_line(frame, event, _):
-        nonlocal left, place
-        if event == "line" and place is None:
-            left -= 1
-            if not left:
-                place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-                raise KeyboardInterrupt
-        return of_line
-
     def of_call(frame, *_):
-        return of_line if place is None and frame.f_code.co_filename.startswith(PACKAGE) else None
+        if place is not None or not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        last = frame.f_lineno
+
+        def of_line(frame, event, _):
+            nonlocal left, place, last
+            if event == "line" and place is None:
+                # Python never stops between the last call of a `with` and the release of its lock.
+                text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+                is_release, last = frame.f_lineno < last and text.startswith("with "), frame.f_lineno
+                left -= not is_release
+                if not left and not is_release:
+                    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                    raise KeyboardInterrupt
+            return of_line
+
+        return of_line
 
     before = sys.gettrace()
     sys.settrace(of_call)
