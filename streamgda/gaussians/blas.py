@@ -52,8 +52,9 @@ class single_blas_thread:  # noqa: N801  a context, as contextlib.suppress is
             if not self._inside:
                 numbers = {library: library.get_num_threads() for library in _libraries()}
                 limited = {library: number for library, number in numbers.items() if number not in {1, None}}
-                self._before.update(limited)
-                _set_numbers(dict.fromkeys(limited, 1))
+                if limited:
+                    self._before.update(limited)
+                    _set_numbers(dict.fromkeys(limited, 1))
             self._inside.add(self)
 
     def __exit__(
