@@ -39,7 +39,7 @@ def plain_loop(folder: Path) -> Callable[[], Any]:
 
     def run() -> Any:
         splits = scan_parquet(folder, "y").splits()
-        with single_blas_thread:
+        with single_blas_thread():
             return sum(accumulate_splits([split], ClassStatistics()) for split in splits)
 
     return run
