@@ -51,18 +51,12 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         take minutes, as for 60 features of 10 classes. A model that is asked for by name raises an error if
         the rows do not determine it.
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
-        appeared yet. If None, the shares of the classes.
+        As in `QuadraticDiscriminantAnalysis`, but an array must sum to 1.
     tol : float, default=1e-4
-        A covariance is singular if its correlation matrix has an eigenvalue up to the square of `tol`. This
-        does not depend on the units of the features.
+        As in `QuadraticDiscriminantAnalysis`, for the covariances of each model.
     missing : {"raise", "marginal"}, default="raise"
-        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
-        is the prior. With "marginal", the model also learns from rows with NaN: the models are fitted to the
-        means and scatters that are likeliest for the observed values, with a covariance for each class. This
-        assumes that features are missing at random: whether a value is missing may depend on observed values,
-        and not on the value itself. A row in which all features are NaN counts only for the prior.
+        As in `QuadraticDiscriminantAnalysis`. The models are fitted to the means and scatters that are
+        likeliest for the observed values, with a covariance for each class.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
@@ -84,9 +78,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`. Each category is a
-        feature of 0 and 1. Only EII and EEI take them. EEE is LDA, and fails: the features of a column sum to
-        1, so they are collinear.
+        As in `QuadraticDiscriminantAnalysis`. Each category is a feature of 0 and 1. Only EII and EEI take
+        them. EEE is LDA, and fails: the features of a column sum to 1, so they are collinear.
 
     Attributes
     ----------

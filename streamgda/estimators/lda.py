@@ -60,48 +60,32 @@ class LinearDiscriminantAnalysis(
     Parameters
     ----------
     solver : {"svd", "lsqr", "eigen"}, default="svd"
-        Which attributes there are, and what `transform` does, as in scikit-learn: its projection is centred
-        with "svd" and not with "eigen", and "lsqr" has none. All solvers compute from the statistics, and all
-        take shrinkage.
+        As in `QuadraticDiscriminantAnalysis`. The projection of `transform` is centred with "svd" and not
+        with "eigen"; "lsqr" has none.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        How far to shrink the covariance towards its mean variance times the identity: 0 is not at all, 1
-        completely. "auto" and "oas" shrink the covariance of each class, and pool the results. "auto" is the
-        estimate of Ledoit & Wolf (2004) for features at unit variance, and "oas" that of Chen et al. (2010).
-        The statistics are then "full", with a matrix for each class, or three with "auto". Both use the sum
-        of the weights of a class as its number of rows; see `fit`.
+        As in `QuadraticDiscriminantAnalysis`. A number shrinks the covariance within the classes. "auto" and
+        "oas" shrink that of each class, and pool the results; the statistics are then "full", with a matrix
+        for each class, or three with "auto".
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
-        appeared yet. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a
-        warning.
+        As in `QuadraticDiscriminantAnalysis`.
     n_components : int, optional
         The number of components of `transform`. None is the largest number, min(n_classes - 1, n_features).
         Classification does not depend on it.
     store_covariance : bool, default=False
-        Whether there is an attribute `covariance_` with solver "svd". It is computed from the statistics
-        when it is read.
+        As in `QuadraticDiscriminantAnalysis`, with solver "svd"; the others always have it.
     tol : float, default=1e-4
-        The covariance is singular in the directions in which its correlation matrix has an eigenvalue of at
-        most the square of `tol`. So the units of the features do not matter. `tol` itself bounds the singular
-        values of the standardised rows, divided by the root of their number.
+        As in `QuadraticDiscriminantAnalysis`. The model works in the range of a singular covariance.
     covariance_estimator : object, optional
-        Estimates the covariance of each class with solvers "lsqr" and "eigen", in place of `shrinkage`. It
-        has a method `fit`, which sets an attribute `covariance_`, as the estimators of `sklearn.covariance`
-        do. It needs rows, so it works only with `fit` on arrays and data frames, without `sample_weight`.
+        As in `QuadraticDiscriminantAnalysis`, with solvers "lsqr" and "eigen".
     missing : {"raise", "marginal"}, default="raise"
-        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
-        is the prior. With "marginal", the model also learns from rows with NaN, by the likelihood of the
-        observed values. This assumes that features are missing at random: whether a value is missing may
-        depend on observed values, and not on the value itself. A row in which all features are NaN counts
-        only for the prior.
+        As in `QuadraticDiscriminantAnalysis`. As a feature of 0 and 1, a missing category remains one of its
+        own.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
-        `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
+        `ExactClassStatistics`.
     predictive : {"plugin", "student"}, default="plugin"
-        The density by which rows are scored. "plugin" is the normal density with the means and the
-        covariance estimated. "student" takes into account that they are estimated: a Student t density of
-        N - n_classes - d + 1 degrees of freedom for N rows and d features (Jeffreys' prior). Its decision
-        function is not linear.
+        As in `QuadraticDiscriminantAnalysis`. A Student t density has N - n_classes - d + 1 degrees of
+        freedom for N rows, and the decision function is then not linear.
     max_patterns : int, default=256
         How many patterns of observed features may be kept, if features are missing in rows to learn from;
         see `IncompleteStatistics`.
@@ -120,16 +104,13 @@ class LinearDiscriminantAnalysis(
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        The columns of a frame that have categories: those of strings, dictionaries and categoricals, or those
-        with these names or patterns, whose values are strings, integers or bools. Each category becomes a
-        feature of 0 and 1, which is named "column=value". A missing value is a category of its own. A
-        category that was not learnt has 0 in all the features of its column, with a warning. If None, all
-        columns are numbers. A source says itself which of its columns have categories.
+        As in `QuadraticDiscriminantAnalysis`. Each category becomes a feature of 0 and 1, which is named
+        "column=value".
     categorical_model : {"dummies", "conditional"}, default="dummies"
         What columns with categories are. "dummies" are features of 0 and 1 like all others. "conditional" is
         the conditional Gaussian model: a table of probabilities for each class and column, times a normal
         density of the numbers, whose mean has a term for each category and whose covariance is common. It has
-        no coefficients and no `transform`.
+        no coefficients and no `transform`. It alone has the next three parameters.
     alpha : float, default=1.0
         What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
         p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
@@ -138,8 +119,7 @@ class LinearDiscriminantAnalysis(
         rows a category counts for that says nothing.
     max_categories : int or None, default=255
         How many categories of a column have probabilities of their own. The least frequent of more count as
-        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them. These three are parameters
-        of the conditional model.
+        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them.
 
     Attributes
     ----------

@@ -34,42 +34,27 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     Parameters
     ----------
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
-        appeared yet. If None, the shares of the classes.
+        As in `QuadraticDiscriminantAnalysis`, but an array must sum to 1.
     var_smoothing : float, default=1e-9
         The portion of the largest variance of a feature over all rows that is added to every variance. It
         is computed from the statistics, so `partial_fit` of any batches gives the same result as `fit`.
     missing : {"raise", "marginal"}, default="raise"
-        How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
-        observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
-        is the prior. With "marginal", the model also learns from rows with NaN, by the likelihood of the
-        observed values. This assumes that features are missing at random: whether a value is missing may
-        depend on observed values, and not on the value itself. A row in which all features are NaN counts
-        only for the prior.
-        With "marginal", a missing category is no category of its own: its column is left out of the density.
-        To learn it so, fit with missing="raise", and then set missing="marginal": the densities are made from
-        the statistics when they are needed.
+        As in `QuadraticDiscriminantAnalysis`.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
     pooling : float in [0, 1], "bayes" or None, default=None
-        How far the variances of each class are moved towards the pooled variances within the classes. A
-        number λ is that of Friedman (1989), ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k are the sums
-        of squares of a class, n_k its weight, and W and N are their sums. "bayes" counts the pooled variances
-        as c rows beside those of a class, so classes of few rows are moved most: (c W / N + W_k) / (c + n_k -
-        1). The number c makes the sums of squares most probable. A class of weight below 1 counts as one row.
+        As in `QuadraticDiscriminantAnalysis`, with the variance and the sum of squares of each feature.
         Smoothing comes after pooling.
     predictive : {"plugin", "student"}, default="plugin"
-        The density by which rows are scored. "plugin" is the normal density with the means and variances
-        estimated. "student" takes into account that they are estimated: for each feature a Student t density,
-        of n_k - 1 degrees of freedom without pooling (Jeffreys' prior). A class without degrees of freedom is
-        an error in `fit` and `from_statistics`. After `partial_fit` it gets no posterior, with one warning.
+        As in `QuadraticDiscriminantAnalysis`. Each feature has a Student t density of its own, with n_k - 1
+        degrees of freedom without pooling.
     temperature : float, default=1.0
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`.
+        As in `QuadraticDiscriminantAnalysis`.
     alpha : float, default=1.0
         What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
         p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.

@@ -45,13 +45,13 @@ class QuadraticDiscriminantAnalysis(
     Parameters
     ----------
     solver : {"svd", "eigen"}, default="svd"
-        As in scikit-learn. But both compute the model from its statistics, and both take shrinkage. Only
-        `covariance_estimator` needs "eigen".
+        As in scikit-learn. But all solvers compute the model from its statistics, and all take shrinkage.
+        Only `covariance_estimator` needs "eigen".
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        How far to shrink the covariance of each class towards its mean variance times the identity: 0 is
-        not at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each
-        class at unit variance; the statistics then hold fourth moments. "oas" is the estimate of Chen et
-        al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
+        How far to shrink the covariance of each class towards its mean variance times the identity: 0 is not
+        at all, 1 completely. "auto" is the estimate of Ledoit & Wolf (2004) for the features of each class at
+        unit variance; the statistics then hold fourth moments, and cannot be `exact`. "oas" is the estimate
+        of Chen et al. (2010). Both use the sum of the weights of a class as its number of rows; see `fit`.
     priors : array-like of shape (n_classes,) or dict, optional
         Prior probabilities, in the order of `classes_` or by label. Labels may be of classes that have not
         appeared yet. If None, the shares of the classes. If they do not sum to 1, they are scaled, with a
@@ -86,7 +86,7 @@ class QuadraticDiscriminantAnalysis(
         since a class may appear with a single row there.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
-        `ExactClassStatistics`. Then `shrinkage` cannot be "auto".
+        `ExactClassStatistics`.
     pooling : float in [0, 1], "bayes" or None, default=None
         How far the covariance of each class is moved towards the pooled covariance within the classes, that
         of LDA. A number λ is that of Friedman (1989): ((1 - λ) W_k + λ W) / ((1 - λ) n_k + λ N), where W_k is
@@ -121,7 +121,10 @@ class QuadraticDiscriminantAnalysis(
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`.
+        The columns of a frame that have categories: those of strings, dictionaries and categoricals, or those
+        with these names or patterns, whose values are strings, integers or bools. A missing value is a
+        category of its own. A category that no learnt row has counts as none, with a warning. If None, all
+        columns are numbers. A source says itself which of its columns have categories.
     alpha : float, default=1.0
         What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
         p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.

@@ -83,34 +83,32 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     random_state : int, default=0
         The seed of k-means.
     pooling : float in [0, 1], "bayes" or None, default="bayes"
-        How far the covariance of each subclass leans on the covariance within the subclasses; as in
-        `QuadraticDiscriminantAnalysis` and `GaussianNB`. Not used with covariance type "tied".
+        As in `QuadraticDiscriminantAnalysis`, for subclasses and the covariance within them; not for "tied".
     priors : array-like of shape (n_classes,) or dict, optional
-        Prior probabilities of the classes; as in `QuadraticDiscriminantAnalysis`.
+        As in `QuadraticDiscriminantAnalysis`.
     shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        As in `QuadraticDiscriminantAnalysis`, of each subclass; not for "diag".
+        As in `QuadraticDiscriminantAnalysis`, for each subclass; not for "diag".
     reg_param : float in [0, 1], default=0.0
         As in `QuadraticDiscriminantAnalysis`; for "full" alone.
     tol : float, default=1e-4
         As in `QuadraticDiscriminantAnalysis`.
     missing : {"raise", "marginal"}, default="raise"
-        How to predict and learn a row with NaN; as in `QuadraticDiscriminantAnalysis`. Its nearest centre is
-        that by the features that are observed.
+        As in `QuadraticDiscriminantAnalysis`. The nearest centre is that by the features that are observed.
     singular : {"raise", "skip"} or None, default=None
-        How to treat a subclass whose covariance is singular, which pooling does away with; as in
-        `QuadraticDiscriminantAnalysis`.
+        As in `QuadraticDiscriminantAnalysis`, for subclasses. With pooling, few are singular.
     predictive : {"plugin", "student"}, default="plugin"
-        The densities of the subclasses; as in `QuadraticDiscriminantAnalysis`.
+        As in `QuadraticDiscriminantAnalysis`, for subclasses.
     exact : bool, default=False
-        Whether to learn by exact sums; see `ExactClassStatistics`.
+        Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
+        `ExactClassStatistics`.
     temperature : float, default=1.0
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        The columns of a frame that have categories, as for `LinearDiscriminantAnalysis`. With
-        ``covariance_type="tied"``, each category is a feature of 0 and 1, and the numbers alone decide to
-        which subclass a row belongs. The other types take no categories.
+        As in `QuadraticDiscriminantAnalysis`. With ``covariance_type="tied"``, each category is a feature of
+        0 and 1, and the numbers alone decide to which subclass a row belongs. The other types take no
+        categories.
 
     Attributes
     ----------

@@ -1,0 +1,27 @@
+"""What readers of two classes learn of one parameter is the same, or is said as a difference."""
+
+from inspect import getdoc
+
+import pytest
+from numpydoc.docscrape import NumpyDocString
+
+from streamgda.estimators import ESTIMATORS, estimator_named
+
+REFERENCE = "QuadraticDiscriminantAnalysis"
+
+
+def texts():
+    """The text of each parameter in each class that documents it."""
+    found = {}
+    for name in ESTIMATORS:
+        for parameter in NumpyDocString(getdoc(estimator_named(name)))["Parameters"]:
+            found.setdefault(parameter.name, {})[name] = " ".join(parameter.desc)
+    return found
+
+
+@pytest.mark.parametrize(("parameter", "by_class"), texts().items())
+def test_a_parameter_has_one_text_or_one_that_refers_to_another(parameter, by_class):
+    referring = {name for name, text in by_class.items() if text.startswith(f"As in `{REFERENCE}`")}
+    assert REFERENCE not in referring
+    assert REFERENCE in by_class or not referring, f"{REFERENCE} has no {parameter}"
+    assert len({text for name, text in by_class.items() if name not in referring}) == 1
