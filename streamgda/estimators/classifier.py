@@ -9,7 +9,8 @@ from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from operator import is_
-from typing import Any, ClassVar, Generic, Literal, Self, cast
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Generic, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,24 +24,17 @@ from streamgda.estimators.learning import StatisticsLearner, at_one_moment, of_o
 from streamgda.estimators.priors import priors_of, sum_to_one
 from streamgda.estimators.reading import MissingAtPrediction
 from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
-from streamgda.estimators.singular import too_few_rows
-from streamgda.estimators.view import View
+from streamgda.estimators.view import PREDICTIVE, View
 from streamgda.gaussians.absent import PriorsAlone
-from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.base import Densities
 from streamgda.gaussians.blas import single_blas_thread
-from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.posteriors import decisions
-from streamgda.gaussians.regularisation import Regularisation
-from streamgda.gaussians.shared import SharedGaussians
-from streamgda.gaussians.students import DiagonalStudents, Students
 from streamgda.gaussians.whitening import Reason, Whitening
 from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.revisions import Revision
-
-Predictive = Literal["plugin", "student"]
 
 
 @dataclass(eq=False, repr=False)
@@ -116,11 +110,14 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         densities: Densities = gaussians
         for step in view.chain:
             densities = step(densities, view)
+            reasons = list(densities.singular.values())
+            if reasons and (self.singular == "raise" or len(reasons) == len(densities.means)):
+                raise reasons[0]()
         return gaussians, densities
 
     def _view(self, statistics: Statistics) -> View:
         """What the model reads of its statistics; ValueError if it cannot learn such features."""
-        chain = () if self.predictive == "plugin" else (self._students,)
+        chain = () if self.predictive == "plugin" else (resolve_name(PREDICTIVE[self.predictive]),)
         view = View(statistics.classes, statistics.weights, statistics, chain)
         viewed: View = statistics.schema.viewed(view, self)
         return viewed
@@ -129,23 +126,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Raise an error if rows in which features are missing do not determine a class."""
         for error in statistics.undetermined.values():
             raise error
-
-    def _students(self, gaussians: G, view: View) -> Densities:
-        """The predictive densities of the classes, which are Student t: a step of a view's chain."""
-        weights = view.numbers.weights
-        how, is_shared = _regularisation_of(gaussians, weights), isinstance(gaussians, SharedGaussians)
-        too_few: dict[int, Reason] = {
-            int(k): partial(too_few_rows, view.numbers, int(k), is_shared=is_shared)
-            for k in np.flatnonzero(~(how.degrees > 0))
-        }
-        singular = {**gaussians.singular, **too_few}
-        if singular and (self.singular == "raise" or len(singular) == len(weights)):
-            raise next(iter(singular.values()))()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scales = how.divisors / how.degrees * (1 + 1 / weights)
-        if isinstance(gaussians, DiagonalGaussians):
-            return DiagonalStudents.of(gaussians, how.degrees, scales, too_few)
-        return Students.of(gaussians, how.degrees, scales, too_few)
 
     def snapshot(self) -> Self:
         """A copy of the model with its own statistics, which later learning does not change.
@@ -501,13 +481,3 @@ def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]
             f"Evaluation.conformal_quantile returns it; got {quantile!r}"
         )
     return least
-
-
-def _regularisation_of(gaussians: Gaussians, weights: Array) -> Regularisation:
-    """How the covariances follow from the scatters of classes with these weights."""
-    if isinstance(gaussians, SharedGaussians):
-        return Regularisation.by_share(1.0, weights, int(gaussians.ranks[0]))
-    if isinstance(gaussians, SeparateGaussians | DiagonalGaussians) and gaussians.regularisation is not None:
-        return gaussians.regularisation
-    dimension = 1 if isinstance(gaussians, DiagonalGaussians) else gaussians.means.shape[1]
-    return Regularisation.by_share(0.0, weights, dimension)

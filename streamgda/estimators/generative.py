@@ -242,8 +242,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         state = finalised(self).seen
         if not isinstance(state.densities, Gaussians):
             raise ValueError(
-                "the surface between classes that are mixtures, Student t or with tables of categories is "
-                "no quadric; predict_log_proba gives the log-odds of rows"
+                "the surface between classes that are not normal is no quadric; predict_log_proba gives the "
+                "log-odds of rows"
             )
         first, second = position_of(i, state.classes), position_of(j, state.classes)
         if first == second:

@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
 from streamgda.estimators import exchange
-from streamgda.estimators.classifier import Predictive, finalised
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
@@ -29,6 +29,7 @@ from streamgda.estimators.shrinkage import (
     statistics_for,
     total_covariance,
 )
+from streamgda.estimators.view import Predictive
 from streamgda.gaussians.absent import WithAbsentClasses
 from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.posteriors import decisions
@@ -442,8 +443,8 @@ class LinearDiscriminantAnalysis(
         self._check_unconditional(attribute)
         if self.predictive != "plugin":
             raise AttributeError(
-                f"there is no {attribute} with predictive={self.predictive!r}: the decision function of "
-                "Student t densities is not linear"
+                f"there is no {attribute} with predictive={self.predictive!r}: the decision function "
+                "is then not linear"
             )
 
     # ------------------------------------------------------------------ exchange with scikit-learn

@@ -46,6 +46,7 @@ from streamgda.estimators.reading import (
     updated,
 )
 from streamgda.estimators.scores import Finalised
+from streamgda.estimators.view import PREDICTIVE
 from streamgda.incomplete.reads import (
     ONE_READ,
     READ_TOLERANCE,
@@ -127,7 +128,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
         "singular": [one_of("raise", "skip"), None],
-        "predictive": [one_of("plugin", "student")],
+        "predictive": [one_of("plugin", *PREDICTIVE)],
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "categorical_features": [one_of("from_dtype"), "array-like", None],
         "alpha": [Interval(Real, 0, None, closed="left")],

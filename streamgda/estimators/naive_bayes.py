@@ -13,11 +13,12 @@ from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators import exchange
-from streamgda.estimators.classifier import Predictive, finalised
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
+from streamgda.estimators.view import Predictive
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features

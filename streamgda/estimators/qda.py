@@ -12,7 +12,7 @@ from sklearn import discriminant_analysis
 
 from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
-from streamgda.estimators.classifier import Predictive, finalised
+from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
 from streamgda.estimators.learning import of_one_moment
@@ -21,6 +21,7 @@ from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
 from streamgda.estimators.singular import whiten_classes
+from streamgda.estimators.view import Predictive
 from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues

@@ -70,25 +70,6 @@ def _singular_class(
     )
 
 
-def too_few_rows(statistics: Statistics, k: int, *, is_shared: bool) -> ValueError:
-    """The error for too few rows for Student t densities: of a class (at position k), or of all of them."""
-    if is_shared:
-        return np.linalg.LinAlgError(
-            Message(
-                f"⟨#{counted(statistics.n_rows, 'row')}⟩ (of weight ⟨#{statistics.weights.sum():g}⟩) of "
-                f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "
-                f"{counted(statistics.n_features, 'feature')}; bring more rows, or set ⟨predictive='plugin'⟩"
-            )
-        )
-    return np.linalg.LinAlgError(
-        Message(
-            f"class {named(statistics.classes[k])}: ⟨#{counted(statistics.counts[k], 'row')}⟩ (of weight "
-            f"⟨#{statistics.weights[k]:g}⟩), too few for a Student t density; bring more rows, or set "
-            "⟨pooling='bayes'⟩ or ⟨predictive='plugin'⟩"
-        )
-    )
-
-
 def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     """The message of scikit-learn's QDA for this class, word for word."""
     label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import Densities
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+
+Predictive = Literal["plugin", "student"]
+
+PREDICTIVE = {"student": "streamgda.students.predictive:predictive"}
+"""The step from normal densities to those that are not plugged in, by the value of the parameter."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, by_class, label_columns
 from streamgda.blocks.wording import Message, counted, listed
-from streamgda.estimators.classifier import Predictive
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.learning import of_one_moment
@@ -33,7 +32,7 @@ from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import one_of, source_to_learn
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
-from streamgda.estimators.view import View
+from streamgda.estimators.view import Predictive, View
 from streamgda.gaussians.base import Densities
 from streamgda.incomplete.reads import Read
 from streamgda.passes.compute import Scheduler
