@@ -44,7 +44,9 @@ Positions = slice | NDArray[np.intp]
 
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
-_FEWEST_ROWS = 144  # if there are many features; with fewer rows, products of matrices take a quarter longer
+_FEWEST_OF_DISTANCES = (
+    144  # if there are many features; with fewer rows, products of matrices take a quarter longer
+)
 _FEWEST_OF_PRODUCTS = 480  # if scores are one product; with fewer rows, it takes a tenth longer
 _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
@@ -350,7 +352,7 @@ def score_finalised(
         Whether NaN may mark a missing value.
     """
     is_product = not state.densities.scores_from_distances
-    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_ROWS
+    fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
     size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS

@@ -21,7 +21,7 @@ _MANTISSA_BITS = 9
 _OCTAVES = 10  # of 1 + the logarithm, which is at most 1024
 _HALF = _OCTAVES << _MANTISSA_BITS  # bins on each side of zero
 
-_ROUNDING = 1e-12  # relative to 1 + |z|: rounding decides the order of log-odds that are closer
+_TIE = 1e-12  # relative to 1 + |z|: rounding decides the order of log-odds that are closer
 
 _BITS_OF_1 = int(np.float64(1.0).view(np.int64))
 
@@ -175,7 +175,7 @@ class ScoreHistogram:
         assert self.exact is not None
         finite = self.exact[np.isfinite(self.exact)]
         first = np.searchsorted(self.exact, -np.inf, side="right")
-        is_close = np.diff(finite) <= _ROUNDING * (1 + np.abs(finite[1:]))
+        is_close = np.diff(finite) <= _TIE * (1 + np.abs(finite[1:]))
         edges = np.flatnonzero(np.diff(is_close, prepend=False, append=False)).reshape(-1, 2) + first
         for start, stop in edges.tolist():
             yield slice(start, stop + 1)

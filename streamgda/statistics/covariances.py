@@ -25,7 +25,7 @@ Rows = Indices | slice
 Pairs = tuple[Indices, Indices]
 N = TypeVar("N", bound=np.generic)
 
-_ROUNDING = 1e-8
+_SEMIDEFINITE_TOL = 1e-8
 _ASYMMETRY = 1e-5  # of what another library may have computed in float32
 _ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cache
 _MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at once
@@ -139,7 +139,7 @@ class CovarianceKind(ABC):
         """Whether a scatter from outside is symmetric, up to rounding."""
         gap = np.abs(scatter - np.swapaxes(scatter, -1, -2))
         scale = self.outer(np.sqrt(np.abs(self.diagonal(scatter))))
-        return bool((gap <= _ASYMMETRY * np.abs(scatter) + _ROUNDING * scale).all())
+        return bool((gap <= _ASYMMETRY * np.abs(scatter) + _SEMIDEFINITE_TOL * scale).all())
 
     def is_semidefinite(self, scatter: Array, squares: Array | None = None) -> bool:
         """Whether a scatter from outside is one that rows can have, up to rounding.
@@ -337,7 +337,7 @@ def _are_semidefinite(matrices: Array, squares: Array) -> bool:
     roots = np.sqrt(np.where(squares > 0, squares, 1.0))
     scaled = matrices / roots[:, :, None]
     scaled /= roots[:, None, :]
-    np.einsum("kii->ki", scaled)[...] += _ROUNDING * matrices.shape[-1]
+    np.einsum("kii->ki", scaled)[...] += _SEMIDEFINITE_TOL * matrices.shape[-1]
     try:
         np.linalg.cholesky(scaled)
     except np.linalg.LinAlgError:

@@ -17,7 +17,7 @@ import numpy as np
 
 from streamgda.statistics.covariances import Array, Bounds, Indices, Rows
 
-_ROUNDING = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
+_FOURTH_TOL = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a shift works on
 
 
@@ -136,7 +136,7 @@ class FourthMoments:
         """
         least = scatter**2 / weights[:, None, None]
         roots = whole.roots + np.sqrt(weights)[:, None] * (np.finfo(np.float64).eps * means) ** 2
-        rounding = (_ROUNDING + lost)[:, None, None] * _outer(roots, roots)
+        rounding = (_FOURTH_TOL + lost)[:, None, None] * _outer(roots, roots)
         if (self.fourth < least - rounding).any():
             raise ValueError("fourth moments would be too small: these rows never went into the state")
         constant = np.einsum("kii->ki", scatter) <= 0

@@ -35,8 +35,8 @@ _SPLIT = 2.0**27 + 1  # of Veltkamp
 
 # Differences of moments, relative to the moments that were subtracted.
 NOISE = 64 * 2.0**-52  # a scatter that is no larger may be rounding alone, and counts as zero
-_ROUNDING = 1e-8  # a scatter below minus this, or a larger gap between means, is not rounding
-_WEIGHT_ROUNDING = 1e-13  # a larger difference of weights is not rounding
+_SCATTER_TOL = 1e-8  # a scatter below minus this, or a larger gap between means, is not rounding
+_WEIGHT_TOL = 1e-13  # a larger difference of weights is not rounding
 
 
 _OVERFLOWING = np.errstate(over="ignore", invalid="ignore")  # what exceeds float64 is infinite
@@ -308,7 +308,7 @@ class Moments:
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
         left = (self.weights - part.weights) + (self.low_weights - part.low_weights)
-        rounding = _WEIGHT_ROUNDING * self.weights
+        rounding = _WEIGHT_TOL * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
     # ------------------------------------------------------------------ moments add up
@@ -508,8 +508,8 @@ class Moments:
             value_rounding = value_rounding.sum(axis=0, keepdims=True)
             is_single = np.array([bool(is_single.all())])
         noise = NOISE * whole.diagonal + value_rounding
-        noise[is_single] += ((_ROUNDING + self._lost(whole))[:, None] * whole.diagonal)[is_single]
-        scale = (1 + self._lost(whole)[:, None] / _ROUNDING) * whole.diagonal
+        noise[is_single] += ((_SCATTER_TOL + self._lost(whole))[:, None] * whole.diagonal)[is_single]
+        scale = (1 + self._lost(whole)[:, None] / _SCATTER_TOL) * whole.diagonal
         self.clip(scale, noise, "these rows never went into the state")
         if self.diagonal[is_single].any():
             raise ValueError("one row that is left would vary: these rows never went into the state")
@@ -533,10 +533,10 @@ class Moments:
             of its features allow.
         """
         diagonal = self.diagonal
-        if not (diagonal >= -(_ROUNDING * scale + noise)).all():
+        if not (diagonal >= -(_SCATTER_TOL * scale + noise)).all():
             raise ValueError(f"a variance would be negative: {otherwise}")
         self.kind.zero(self.scatter, diagonal <= noise)
-        most = self.kind.outer(np.sqrt(self.diagonal)) + _ROUNDING * self.kind.outer(np.sqrt(scale))
+        most = self.kind.outer(np.sqrt(self.diagonal)) + _SCATTER_TOL * self.kind.outer(np.sqrt(scale))
         if (np.abs(self.scatter) > most).any():
             raise ValueError(f"a correlation would exceed 1: {otherwise}")
 
@@ -719,5 +719,5 @@ def _check_same_means(ours: Moments, theirs: Moments) -> None:
         return
     gap = (theirs.means - ours.means) + (theirs.low_means - ours.low_means)
     deviation = np.sqrt(ours.diagonal / ours.weights[:, None])
-    if (np.abs(gap) > _ROUNDING * (np.abs(ours.means) + deviation)).any():
+    if (np.abs(gap) > _SCATTER_TOL * (np.abs(ours.means) + deviation)).any():
         raise ValueError("the means of a class differ: these rows never went into the state")

@@ -22,15 +22,15 @@ from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.
-_FEWEST_ROWS = 1 << 11
-_FEWEST_ROWS_OF_CLASS = 4
+_FEWEST_ABOUT_ANCHORS = 1 << 11
+_FEWEST_OF_CLASS_ABOUT_ANCHORS = 4
 
 
 def is_anchored(block: Block, kind: CovarianceKind) -> bool:
     """Whether the rows of a block go into sums about anchors, rather than being merged or centred."""
-    if kind.has_products or block.weights is not None or len(block.codes) < _FEWEST_ROWS:
+    if kind.has_products or block.weights is not None or len(block.codes) < _FEWEST_ABOUT_ANCHORS:
         return False
-    return len(block.codes) >= _FEWEST_ROWS_OF_CLASS * len(block.classes)
+    return len(block.codes) >= _FEWEST_OF_CLASS_ABOUT_ANCHORS * len(block.classes)
 
 
 def add_rows(
