@@ -1,7 +1,7 @@
 """Methods of generative classifiers: samples, imputation, outliers, boundaries and criteria.
 
-`RegularisedClassifier` has the parameter `pooling`: how far the covariances of the classes lean on the pooled
-one.
+`RegularisedClassifier` has the parameter `pooling`: how much the pooled covariance counts in those of the
+classes.
 """
 
 from __future__ import annotations

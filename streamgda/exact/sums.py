@@ -55,7 +55,7 @@ class Sums:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
         return sum(array.digits.nbytes for array in self.arrays)
 
     @property

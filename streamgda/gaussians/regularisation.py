@@ -1,4 +1,4 @@
-"""Covariances of classes that lean on the pooled covariance, the more the fewer rows a class has.
+"""Covariances of classes, averaged with the pooled one, which counts more where a class has fewer rows.
 
 The weight of the pooled covariance is given, or follows from the evidence of the classes. In the second case,
 the covariance of a class has an inverse Wishart prior. Its mean is Σ, the pooled covariance, and it has

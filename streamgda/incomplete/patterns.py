@@ -265,7 +265,7 @@ class PatternStates(Labelled[S]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
         return super().nbytes + self.by_pattern.nbytes
 
     # ------------------------------------------------------------------ by class and by feature

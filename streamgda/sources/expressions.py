@@ -189,7 +189,7 @@ class Filter(ColumnExpression):
         return cls(expression, referenced(expression, schema))
 
     @property
-    def may_keep_untold(self) -> bool:
+    def passes_beyond_statistics(self) -> bool:
         """Whether rows may pass whose values lie outside the statistics of their row group.
 
         Statistics leave out NaN. A comparison with NaN is false, so a row with NaN passes only by a "not", a

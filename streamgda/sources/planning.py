@@ -416,7 +416,7 @@ class FilePlanner:
                 )
             return wanted
         every = list(range(fragment.num_row_groups))
-        if chosen is None or chosen.may_keep_untold:
+        if chosen is None or chosen.passes_beyond_statistics:
             return every
         schema = fragment.physical_schema
         if any(field.type in VIEWS for field in schema if field.name in chosen.columns.names):

@@ -253,7 +253,7 @@ class Statistics(Locked, Savable):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays of the state."""
+        """The size of the arrays of the state in bytes."""
         return self._labelled.nbytes
 
     # ------------------------------------------------------------------ moments

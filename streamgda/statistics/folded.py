@@ -36,7 +36,7 @@ class Summed(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
@@ -54,7 +54,7 @@ class Keyed(dict[K, S]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays of the states."""
+        """The size of the arrays of the states in bytes."""
         return sum(state.nbytes for state in self.values())
 
     def add(self, key: K, state: S, *, owned: bool = False) -> None:
@@ -171,7 +171,7 @@ class FoldStatistics(Locked):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays of the states."""
+        """The size of the arrays of the states in bytes."""
         with self._lock:
             return self._by_fold.nbytes
 
@@ -303,7 +303,7 @@ class SideBySide(Locked):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays of the states."""
+        """The size of the arrays of the states in bytes."""
         with self._lock:
             return sum(state.nbytes for state in self.states)
 

@@ -40,7 +40,7 @@ class ClassMoments(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:
         """The moments of no rows, of the same kind."""
@@ -168,7 +168,7 @@ class Labelled(Generic[S]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
         squares = 0 if self.squared_weights is None else self.squared_weights.nbytes
         return self.classes.nbytes + self.counts.nbytes + squares + self.moments.nbytes
 

@@ -43,8 +43,8 @@ class SampledStatistics(Locked):
     """Statistics of labelled rows, and of each class the complete rows whose values have the lowest hashes.
 
     Which rows these are depends on the set of rows alone: not on their order, their files or their number, as
-    a row that stands twice is one of double weight. A row that is in the sample in the end has been in it
-    from its first occurrence on, so its weight is that of all its occurrences.
+    a row that occurs twice is one of double weight. Each new row can only remove others from the sample. So a
+    row of the final sample never left it, and its weight is that of all its occurrences.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class SampledStatistics(Locked):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
         with self._lock:
             samples = sum(part.nbytes for own in self.samples.values() for part in own)
             return self.statistics.nbytes + samples

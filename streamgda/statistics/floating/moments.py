@@ -103,7 +103,7 @@ class Moments:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays."""
+        """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.arrays)
 
     @property
