@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.estimators.classifier import finalised
+from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.products import large_low_parts
 from streamgda.gaussians.shared import SharedGaussians
@@ -36,8 +37,8 @@ class ScoreFormula:
         What is added. It is −∞ for a subclass without density or of a class with a prior of zero.
     starts : ndarray of int of shape (K,)
         Where the subclasses of each class begin.
-    temperature : float
-        What ln p(x, k) is divided by.
+    calibration : Calibration
+        What makes posterior probabilities of ln p(x, k).
     linear : ndarray of shape (M, d), or None
         What is added for each feature, times x: ln p(v | k) of the dummies of categories.
     """
@@ -48,7 +49,7 @@ class ScoreFormula:
     matrices: Array
     constants: Array
     starts: NDArray[np.intp]
-    temperature: float
+    calibration: Calibration
     linear: Array | None = None
 
     @property
@@ -75,7 +76,7 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
     seen = state.seen
     densities, constants, starts = seen.densities.parts_with(seen.log_priors.copy())
     constants[list(densities.singular)] = -np.inf
-    formula = ScoreFormula(*_normal(densities, constants), starts, state.temperature)
+    formula = ScoreFormula(*_normal(densities, constants), starts, state.calibration)
     formula = cast("ScoreFormula", seen.densities.completed(formula))
     if seen is state:
         return formula

@@ -279,7 +279,7 @@ class LinearDiscriminantAnalysis(
             gaussians = gaussians.present
         if self.solver != "svd" and isinstance(gaussians, SharedGaussians):
             common = gaussians.common_scores(scores.rows)
-            discriminants = discriminants + common / scores.finalised.temperature
+            discriminants = discriminants + common / scores.finalised.calibration.divisor
         return decisions(discriminants)
 
     # ------------------------------------------------------------------ projecting
@@ -414,9 +414,9 @@ class LinearDiscriminantAnalysis(
         if self.solver != "svd":
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
-        coefficients = self._among_announced(coefficients / state.temperature)
+        coefficients = self._among_announced(coefficients / state.calibration.divisor)
         return _between_two(coefficients), _between_two(
-            self._among_announced(intercepts / state.temperature, -np.inf)
+            self._among_announced(intercepts / state.calibration.divisor, -np.inf)
         )
 
     def _shares(self, statistics: Statistics) -> Array:

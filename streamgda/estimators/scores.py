@@ -22,12 +22,12 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import RowError
 from streamgda.gaussians.absent import PriorsAlone, WithAbsentClasses
 from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.posteriors import (
     log_evidence,
     log_posteriors,
     posteriors,
     posteriors_and_odds,
-    tempered,
     write_posteriors,
 )
 from streamgda.gaussians.products import TILE_ROWS
@@ -69,8 +69,8 @@ class Finalised(Generic[G]):
         The densities that score rows: `gaussians`, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
-    temperature : float
-        What scores are divided by before they become posterior probabilities.
+    calibration : Calibration
+        What makes posterior probabilities of scores.
     announced : ndarray or None
         The labels that had been announced.
     """
@@ -82,7 +82,7 @@ class Finalised(Generic[G]):
     densities: Densities
     priors: Array
     log_priors: Array
-    temperature: float
+    calibration: Calibration
     announced: Labels | None
     _seen: Self | None = None
     _derived: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Finalised(Generic[G]):
             densities,
             priors,
             log_priors,
-            float(model.temperature),
+            Calibration(float(model.temperature)),
             model._announced,
         )
 
@@ -231,7 +231,7 @@ class RowScores:
         with np.errstate(over="ignore", invalid="ignore"):
             scores = gaussians.posterior_scores_from(self.squared_distances)
             scores += log_priors
-        return self._checked_and_tempered(scores)
+        return self._calibrated(scores)
 
     def _position(self, row: int) -> int:
         """The position of a row of these among all rows to be scored."""
@@ -244,7 +244,7 @@ class RowScores:
                 scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
         except RowError as error:
             raise error.moved(self._position) from error
-        return self._checked_and_tempered(scores)
+        return self._calibrated(scores)
 
     @cached_property
     def squared_distances(self) -> Array:
@@ -260,8 +260,8 @@ class RowScores:
                 scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
         except RowError as error:
             raise error.moved(self._position) from error
-        self._checked_and_tempered(scores)
-        scores /= self.finalised.temperature
+        self._calibrated(scores)
+        scores /= self.finalised.calibration.divisor
         return scores
 
     @property
@@ -324,17 +324,14 @@ class RowScores:
         squared_distances = self.squared_distances[np.arange(len(self.rows)), self.codes]
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
-    def _checked_and_tempered(self, scores: Array) -> Array:
-        """Scores by the temperature, or ValueError if a row has no finite one, so that no class is likelier.
-
-        They are up to a term for each row.
-        """
+    def _calibrated(self, scores: Array) -> Array:
+        """The scores of posteriors; ValueError if a row has no finite one, so that no class is likelier."""
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = self._position(np.flatnonzero(~np.isfinite(best))[0])
             raise RowError(row, " is too far from the classes: squared distances exceed float64")
-        temperature = self.finalised.temperature
-        return scores if temperature == 1.0 else tempered(scores, temperature)
+        calibration = self.finalised.calibration
+        return scores if calibration.divisor == 1.0 else calibration.apply(scores)
 
 
 def score_finalised(

@@ -22,13 +22,6 @@ def order_of(n_classes: int) -> Literal["C", "F"]:
     return "C" if n_classes >= _MANY_CLASSES else "F"
 
 
-def tempered(scores: Array, temperature: float) -> Array:
-    """The scores divided by a temperature, up to a term for each row. Their order within a row stays."""
-    with np.errstate(over="ignore"):
-        divided: Array = (scores - scores.max(axis=1, keepdims=True)) / temperature
-    return divided
-
-
 def log_evidence(scores: Array) -> Array:
     """Ln p(x) = ln Σ p(x, k) of each row: (n,)."""
     with np.errstate(invalid="ignore"):  # all scores of a row may be -inf

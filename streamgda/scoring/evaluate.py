@@ -14,6 +14,7 @@ from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import listed
 from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.blas import single_blas_thread
+from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.passes.graph import Plan, n_rows_of
@@ -236,7 +237,8 @@ def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Deci
 def _evaluate_blocks(
     model: Model, blocks: Iterable[Block], decision: inference.Decision, temperatures: bool = True
 ) -> Evaluation:
-    evaluation, temperature = Evaluation(), model.temperature if temperatures else None
+    evaluation = Evaluation()
+    calibration = Calibration(float(model.temperature)) if temperatures else None
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
         for piece in inference.pieces_of(model, block):
@@ -244,7 +246,7 @@ def _evaluate_blocks(
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
             known, predicted = model.known_labels, decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[piece], scores, known, weights, predicted)
-            evaluation.add_coded(*rows, temperature)
+            evaluation.add_coded(*rows, calibration)
     return evaluation
 
 

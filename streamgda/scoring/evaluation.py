@@ -14,10 +14,11 @@ from streamgda.blocks import labels
 from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import counted, named
+from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.gaussians.posteriors import posteriors_and_odds
+from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
 from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram
 from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
-from streamgda.scoring.temperature import LEAST_LOG_PROBABILITY, N_TEMPERATURES, losses_by_temperature
 from streamgda.statistics.locking import at_one_moment
 from streamgda.storage.saving import Loadable
 
@@ -72,7 +73,7 @@ class Evaluation(Measures, Loadable):
         self._is_weighted = False
         self._log_loss = 0.0
         self._squared_error = 0.0
-        self._losses = np.zeros(N_TEMPERATURES)
+        self._losses = np.zeros(N_LOSSES)
         self._allocate(0)
 
     def _allocate(self, n_classes: int) -> None:
@@ -157,15 +158,14 @@ class Evaluation(Measures, Loadable):
         known: Labels,
         weights: Array | None,
         predicted: NDArray[np.intp] | None = None,
-        temperature: float | None = 1.0,
+        calibration: Calibration | None = UNCALIBRATED,
     ) -> None:
         """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`.
 
         The sums are changed in place, so this is for an evaluation that no other thread has.
 
         The predicted classes are `known[predicted]`, or the likeliest ones if `predicted` is None.
-        The scores have been divided by the temperature. If it is None, the losses at other temperatures are
-        not computed.
+        The scores have been calibrated so. If it is None, the losses at other temperatures are not computed.
         """
         classes = labels.union(self.classes, labels.union(known, seen))
         self._reindex(classes)
@@ -180,10 +180,10 @@ class Evaluation(Measures, Loadable):
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
-        if temperature is None:
+        if calibration is None:
             self._losses += np.inf
         else:
-            self._losses += losses_by_temperature(scores * temperature, truth, weight)
+            self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
         np.add.at(self._confusion, (truth, found), weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
         for k, scored in enumerate(self._scores):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.blocks.wording import counted
+from streamgda.scoring.calibration import best_temperature, loss_at, warned_of
 from streamgda.scoring.curves import Array, ScoreHistogram
-from streamgda.scoring.temperature import best_temperature, loss_at, warned_of
 from streamgda.statistics.locking import Locked, at_one_moment
 
 if TYPE_CHECKING:

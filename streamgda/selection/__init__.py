@@ -12,4 +12,5 @@ folds are computed from their states; other scorings take a second read.
   source.
 - `candidates`: estimators with parameters.
 - `scorings`: sums over scored rows, and their score. To add a scoring, write one class and its entry there.
+- `calibration`: the temperature that is best for scored rows.
 """

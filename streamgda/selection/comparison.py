@@ -29,14 +29,12 @@ from streamgda.passes.compute import Scheduler
 from streamgda.passes.graph import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
+from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.selection.candidates import Candidate
 from streamgda.selection.downdates import Codes, Downdate, downdate_of
 from streamgda.selection.scorings import (
     LOG_LIKELIHOOD,
-    MEASURED,
-    TEMPERATURE,
     BinnedRocAuc,
-    LossesByTemperature,
     Metric,
     RocAuc,
     Scored,
@@ -73,7 +71,7 @@ class Trial:
         The object that scores rows. None after the rows are scored, or if no rows need scores.
     by_row : list of str
         The scorings for which rows must be scored.
-    losses : LossesByTemperature or None
+    losses : CalibrationLosses or None
         The losses of the scored rows, if they are asked for.
     """
 
@@ -85,7 +83,7 @@ class Trial:
     deviations: dict[str, float] = field(default_factory=dict)
     scorer: Scorer | None = None
     by_row: list[str] = field(default_factory=list)
-    losses: LossesByTemperature | None = None
+    losses: CalibrationLosses | None = None
 
 
 class Trials:
@@ -158,7 +156,7 @@ class Trials:
             return 0
         if source is None:
             name = next(iter(waiting.values())).by_row[0]
-            what = f"calibrate={name!r}" if name == TEMPERATURE else f"scoring {name!r}"
+            what = f"calibrate={name!r}" if name == CALIBRATION else f"scoring {name!r}"
             raise ValueError(
                 f"{what} needs the rows, and there are only statistics: give the source to fit, or score "
                 "normal densities by 'log_likelihood', and do not calibrate"
@@ -172,7 +170,7 @@ class Trials:
             trial.error = found.failures.get(i, Message())
             metrics = {} if trial.error else found.metrics[i]
             trial.scores |= {name: metric.score for name, metric in metrics.items()}
-            trial.losses = metrics.get(TEMPERATURE)  # type: ignore[assignment]
+            trial.losses = metrics.get(CALIBRATION)  # type: ignore[assignment]
             trial.deviations = {name: metric.deviation for name, metric in metrics.items()}
         return 1
 
@@ -238,10 +236,10 @@ class Comparison:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
         return np.array([row[0].deviations.get(name, np.nan) for row in self.trials])
 
-    def temperatures(self) -> Array:
+    def best_calibrations(self) -> Array:
         """The best temperature of each candidate for the held-out rows: (n_candidates,)."""
         losses = ([trial.losses for trial in row if trial.losses is not None] for row in self.trials)
-        pooled = (reduce(LossesByTemperature.merge, row, LossesByTemperature(0)) for row in losses)
+        pooled = (reduce(CalibrationLosses.merge, row, CalibrationLosses(0)) for row in losses)
         return np.array([row.score for row in pooled])
 
     @property
@@ -335,7 +333,7 @@ class ModelScorer:
             if joint is not None:
                 densities = part.joint_log_density
                 joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
-        return Scored(scores, truth, weights, joint, self.state.temperature)
+        return Scored(scores, truth, weights, joint, self.state.calibration)
 
 
 Scorer = ModelScorer | Downdate

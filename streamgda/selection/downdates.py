@@ -24,7 +24,6 @@ from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.gaussians.densities import RegularisedGaussians
-from streamgda.gaussians.posteriors import tempered
 from streamgda.gaussians.products import deviations_from
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.shared import SharedGaussians
@@ -144,8 +143,8 @@ class Downdate(ABC):
         """Score rows that are among those of the statistics; see `log_joint`."""
         scores = self.log_joint(rows, truth, weights)
         joint = scores[np.arange(len(rows)), truth] if log_joint else None
-        temperature = self._fitted.temperature
-        return Scored(tempered(scores, temperature), truth, weights, joint, temperature)
+        calibration = self._fitted.calibration
+        return Scored(calibration.apply(scores), truth, weights, joint, calibration)
 
     def log_joint(self, X: Array, truth: Codes, weights: Array) -> Array:
         """Ln p(x, k) of rows by the models of all other rows: (n, K).

@@ -17,19 +17,14 @@ from numpy.typing import NDArray
 
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.generative import joint_log_likelihood
+from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.gaussians.posteriors import posteriors_and_odds
+from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY
 from streamgda.scoring.curves import ScoreHistogram
-from streamgda.scoring.temperature import (
-    LEAST_LOG_PROBABILITY,
-    N_TEMPERATURES,
-    best_temperature,
-    losses_by_temperature,
-)
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 LOG_LIKELIHOOD = "log_likelihood"
-TEMPERATURE = "temperature"
 
 
 @dataclass(frozen=True)
@@ -46,15 +41,15 @@ class Scored:
         The weights of the rows.
     log_joint : ndarray of shape (n,), or None
         ln p(x, k) of the true class k. None if no scoring needs it.
-    temperature : float
-        T.
+    calibration : Calibration
+        How the scores were divided by T.
     """
 
     scores: Array
     truth: NDArray[np.intp]
     weights: Array
     log_joint: Array | None = None
-    temperature: float = 1.0
+    calibration: Calibration = UNCALIBRATED
 
     @cached_property
     def predicted(self) -> NDArray[np.intp]:
@@ -253,29 +248,6 @@ def _mean_area(histograms: list[ScoreHistogram]) -> float:
     return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
 
 
-class LossesByTemperature(Metric):
-    """The losses at several temperatures. The score is the best temperature, so greater is not better."""
-
-    def __init__(self, n_classes: int) -> None:
-        self._losses, self._weight = np.zeros(N_TEMPERATURES), 0.0
-
-    def add(self, rows: Scored) -> None:
-        """Add scored rows."""
-        self._losses += losses_by_temperature(rows.scores * rows.temperature, rows.truth, rows.weights)
-        self._weight += float(rows.weights.sum())
-
-    def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
-        self._losses += other._losses
-        self._weight += other._weight
-        return self
-
-    @property
-    def score(self) -> float:
-        """The temperature at which the mean loss is least."""
-        return best_temperature(self._losses / self._weight) if self._weight else np.nan
-
-
 METRICS: dict[str, type[Any]] = {
     LOG_LIKELIHOOD: LogLikelihood,
     "accuracy": Accuracy,
@@ -288,10 +260,6 @@ METRICS: dict[str, type[Any]] = {
     "f1_macro": F1Macro,
 }
 """The scorings, by their names; those of scikit-learn's scorers are the same."""
-
-
-MEASURED: dict[str, type[Any]] = {**METRICS, TEMPERATURE: LossesByTemperature}
-"""The metrics for which rows are scored: the scorings, and the temperature."""
 
 
 def scoring_names(scoring: str | Iterable[str]) -> list[str]:
@@ -316,19 +284,6 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
     if not names:
         raise ValueError("at least one scoring is needed")
     return names
-
-
-def calibrations(calibrate: Any) -> list[str]:
-    """The additional metric that the parameter `calibrate` asks for.
-
-    Raises
-    ------
-    ValueError
-        If it is neither "temperature" nor None.
-    """
-    if calibrate not in (None, TEMPERATURE):
-        raise ValueError(f"calibrate is {TEMPERATURE!r} or None; got {calibrate!r}")
-    return [] if calibrate is None else [calibrate]
 
 
 def mean_log_likelihood(model: GaussianClassifier[Any], statistics: Statistics) -> float:

@@ -22,11 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.estimators import DOCUMENTATION
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
+from streamgda.scoring.calibration import warned_of
 from streamgda.scoring.inference import apart
-from streamgda.scoring.temperature import warned_of
+from streamgda.selection.calibration import CALIBRATION, calibrations
 from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
 from streamgda.selection.comparison import Comparison, RowScorer, compare
-from streamgda.selection.scorings import LOG_LIKELIHOOD, TEMPERATURE, calibrations, scoring_names
+from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
 from streamgda.selection.splitters import ArraySource, is_leave_one_out, read_folds, source_of, with_folds
 from streamgda.selection.validation import report_failures
 from streamgda.statistics.covariances import Array
@@ -280,7 +281,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         for name, values in comparison.filled(names, self.error_score).items():
             self.cv_results_ |= self._columns(comparison, name, values)
         if self.calibrate is not None:
-            self.cv_results_[TEMPERATURE] = comparison.temperatures()
+            self.cv_results_[CALIBRATION] = comparison.best_calibrations()
         scorers = {name: RowScorer(name) for name in names}
         self.n_splits_ = len(comparison.folds)
         self.multimetric_ = not isinstance(self.scoring, str)
@@ -309,7 +310,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             start = perf_counter()
             others = {}
             if self.calibrate is not None:
-                others[TEMPERATURE] = warned_of(float(self.cv_results_[TEMPERATURE][self.best_index_]))
+                others[CALIBRATION] = warned_of(float(self.cv_results_[CALIBRATION][self.best_index_]))
             self.best_estimator_ = best.fitted(self.fold_statistics_.total(), **others)
             if apart(self.estimator)[0] is not None:
                 steps = self.estimator.steps

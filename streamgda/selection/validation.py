@@ -14,9 +14,10 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
+from streamgda.selection.calibration import calibrations
 from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare
-from streamgda.selection.scorings import LOG_LIKELIHOOD, calibrations, scoring_names
+from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
 from streamgda.selection.splitters import is_leave_one_out, read_folds, tested_folds
 from streamgda.statistics.covariances import Array
 

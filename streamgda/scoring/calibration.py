@@ -15,14 +15,14 @@ LEAST_LOG_PROBABILITY = float(-np.log(_LARGEST_INVERSE))
 
 _STEPS_PER_OCTAVE, _FIRST_OCTAVE, _N_OCTAVES = 4, -8, 10
 
-N_TEMPERATURES = _STEPS_PER_OCTAVE * _N_OCTAVES + 1
+N_LOSSES = _STEPS_PER_OCTAVE * _N_OCTAVES + 1
 
 _VALUES_AT_ONCE = 1 << 16  # float64 values that stay in the second-level cache
 _LEAST_POWER = 1e-37  # adds nothing to a sum of at least 1; the square of its square's square is normal
 _FLAT = 1e-12  # differences of mean losses that rounding leaves
 
 
-def losses_by_temperature(scores: Array, truth: NDArray[np.intp], weight: Array) -> Array:
+def losses_when_divided(scores: Array, truth: NDArray[np.intp], weight: Array) -> Array:
     """Σ w (−ln p(true class | x)) of rows, p ∝ exp(scores / T), at 1 / T = 2⁻⁸, 2⁻⁷·⁷⁵, …, 2²: (41,).
 
     A logarithm is at least that of 2⁻⁵², as in the log loss. Exponentials at 2 / T are the squares of those
@@ -53,7 +53,7 @@ def losses_by_temperature(scores: Array, truth: NDArray[np.intp], weight: Array)
             if octave % 3 == 2:
                 np.maximum(powers, _LEAST_POWER, out=powers)
                 np.maximum(of_truth, _LEAST_POWER, out=of_truth)
-    return losses.ravel()[:N_TEMPERATURES]
+    return losses.ravel()[:N_LOSSES]
 
 
 def _inverse(place: Any) -> Any:
@@ -71,7 +71,7 @@ def best_temperature(losses: Array) -> float:
     if np.ptp(losses) <= _FLAT:
         return 1.0
     least = int(losses.argmin())
-    if least in (0, N_TEMPERATURES - 1):
+    if least in (0, N_LOSSES - 1):
         return float(1 / _inverse(least))
     below, at, above = losses[least - 1 : least + 2]
     return float(1 / _inverse(least + (below - above) / (2 * (below - 2 * at + above))))
@@ -79,7 +79,7 @@ def best_temperature(losses: Array) -> float:
 
 def warned_of(temperature: float) -> float:
     """The best temperature; with a warning if it is an end of the grid."""
-    if temperature in (1 / _inverse(0), 1 / _inverse(N_TEMPERATURES - 1)):
+    if temperature in (1 / _inverse(0), 1 / _inverse(N_LOSSES - 1)):
         warnings.warn(
             f"the log loss is least at a temperature of {temperature:g}, the end of the grid: these rows do "
             "not tell how sure the model may be",
@@ -96,11 +96,11 @@ def loss_at(losses: Array, temperature: float) -> float:
     ValueError
         If the temperature is outside the grid.
     """
-    lowest, highest = 1 / _inverse(N_TEMPERATURES - 1), 1 / _inverse(0)
+    lowest, highest = 1 / _inverse(N_LOSSES - 1), 1 / _inverse(0)
     if not lowest <= temperature <= highest:
         raise ValueError(f"losses are known from temperature {lowest:g} to {highest:g}; got {temperature!r}")
     place = _STEPS_PER_OCTAVE * (-np.log2(temperature) - _FIRST_OCTAVE)
-    middle = min(max(round(place), 1), N_TEMPERATURES - 2)
+    middle = min(max(round(place), 1), N_LOSSES - 2)
     below, at, above = losses[middle - 1 : middle + 2]
     offset = place - middle
     return float(at + offset * (above - below) / 2 + offset**2 * (above - 2 * at + below) / 2)

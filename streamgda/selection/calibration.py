@@ -1,0 +1,52 @@
+"""The temperature of a candidate that is best for the rows that its models have not learnt."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from streamgda.scoring.calibration import N_LOSSES, best_temperature, losses_when_divided
+from streamgda.selection.scorings import METRICS, Metric, Scored
+
+CALIBRATION = "temperature"
+
+
+class CalibrationLosses(Metric):
+    """The losses at several temperatures. The score is the best temperature, so greater is not better."""
+
+    def __init__(self, n_classes: int) -> None:
+        self._losses, self._weight = np.zeros(N_LOSSES), 0.0
+
+    def add(self, rows: Scored) -> None:
+        """Add scored rows."""
+        self._losses += losses_when_divided(rows.calibration.undo(rows.scores), rows.truth, rows.weights)
+        self._weight += float(rows.weights.sum())
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another metric, in place."""
+        self._losses += other._losses
+        self._weight += other._weight
+        return self
+
+    @property
+    def score(self) -> float:
+        """The temperature at which the mean loss is least."""
+        return best_temperature(self._losses / self._weight) if self._weight else np.nan
+
+
+MEASURED: dict[str, type[Any]] = {**METRICS, CALIBRATION: CalibrationLosses}
+"""The metrics for which rows are scored: the scorings, and the temperature."""
+
+
+def calibrations(calibrate: Any) -> list[str]:
+    """The additional metric that the parameter `calibrate` asks for.
+
+    Raises
+    ------
+    ValueError
+        If it is neither "temperature" nor None.
+    """
+    if calibrate not in (None, CALIBRATION):
+        raise ValueError(f"calibrate is {CALIBRATION!r} or None; got {calibrate!r}")
+    return [] if calibrate is None else [calibrate]
