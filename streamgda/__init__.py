@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
-    from streamgda.estimators.edda import GaussianDiscriminantAnalysis
+    from streamgda.edda.estimator import GaussianDiscriminantAnalysis
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis

@@ -20,7 +20,7 @@ one an option of the other commands. Editors complete its name once it is also i
 The modules, from the top down:
 
 - `saved`: `load`.
-- `lda`, `qda`, `naive_bayes`, `edda`: the estimators. `streamgda.subclasses.mda` is another.
+- `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.edda` and `streamgda.subclasses` have others.
 - `discriminant`: what LDA and QDA share.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.
@@ -52,7 +52,7 @@ ESTIMATORS: dict[str, Entry] = {
     "QuadraticDiscriminantAnalysis": Entry("streamgda.estimators.qda", "qda"),
     "LinearDiscriminantAnalysis": Entry("streamgda.estimators.lda", "lda"),
     "GaussianNB": Entry("streamgda.estimators.naive_bayes", "nb"),
-    "GaussianDiscriminantAnalysis": Entry("streamgda.estimators.edda", "edda"),
+    "GaussianDiscriminantAnalysis": Entry("streamgda.edda.estimator", "edda"),
     "MixtureDiscriminantAnalysis": Entry("streamgda.subclasses.mda", "mda"),
 }
 """The estimators, by the names of their classes."""

@@ -5,7 +5,6 @@
   `RegularisedGaussians`) and variances alone (`DiagonalGaussians`).
 - `shared`: the log density for one covariance of all classes (`SharedGaussians`). `updated`: the same
   densities, updated as rows are learnt.
-- `parsimonious`: covariances that share volume, shape or orientation among the classes.
 - `absent`: classes of which no row has come, and classes of which no density can be computed yet.
 - `regularisation`: covariances between those of the classes and the pooled one.
 - `posteriors`: posterior probabilities and log-odds from log densities. `calibration`: how sure they are.

@@ -23,8 +23,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
 )
 from streamgda.cli.main import main
-from streamgda.gaussians.axes import principal_axes
-from streamgda.gaussians.parsimonious import (
+from streamgda.edda.parsimonious import (
     MODELS,
     common_matrix,
     common_shape,
@@ -33,6 +32,7 @@ from streamgda.gaussians.parsimonious import (
     starts,
     sweeps,
 )
+from streamgda.gaussians.axes import principal_axes
 
 IRIS = load_iris(return_X_y=True)
 PUBLISHED = {  # log-likelihood without the shares of the classes, and number of parameters

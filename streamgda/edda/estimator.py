@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 
 from streamgda.blocks.wording import Message
+from streamgda.edda.determined import Determined
+from streamgda.edda.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
@@ -18,8 +20,6 @@ from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
-from streamgda.estimators.singular import Determined
-from streamgda.gaussians.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
 from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.base import Statistics
