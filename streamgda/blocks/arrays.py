@@ -294,8 +294,8 @@ def _candidates(values: NDArray[Any]) -> Iterable[Any]:
 def _is_rounded(value: Any) -> bool:
     """Whether this is a number beyond 2^53 that float64 does not hold."""
     try:
-        exact = Fraction(int(value) if isinstance(value, np.integer) else value)
-        return abs(exact) > INTEGERS_OF_FLOATS and Fraction(float(exact)) != exact
+        number = Fraction(int(value) if isinstance(value, np.integer) else value)
+        return abs(number) > INTEGERS_OF_FLOATS and Fraction(float(number)) != number
     except OverflowError:  # an infinite Decimal is refused later, a finite number beyond float64 here
         return not (isinstance(value, Decimal) and value.is_infinite())
     except ValueError:  # not a number: it is refused later

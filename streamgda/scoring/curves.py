@@ -69,21 +69,21 @@ class ScoreHistogram:
 
     Attributes
     ----------
-    exact : ndarray of shape (n,), or None
+    odds : ndarray of shape (n,), or None
         The log-odds that occur, ascending; None if they are counted in bins.
     weights : ndarray of shape (2, n) or (2, N_BINS)
         The weights of the other rows, and of the rows of the class.
     """
 
     def __init__(self, most_exact: int = _MOST_EXACT) -> None:
-        self.exact: Array | None = np.empty(0)
+        self.odds: Array | None = np.empty(0)
         self.weights = np.zeros((2, 0))
         self._most_exact = most_exact
 
     @property
     def thresholds(self) -> Array:
         """The log-odds that occur, or the lower edges of the bins."""
-        return LOWER_EDGES if self.exact is None else self.exact
+        return LOWER_EDGES if self.odds is None else self.odds
 
     def add(self, odds: Array, is_member: NDArray[Any], weight: Array) -> Self:
         """Add rows, given by their log-odds and whether they are of the class."""
@@ -94,34 +94,34 @@ class ScoreHistogram:
 
     def merge(self, other: ScoreHistogram) -> Self:
         """Add the rows of another histogram, which is not changed."""
-        if other.exact is None:
+        if other.odds is None:
             self._to_bins()
             self.weights += other.weights
         else:
             for side, weights in enumerate(other.weights):
-                self.add(other.exact, np.full(len(weights), side), weights)
+                self.add(other.odds, np.full(len(weights), side), weights)
         return self
 
     def _places(self, odds: Array) -> NDArray[np.int64]:
-        return bins_of(odds) if self.exact is None else np.searchsorted(self.exact, odds)
+        return bins_of(odds) if self.odds is None else np.searchsorted(self.odds, odds)
 
     def _make_room(self, odds: Array) -> None:
         """Make a place for each of these log-odds, or change to bins if there would be too many places."""
-        if self.exact is None:
+        if self.odds is None:
             return
-        either = np.union1d(self.exact, odds)
+        either = np.union1d(self.odds, odds)
         if len(either) > self._most_exact:
             self._to_bins()
-        elif len(either) > len(self.exact):
+        elif len(either) > len(self.odds):
             weights = np.zeros((2, len(either)))
-            weights[:, np.searchsorted(either, self.exact)] = self.weights
-            self.exact, self.weights = either, weights
+            weights[:, np.searchsorted(either, self.odds)] = self.weights
+            self.odds, self.weights = either, weights
 
     def _to_bins(self) -> None:
-        if self.exact is not None:
-            bins = bins_of(self.exact)
+        if self.odds is not None:
+            bins = bins_of(self.odds)
             self.weights = np.array([np.bincount(bins, side, N_BINS) for side in self.weights], dtype=float)
-            self.exact = None
+            self.odds = None
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -161,7 +161,7 @@ class ScoreHistogram:
         below = np.cumsum(negatives) - negatives
         tied = 0.5 * positives @ negatives
         area = (positives @ below + tied) / pairs
-        if self.exact is None:
+        if self.odds is None:
             return float(area), float(tied / pairs)
         error = 0.0
         for run in self._runs():
@@ -172,9 +172,9 @@ class ScoreHistogram:
 
     def _runs(self) -> Iterator[slice]:
         """The places of the log-odds whose order rounding decides."""
-        assert self.exact is not None
-        finite = self.exact[np.isfinite(self.exact)]
-        first = np.searchsorted(self.exact, -np.inf, side="right")
+        assert self.odds is not None
+        finite = self.odds[np.isfinite(self.odds)]
+        first = np.searchsorted(self.odds, -np.inf, side="right")
         is_close = np.diff(finite) <= _TIE * (1 + np.abs(finite[1:]))
         edges = np.flatnonzero(np.diff(is_close, prepend=False, append=False)).reshape(-1, 2) + first
         for start, stop in edges.tolist():
@@ -195,7 +195,7 @@ class ScoreHistogram:
         above_n, above_p = self.weights[:, ::-1].cumsum(axis=1)[:, ::-1][:, used]
         n, p = self.weights[:, used]
         tied = p @ (above_p / (above_p + above_n))
-        if self.exact is None:
+        if self.odds is None:
             lowest, highest = _precise(above_n, above_p, n, p)
             return float(tied / total), float(max(highest - tied, tied - lowest) / total)
         error = 0.0

@@ -282,7 +282,7 @@ class Evaluation(Measures, Loadable):
         n_classes = len(self.classes)
         odds, weights = np.empty((2, n_classes), dtype=object)
         for k, scored in enumerate(self._scores):
-            odds[k], weights[k] = scored.exact, scored.weights.ravel()
+            odds[k], weights[k] = scored.odds, scored.weights.ravel()
         matrices = {
             "confusion": self._confusion,
             "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
@@ -302,7 +302,7 @@ class Evaluation(Measures, Loadable):
         for k, scored in enumerate(evaluation._scores):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
-            scored.exact = columns["odds"][k]
+            scored.odds = columns["odds"][k]
             scored.weights = columns["odds_weights"][k].reshape(2, -1).copy()
         for name in _PLAIN:
             kind, value = type(getattr(evaluation, name)), document[name]

@@ -47,7 +47,7 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
 
 _VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
-_MOST_KEPT = 1 << 24  # areas are exact up to this many log-odds of all candidates: 128 MB
+_MOST_KEPT = 1 << 24  # areas are not of bins up to this many log-odds of all candidates: 128 MB
 _MOST_NAMED = 10
 
 

@@ -448,7 +448,7 @@ class Statistics(Locked, Savable):
             moments = self._reduce(block, workspace)
             squares = None
             if block.weights is not None:
-                squares = squared_weights(block.codes, block.weights, exact=self.exact)
+                squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
             labelled = Labelled(block.classes, np.bincount(block.codes), moments, squares)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)

@@ -101,14 +101,16 @@ class ClassMoments(Protocol):
         """Σ w² of each class if its n rows have equal weights, W² / n. It is never less."""
 
 
-def squared_weights(codes: Codes, weights: Array | None, *, exact: bool = False) -> SquaredWeights | None:
+def squared_weights(
+    codes: Codes, weights: Array | None, *, as_integers: bool = False
+) -> SquaredWeights | None:
     """Σ w² of the rows of each class, by their codes; None if all weights are 1.
 
-    If `exact`, weights are whole numbers, and the result has Python integers.
+    Weights that are whole numbers also give Python integers.
     """
     if weights is None or (weights == 1).all():
         return None
-    if not exact:
+    if not as_integers:
         return np.bincount(codes, np.clip(weights, _LEAST_WEIGHT, 1 / _LEAST_WEIGHT) ** 2)
     squares = np.zeros(int(codes.max()) + 1, object)
     np.add.at(squares, codes, weights.astype(np.int64).astype(object) ** 2)
