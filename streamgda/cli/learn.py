@@ -65,14 +65,14 @@ def fit(
     reads = {"max_reads": MAX_READS, **{name: value for name, value in em.items() if value is not None}}
     if statistics:
         reads["max_reads"] = 1
-    estimator = model.kind(**model.params)
-    kept = estimator.required_statistics()
+    estimator = model.kind(**model.params).set_params(exact=exact)
+    kept = estimator.required_statistics().keywords()
     with run.scheduler_options() as options:
         if isinstance(estimator, MixtureDiscriminantAnalysis):
             missing = "marginal" if data.missing == "marginal" else "raise"
-            estimator.set_params(exact=exact, missing=missing)
+            estimator.set_params(missing=missing)
             kept["rule"] = estimator.draw_centers(source, **options)
-        learnt = accumulate(source, exact=exact, **reads, **kept, **options)
+        learnt = accumulate(source, **reads, **kept, **options)
     try:
         saved = learnt if statistics else model.build(learnt, missing=data.missing)
     except ValueError as error:
@@ -120,14 +120,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
     source = data.labelled(statistics.schema.names, statistics.schema.encoded)
     check_replaceable(out, source)
     with run.scheduler_options() as options:
-        new = accumulate(
-            source,
-            statistics.covariance_type,
-            fourth_moments=statistics.has_fourth_moments,
-            exact=statistics.exact,
-            rule=statistics.rule,
-            **options,
-        )
+        new = accumulate(source, **statistics.required.keywords(), rule=statistics.rule, **options)
     could_predict = fault_of(saved) is None
     saved = saved.merge(new) if is_model(saved) else statistics + new
     if out == saved_in and could_predict and not force:

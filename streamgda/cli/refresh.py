@@ -204,12 +204,11 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
     from streamgda import MixtureDiscriminantAnalysis, StatisticsLedger
 
     made = model.kind(**model.params) if model else None
-    needed = made.required_statistics() if made else {}
-    held = options_held(path) or {"fourth_moments": needed.get("fourth_moments", False)}
+    needed = made.required_statistics() if made else None
+    held = options_held(path) or dict.fromkeys(needed.extra if needed else (), True)
     given = {name: value for name, value in kept.items() if value}
     ledger = StatisticsLedger(path, **{**held, **given})
-    has_scatter = not needed or ledger.covariance_type in ("full", needed["covariance_type"])
-    if not has_scatter or ledger.fourth_moments < needed.get("fourth_moments", False):
+    if needed and not ledger.required.suffices(needed):
         raise ValueError(
             f"{ledger!r} keeps less than the model needs: refresh another, with --covariance-type full "
             "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"

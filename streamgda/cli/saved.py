@@ -152,9 +152,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
     return {
         "kind": type(saved).__name__,
         "parameters": saved.get_params() if is_model(saved) else {},
-        "covariance_type": statistics.covariance_type,
-        "fourth_moments": statistics.has_fourth_moments,
-        "exact": statistics.exact,
+        **statistics.required.keywords(),
         "n_rows": statistics.n_rows,
         "n_dropped": statistics.n_dropped,
         "n_features": statistics.n_features,
@@ -277,15 +275,12 @@ def _text(saved: Saved) -> list[str]:
 
     statistics = statistics_of(saved)
     names = statistics.feature_names
-    held = [f"{statistics.covariance_type} covariance"]
-    held += ["fourth moments"] if statistics.has_fourth_moments else []
-    held += ["exact sums"] if statistics.exact else []
     lines = [summary_of(saved)]
     if is_model(saved):
         lines.append(
             f"parameters: {', '.join(f'{name}={value}' for name, value in saved.get_params().items())}"
         )
-    lines.append(", ".join(held))
+    lines.append(", ".join(statistics.required.in_words()))
     features = (
         f"{statistics.n_features:,} without names" if names is None else abridged(names, _MOST_FEATURES)
     )

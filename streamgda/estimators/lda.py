@@ -42,6 +42,7 @@ from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.required import Required
 from streamgda.statistics.revisions import Revision
 
 _COMPLETE_ROWS = "fill them in, since transform needs complete rows: "
@@ -206,10 +207,10 @@ class LinearDiscriminantAnalysis(
     def _encoding(self) -> str:
         return "common" if self.categorical_model == "conditional" else "dummies"
 
-    def required_statistics(self) -> dict[str, Any]:
-        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+    def required_statistics(self) -> Required:
+        """What the statistics of the model keep."""
         by_class = isinstance(self.shrinkage, str)
-        return statistics_for(self.shrinkage) if by_class else super().required_statistics()
+        return statistics_for(self.shrinkage, exact=self.exact) if by_class else super().required_statistics()
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk or estimated."""

@@ -67,6 +67,7 @@ from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.storage.saving import Savable
 
@@ -177,9 +178,12 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     # ------------------------------------------------------------------ what an estimator learns
 
-    def required_statistics(self) -> dict[str, Any]:
-        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
-        return {"covariance_type": self._covariance_type}
+    def required_statistics(self) -> Required:
+        """What the statistics of the model keep."""
+        return self._required(self._covariance_type)
+
+    def _required(self, covariance_type: CovarianceType) -> Required:
+        return Required.of(covariance_type, exact=self.exact)
 
     @property
     def learns_incomplete(self) -> bool:
@@ -228,12 +232,12 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
         """The state of no rows that is to be filled, and how many reads it took to make it."""
-        return self._empty(**self.required_statistics()), 0
+        return self._empty(self.required_statistics()), 0
 
-    def _empty(self, **kind: Any) -> Statistics:
-        """A state of no rows, of this kind. It takes incomplete rows if the model learns from them."""
-        kind |= {"incomplete": self.learns_incomplete, "max_patterns": self.max_patterns}
-        return empty_statistics(exact=self.exact, **kind)
+    def _empty(self, required: Required, rule: RowRule | None = None) -> Statistics:
+        """A state of no rows. It takes incomplete rows if the model learns from them."""
+        own: dict[str, Any] = {"incomplete": self.learns_incomplete, "max_patterns": self.max_patterns}
+        return empty_statistics(required, rule=rule, **own)
 
     @classmethod
     def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[RowRule | None], int]:
@@ -574,7 +578,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
         """What the model needs of statistics, copied."""
-        return statistics.by_label().to_covariance_type(**self.required_statistics())
+        return statistics.by_label().narrowed(self.required_statistics())
 
     def _check_exactness(self, statistics: Statistics) -> None:
         if self.exact != statistics.exact:

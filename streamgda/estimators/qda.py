@@ -31,6 +31,7 @@ from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.required import Required
 from streamgda.statistics.revisions import Revision
 
 
@@ -233,9 +234,9 @@ class QuadraticDiscriminantAnalysis(
                 )
             )
 
-    def required_statistics(self) -> dict[str, Any]:
-        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
-        return statistics_for(self.shrinkage)
+    def required_statistics(self) -> Required:
+        """What the statistics of the model keep."""
+        return statistics_for(self.shrinkage, exact=self.exact)
 
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from os import PathLike
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,7 @@ from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.incomplete.em import MOST_STEPS, Completion
 from streamgda.incomplete.reads import Keep, Read, Reading
-from streamgda.incomplete.state import IncompleteStatistics, Plain
+from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
@@ -326,7 +326,7 @@ def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Stat
 
 
 def _incomplete(statistics: Statistics, max_patterns: int) -> IncompleteStatistics:
-    return IncompleteStatistics.from_statistics(cast("Plain", statistics), max_patterns=max_patterns)
+    return IncompleteStatistics.from_statistics(statistics, max_patterns=max_patterns)
 
 
 def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:

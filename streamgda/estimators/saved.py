@@ -148,8 +148,7 @@ def _restore(model: Any, statistics: Statistics, types: FittedTypes, announced: 
         If a parameter is not valid, or the statistics are not of the kind that the parameters require.
     """
     model._validate_params()
-    kind = {"covariance_type": statistics.covariance_type, "fourth_moments": statistics.has_fourth_moments}
-    if statistics.exact != model.exact or kind != {"fourth_moments": False, **model.required_statistics()}:
+    if statistics.required != model.required_statistics():
         raise ValueError(f"its statistics, {statistics!r}, are not what its parameters ask for")
     model._hold(statistics)
     model._types = types

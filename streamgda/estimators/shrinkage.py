@@ -8,7 +8,7 @@ normal rows.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,15 +17,16 @@ from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.required import Required
 
 Shrinkage = float | Literal["auto", "oas"] | None
 
 _LEAST_KURTOSIS = 1 - 1e-6  # no distribution has less than 1; below it, fourth powers have underflown
 
 
-def statistics_for(shrinkage: Shrinkage) -> dict[str, Any]:
-    """The statistics with which each class can be shrunk, as parameters of `ClassStatistics`."""
-    return {"covariance_type": "full", "fourth_moments": isinstance(shrinkage, str) and shrinkage == "auto"}
+def statistics_for(shrinkage: Shrinkage, **extra: bool) -> Required:
+    """What statistics keep with which each class can be shrunk."""
+    return Required.of("full", fourth_moments=isinstance(shrinkage, str) and shrinkage == "auto", **extra)
 
 
 def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:

@@ -191,8 +191,6 @@ class ExactMoments:
         As in `Sums`.
     """
 
-    third_moments = fourth_moments = None
-
     def __init__(
         self, kind: CovarianceKind, weights: ExactArray, totals: ExactArray, products: ExactArray
     ) -> None:

@@ -20,7 +20,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
 from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.exact.reduction import reduce_block
-from streamgda.exact.sums import Sums, check_no_fourth_moments
+from streamgda.exact.sums import Sums, check_no_others
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
@@ -28,6 +28,7 @@ from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.locking import in_order
+from streamgda.statistics.required import Required
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, as_counts, check_columns, check_feature_names
 
@@ -230,7 +231,6 @@ class ExactClassStatistics(Statistics):
     True
     """
 
-    exact = True
     _labelled: Labelled[Sums]
     _rounded: ExactMoments | None
 
@@ -240,12 +240,10 @@ class ExactClassStatistics(Statistics):
         super().__init__(Sums.zeros(kind_named(covariance_type), 0, 0), feature_names)
 
     @classmethod
-    def empty(
-        cls, covariance_type: CovarianceType, *, fourth_moments: bool, feature_names: Sequence[str] | None
-    ) -> Self:
-        """The state that has seen no rows; ValueError if it is to keep fourth moments."""
-        check_no_fourth_moments(fourth_moments)
-        return cls(covariance_type, feature_names=feature_names)
+    def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
+        """The state of no rows; ValueError if more is required than it can keep."""
+        check_no_others(required)
+        return cls(required.covariance_type, feature_names=feature_names, **own)
 
     def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
         """Replace the state, and forget the rounded moments of the last one."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message
 from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.labelled import Counts
+from streamgda.statistics.required import Required
 
 _MANTISSA_BITS = 53
 
@@ -36,7 +37,7 @@ class Sums:
     weights: ExactArray
     totals: ExactArray
     products: ExactArray
-    has_fourth = False
+    extra: ClassVar[frozenset[str]] = frozenset({"exact"})
 
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
@@ -107,10 +108,10 @@ class Sums:
             self, weights=self.weights.total(), totals=self.totals.total(), products=self.products.total()
         )
 
-    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
-        """The sums that another kind of covariance needs; ValueError if these keep too little."""
-        check_no_fourth_moments(fourth)
-        if kind is self.kind:
+    def narrowed(self, required: Required) -> Self:
+        """The sums that are required; ValueError if these keep too little."""
+        check_no_others(required)
+        if (kind := kind_named(required.covariance_type)) is self.kind:
             return self.copy()
         products = self.products[:, kind.positions_in(self.kind, self.n_features)]
         return replace(self, kind=kind, products=products.total() if kind.is_pooled else products)
@@ -230,9 +231,9 @@ def _integers(values: Array) -> tuple[PythonIntegers, int]:
     return mantissas << (exponents - lowest).astype(object), lowest - _MANTISSA_BITS
 
 
-def check_no_fourth_moments(fourth_moments: bool) -> None:
-    """Raise the ValueError that says what to use instead, if fourth moments are asked for."""
-    if fourth_moments:
+def check_no_others(required: Required) -> None:
+    """Raise the ValueError that says what to use instead, if more than exact sums is required."""
+    if not required.extra <= Sums.extra:
         raise ValueError(
             Message(
                 "exact statistics keep no fourth moments, which ⟨shrinkage='auto'⟩ needs; use "

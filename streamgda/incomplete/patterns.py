@@ -21,6 +21,7 @@ from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.folded import Keyed
 from streamgda.statistics.labelled import ClassMoments, Labelled, joined_squares
+from streamgda.statistics.required import Required
 
 Pattern = bytes
 """Which features are observed, a bit for each, as `numpy.packbits` packs them."""
@@ -296,11 +297,11 @@ class PatternStates(Labelled[S]):
         """A copy in which all rows are of the class 0."""
         return self.each(Labelled.as_one_class)
 
-    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
-        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
-        like: S = self.moments.narrowed(kind, fourth=fourth)
-        narrow = self.each(lambda part: part.narrowed(kind, fourth=fourth)).by_pattern
-        if self.kind.has_products and not kind.has_products:
+    def narrowed(self, required: Required) -> Self:
+        """A copy that keeps no more than is required; ValueError if this keeps too little."""
+        like: S = self.moments.narrowed(required)
+        narrow = self.each(lambda part: part.narrowed(required)).by_pattern
+        if self.kind.has_products and not like.kind.has_products:
             narrow = by_feature(narrow, self.n_features)
         return type(self)(like, self.n_features, narrow)
 
@@ -309,9 +310,9 @@ class PatternStates(Labelled[S]):
 
         A scatter that classes share is divided among them by weight, so its sum stays the same.
         """
-        diagonal = kind_named("diag")
         if not self.kind.is_pooled:
-            return self.narrowed(diagonal)
+            return self.narrowed(Required("diag"))
+        diagonal = kind_named("diag")
         like: Any = _unpooled(Labelled.empty(self.moments, self.n_features), diagonal).moments
         parts = {pattern: _unpooled(part, diagonal) for pattern, part in self.by_pattern.items()}
         return type(self)(like, self.n_features, by_feature(parts, self.n_features))
@@ -509,7 +510,7 @@ class PatternSums:
     def _add_part(self, pattern: Pattern, part: Block, workspace: Workspace) -> None:
         """Add rows to the sums of their pattern."""
         plain = self._plain
-        if plain.exact or plain.has_fourth_moments:
+        if plain.required.extra:
             self._merged.add(pattern, plain._from_block(part, workspace)._labelled, owned=True)
             return
         if pattern not in self._sums:

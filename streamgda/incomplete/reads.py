@@ -22,6 +22,7 @@ from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType, kind_named
+from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled
 
@@ -279,11 +280,10 @@ def read_incomplete(
     """
     kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
-        plain = ClassStatistics(kind, feature_names=names, fourth_moments=True)
-        plain.rule = empty.rule
+        plain = empty_statistics(empty.required, feature_names=names, rule=empty.rule)
         with remedying(_REMEDY):
             return Reading(read(plain))
-    if steps.max_reads == 1 or empty.exact or kind == "diag":
+    if steps.max_reads == 1 or empty.required.extra or kind == "diag":
         return Reading(read(empty).ordinary())
     first: IncompleteStatistics = read(separating(empty))
     first._separates = False

@@ -18,9 +18,6 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import SCHEMAS, Schema
 from streamgda.blocks.schema import Columns as PlainColumns
 from streamgda.blocks.wording import Message, counted
-from streamgda.exact.numbers import ExactMoments
-from streamgda.exact.state import ExactClassStatistics
-from streamgda.exact.sums import check_no_fourth_moments
 from streamgda.incomplete.available import PatternState, total_weights
 from streamgda.incomplete.em import Completion, complete
 from streamgda.incomplete.patterns import (
@@ -35,12 +32,13 @@ from streamgda.incomplete.patterns import (
 )
 from streamgda.incomplete.table import PatternTable
 from streamgda.kernels import Workspace
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import ReadOut, Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import in_order
+from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.rules import RULES
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
@@ -124,7 +122,6 @@ MAX_PATTERNS = 256
 FORMAT_VERSION = 2
 """The first version of the saved format that has such states."""
 
-Plain = ClassStatistics | ExactClassStatistics
 
 S = TypeVar("S", bound="IncompleteStatistics")
 
@@ -181,7 +178,7 @@ class IncompleteStatistics(Statistics):
     _separates = False  # whether each feature is kept by itself as soon as there are too many patterns
 
     _labelled: PatternStates[Any]
-    _completed: Plain | None  # computed from the state
+    _completed: Statistics | None  # computed from the state
     _completion: Completion | None
 
     def __init__(
@@ -194,11 +191,12 @@ class IncompleteStatistics(Statistics):
         fourth_moments: bool = False,
     ) -> None:
         check_whole(max_patterns, "max_patterns", 1)
-        self.max_patterns, self.exact = max_patterns, exact
-        super().__init__(_no_rows(covariance_type, exact, fourth_moments)._labelled.moments, feature_names)
+        self.max_patterns = max_patterns
+        plain = empty_statistics(Required.of(covariance_type, exact=exact, fourth_moments=fourth_moments))
+        super().__init__(plain._labelled.moments, feature_names)
 
     @classmethod
-    def from_statistics(cls, statistics: Plain, *, max_patterns: int = MAX_PATTERNS) -> Self:
+    def from_statistics(cls, statistics: Statistics, *, max_patterns: int = MAX_PATTERNS) -> Self:
         """The state of rows of which none lacks a feature.
 
         Parameters
@@ -209,13 +207,7 @@ class IncompleteStatistics(Statistics):
             As for the class.
         """
         with statistics.lock:
-            state = cls(
-                statistics.covariance_type,
-                exact=statistics.exact,
-                max_patterns=max_patterns,
-                feature_names=statistics.feature_names,
-                fourth_moments=statistics.has_fourth_moments,
-            )
+            state = cls.empty(statistics.required, statistics.feature_names, max_patterns=max_patterns)
             state._set_labelled(of_complete_rows(statistics._labelled.copy()))
             return state._described_as(statistics)
 
@@ -225,9 +217,9 @@ class IncompleteStatistics(Statistics):
         of_patterns = labelled if is_by_pattern else of_complete_rows(labelled)
         super()._set_labelled(of_patterns, revision, _completed=None, _completion=None, **others)
 
-    def _plain(self, part: Labelled[Any] | None = None) -> Plain:
+    def _plain(self, part: Labelled[Any] | None = None) -> Statistics:
         """Ordinary statistics of the rows of a pattern, or of no rows."""
-        plain = ExactClassStatistics() if self.exact else ClassStatistics()
+        plain = empty_statistics(self.required)
         plain._set_labelled(Labelled.empty(self._labelled.moments, 0) if part is None else part)
         return plain
 
@@ -284,7 +276,7 @@ class IncompleteStatistics(Statistics):
                 self._states(), self._labelled.classes, self.n_features, self.feature_names
             )
 
-    def by_pattern(self) -> Iterator[tuple[Indices, Plain]]:
+    def by_pattern(self) -> Iterator[tuple[Indices, Statistics]]:
         """The statistics of the rows of each pattern.
 
         Yields
@@ -307,8 +299,8 @@ class IncompleteStatistics(Statistics):
         """The rows by pattern, in floating point; with `counting`, each row in one pattern."""
         states = []
         for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
-            plain = self._plain(part)
-            floating = plain.to_float() if isinstance(plain, ExactClassStatistics) else plain
+            plain: Any = self._plain(part)
+            floating = plain.to_float() if self.exact else plain
             places = np.searchsorted(self._labelled.classes, part.classes)
             features = features_in(pattern, self.n_features)
             states.append(PatternState(features, places, part.counts, floating._labelled.moments))
@@ -339,7 +331,7 @@ class IncompleteStatistics(Statistics):
         completion = self.completion
         return {} if completion is None else {k: reason() for k, reason in completion.undetermined.items()}
 
-    def completed(self) -> Plain:
+    def completed(self) -> Statistics:
         """The expected statistics of the completed rows, given the observed values.
 
         Returns
@@ -369,14 +361,14 @@ class IncompleteStatistics(Statistics):
                 some._completion = self._completion and self._completion.of_classes(positions)
             return some
 
-    def _likeliest(self) -> Plain:
+    def _likeliest(self) -> Statistics:
         """The completed statistics, computed once for a state; NaN for a class that is not determined."""
         with self._lock:
             if self._completed is None:
                 self._completed, self._completion = self._complete()
             return self._completed
 
-    def _complete(self) -> tuple[Plain, Completion | None]:
+    def _complete(self) -> tuple[Statistics, Completion | None]:
         completion, complete_rows = None, self._labelled.complete
         if complete_rows is not None:
             plain = self._plain(complete_rows.copy())
@@ -389,7 +381,7 @@ class IncompleteStatistics(Statistics):
         return plain._described_as(self), completion
 
     @property
-    def _moments(self) -> Moments | ExactMoments:
+    def _moments(self) -> ReadOut:
         """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             for error in self.undetermined.values():
@@ -448,7 +440,7 @@ class IncompleteStatistics(Statistics):
     def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
         if isinstance(other, IncompleteStatistics):
             return other
-        return IncompleteStatistics.from_statistics(cast("Plain", other), max_patterns=self.max_patterns)
+        return IncompleteStatistics.from_statistics(other, max_patterns=self.max_patterns)
 
     def __radd__(self, other: object) -> Self:
         """0 + state, which is how ``sum(states)`` begins; and an ordinary state plus this one."""
@@ -528,8 +520,7 @@ class IncompleteStatistics(Statistics):
         return columns, {
             "format_version": FORMAT_VERSION,
             **state._metadata(),
-            "exact": state.exact,
-            "fourth_moments": state.has_fourth_moments,
+            **{name: name in state.required.extra for name in sorted(EXTRAS)},
             "max_patterns": state.max_patterns,
             "patterns": patterns if parts else [],
             **({"separates": True} if state._separates else {}),
@@ -545,7 +536,7 @@ class IncompleteStatistics(Statistics):
             If no rows can have such a state. The message says why.
         """
         state = super().from_columns(columns, metadata)
-        state.exact, state._separates = metadata["exact"] is True, metadata.get("separates") is True
+        state._separates = metadata.get("separates") is True
         state.max_patterns = as_count(metadata["max_patterns"], "max_patterns")
         check_whole(state.max_patterns, "max_patterns", 1)
         return state
@@ -554,8 +545,8 @@ class IncompleteStatistics(Statistics):
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> PatternStates[Any]:
-        exact, fourth = metadata["exact"] is True, metadata["fourth_moments"] is True
-        plain = _no_rows(cast("CovarianceType", kind.name), exact, fourth)
+        extra = {name: metadata[name] is True for name in EXTRAS}
+        plain = empty_statistics(Required.of(cast("CovarianceType", kind.name), **extra))
         parts = {}
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))
@@ -570,11 +561,3 @@ def _joined(before: S | None, together: S, sums: PatternSums) -> S:
     """A state with the sums of its rows, and with the rows before them."""
     together._set_labelled(sums.states(together.n_features))
     return together if before is None else before._merge(together, owned=True)
-
-
-def _no_rows(covariance_type: CovarianceType, exact: bool, fourth_moments: bool) -> Plain:
-    """The ordinary state of no rows."""
-    if not exact:
-        return ClassStatistics(covariance_type, fourth_moments=fourth_moments)
-    check_no_fourth_moments(fourth_moments)
-    return ExactClassStatistics(covariance_type)

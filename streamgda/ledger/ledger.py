@@ -18,7 +18,6 @@ from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.folder import Contents, LedgerFolder, State, total_of
 from streamgda.ledger.manifest import (
     OPTIONS,
-    PARAMETERS,
     Age,
     FileFilter,
     Manifest,
@@ -37,6 +36,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.filesystems import resolve, unwrapped
@@ -118,27 +118,23 @@ class StatisticsLedger:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self._place = Address(path)
-        self.covariance_type, self.fourth_moments, self.exact = covariance_type, fourth_moments, exact
+        self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
         self.rule = rule
-        self._kept = {name: getattr(self, name) for name in PARAMETERS if getattr(self, name) is not None}
-        self._kept |= to_metadata(rule)
+        in_folds = {
+            name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None
+        }
+        self._kept = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         found, folder = unwrapped(*resolve(path, filesystem))
         self._folder = LedgerFolder(found, folder.rstrip("/"))
 
     def _state_of_no_rows(self, incomplete: bool = False) -> State:
         """The state of no rows; with patterns, if features may be missing in rows to be read."""
-        empty = empty_statistics(
-            self.covariance_type,
-            fourth_moments=self.fourth_moments,
-            exact=self.exact,
-            incomplete=incomplete,
-            rule=self.rule,
-        )
+        empty = empty_statistics(self.required, incomplete=incomplete, rule=self.rule)
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
     def __repr__(self) -> str:
-        return f"StatisticsLedger({self._place!r}, {self.covariance_type!r})"
+        return f"StatisticsLedger({self._place!r}, {self.required.covariance_type!r})"
 
     # ------------------------------------------------------------------ refresh
 

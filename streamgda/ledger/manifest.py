@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from streamgda.blocks.wording import Message, counted, listed
 from streamgda.sources.base import FilePlan, InputFile
+from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, rule_in
 from streamgda.storage import tables
 from streamgda.storage.documents import digest
@@ -220,7 +221,7 @@ def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
     tables.write(path, manifest.to_arrow(), metadata, filesystem)
 
 
-PARAMETERS = ("covariance_type", "fourth_moments", "exact", "folds", "groups")
+PARAMETERS = (*Required().keywords(), "folds", "groups")
 OPTIONS = (*PARAMETERS, *RULES)
 """The read options that are parameters of a ledger, or its rule."""
 

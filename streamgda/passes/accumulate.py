@@ -22,6 +22,7 @@ from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
@@ -138,9 +139,7 @@ def accumulate(
     if rows_per_task is not None:
         check_whole(rows_per_task, "rows_per_task", 1)
     empty = empty_statistics(
-        covariance_type,
-        fourth_moments=fourth_moments,
-        exact=exact,
+        Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact),
         incomplete=source.keeps_missing,
         max_patterns=max_patterns,
         rule=rule,
@@ -171,7 +170,7 @@ def accumulate(
 
 def accumulate_folds(
     source: Source,
-    covariance_type: CovarianceType = "full",
+    required: Required,
     *,
     rule: FoldRule,
     incomplete: bool = False,
@@ -189,7 +188,7 @@ def accumulate_folds(
         Which fold each row belongs to.
     incomplete : bool, default=False
         Whether rows may lack features; as they may in a source with ``missing="keep"``.
-    covariance_type, **kept
+    required, **kept
         As for `empty_statistics`. The patterns of observed features are those of all folds together.
     scheduler, progress
         As for `accumulate`.
@@ -200,7 +199,7 @@ def accumulate_folds(
         As `accumulate` does.
     """
     _check_source(source)
-    empty = empty_statistics(covariance_type, incomplete=incomplete or source.keeps_missing, **kept)
+    empty = empty_statistics(required, incomplete=incomplete or source.keeps_missing, **kept)
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 

@@ -16,6 +16,7 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.options import check_not_renamed
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.required import Required
 
 ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
 
@@ -89,18 +90,13 @@ def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
     ValueError
         If some candidates learn by exact sums and others do not.
     """
-    required = [candidate.estimator.required_statistics() for candidate in candidates]
     exact = {bool(candidate.estimator.exact) for candidate in candidates}
     if len(exact) > 1:
         raise ValueError(
             Message("candidates learn from the same sums: set ⟨exact=True⟩ for all of them, or for none")
         )
-    types = {needed["covariance_type"] for needed in required}
-    fourth = any(needed.get("fourth_moments", False) for needed in required)
     return {
-        "covariance_type": types.pop() if len(types) == 1 and not fourth else "full",
-        "fourth_moments": fourth,
-        "exact": exact.pop(),
+        "required": Required.of_all(candidate.estimator.required_statistics() for candidate in candidates),
         "incomplete": all(candidate.estimator.learns_incomplete for candidate in candidates),
         "max_patterns": max(candidate.estimator.max_patterns for candidate in candidates),
     }

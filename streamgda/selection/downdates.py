@@ -63,7 +63,7 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> D
                 "⟨cv⟩ to a number, or leave such rows out, with ⟨missing='drop'⟩"
             )
         )
-    statistics = statistics.to_covariance_type(**estimator.required_statistics())
+    statistics = statistics.narrowed(estimator.required_statistics())
     kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
     return kind(estimator, statistics)
 
@@ -208,9 +208,7 @@ class Downdate(ABC):
         """Ln of the densities at a row of class `own`, from the state without it, and their classes."""
         changed = np.arange(len(self.classes)) if self._concerns_all else np.array([own])
         whole, label = self._statistics.of_classes(changed), self.classes[[own]]
-        removed = empty_statistics(whole.covariance_type, exact=whole.exact).update(
-            row[None], label, [weight]
-        )
+        removed = empty_statistics(whole.required).update(row[None], label, [weight])
         left = Statistics.__sub__(whole, removed)  # does not warn of a difference of states
         place = int(np.searchsorted(changed, own))
         if not isinstance(left, ClassStatistics) or (

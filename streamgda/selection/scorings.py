@@ -312,5 +312,5 @@ def mean_log_likelihood(model: GaussianClassifier[Any], statistics: Statistics) 
     >>> bool(np.isclose(mean_log_likelihood(model, rows), expected, rtol=1e-14))
     True
     """
-    rows = statistics.by_label().to_covariance_type(**model.required_statistics())
+    rows = statistics.by_label().narrowed(model.required_statistics())
     return joint_log_likelihood(finalised(model), rows) / float(rows.weights.sum())

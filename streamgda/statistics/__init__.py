@@ -14,6 +14,7 @@ These build on them:
 - `window`: the last batches of a stream. `folded`: states by a key, such as a fold.
 - `rules`: rules that divide the rows of a class, such as those of mixtures.
 - `components`: covariances within and between the classes, and the features that make one singular.
+- `required`: what statistics keep of the rows, as one object that is handed on.
 - `locking`: how a state is read at one moment while other threads change it.
 - `revisions`: what was added to a state since a model was computed from it.
 - `validation`: checks of numbers and names.

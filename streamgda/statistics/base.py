@@ -23,6 +23,7 @@ from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
 from streamgda.statistics.locking import Locked, in_order
+from streamgda.statistics.required import Required
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.rules import RowRule, check_same, rule_in, to_metadata
 from streamgda.statistics.validation import (
@@ -88,14 +89,6 @@ class ReadOut(Protocol):
         """Σ w x xᵀ, in the shape of the scatter."""
 
     @property
-    def third_moments(self) -> Array | None:
-        """Shape (K, d, d); None if they are not kept."""
-
-    @property
-    def fourth_moments(self) -> Array | None:
-        """Shape (K, d, d); None if they are not kept."""
-
-    @property
     def overall_mean(self) -> Array:
         """The mean of all rows: (d,)."""
 
@@ -117,7 +110,6 @@ class Statistics(Locked, Savable):
     state in place; ``+``, ``-`` and ``sum`` return a new one.
     """
 
-    exact: bool
     keeps_patterns = False  # of observed features, in rows in which some are missing
 
     _labelled: Labelled[Any]
@@ -132,6 +124,14 @@ class Statistics(Locked, Savable):
         self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
         self._n_dropped = 0
         self._set_labelled(Labelled.empty(like, len(self.feature_names or ())))
+
+    @classmethod
+    def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
+        """The state of no rows; ValueError if more is required than it can keep."""
+        make: Any = cls
+        extra = dict.fromkeys(required.extra, True)
+        state: Self = make(required.covariance_type, feature_names=feature_names, **extra, **own)
+        return state
 
     def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
         """Replace the state and other attributes by one store, so that nothing is ever half done.
@@ -244,7 +244,17 @@ class Statistics(Locked, Savable):
     @property
     def has_fourth_moments(self) -> bool:
         """Whether third and fourth moments are kept."""
-        return self._labelled.has_fourth
+        return "fourth_moments" in self._labelled.moments.extra
+
+    @property
+    def exact(self) -> bool:
+        """Whether sums are exact."""
+        return "exact" in self._labelled.moments.extra
+
+    @property
+    def required(self) -> Required:
+        """What is kept of the rows, to be required of other statistics."""
+        return Required(self.covariance_type, self._labelled.moments.extra)
 
     @property
     def n_rows(self) -> int:
@@ -313,15 +323,15 @@ class Statistics(Locked, Savable):
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
         with self._lock:
-            third = self._moments.third_moments if self.has_fourth_moments else None
-            return None if third is None else third.copy()
+            moments: Any = self._moments
+            return moments.third_moments.copy() if self.has_fourth_moments else None
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
         with self._lock:
-            fourth = self._moments.fourth_moments if self.has_fourth_moments else None
-            return None if fourth is None else fourth.copy()
+            moments: Any = self._moments
+            return moments.fourth_moments.copy() if self.has_fourth_moments else None
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
@@ -537,11 +547,6 @@ class Statistics(Locked, Savable):
             labels.union(ours._labelled.classes, theirs._labelled.classes)
 
     def _check_compatible(self, other: Statistics) -> None:
-        if self.exact != other.exact:
-            raise ValueError(
-                "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
-                "ones into floating ones first with to_float()"
-            )
         if other.keeps_patterns and not self.keeps_patterns:
             raise ValueError(
                 f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
@@ -605,8 +610,12 @@ class Statistics(Locked, Savable):
             If this state holds too little. "full" gives every type, and any other type gives only itself.
             Fourth moments are kept only with "full".
         """
+        return self.narrowed(Required.of(covariance_type, fourth_moments=fourth_moments))
+
+    def narrowed(self, required: Required) -> Self:
+        """A copy that keeps no more than is required; ValueError if this state holds too little."""
         with self._lock:
-            return self._twin(self._labelled.narrowed(kind_named(covariance_type), fourth=fourth_moments))
+            return self._twin(self._labelled.narrowed(required))
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
         """The state of the classes at these positions.
@@ -800,7 +809,7 @@ class Statistics(Locked, Savable):
 
     def __repr__(self) -> str:
         labelled = self._labelled
-        fourth = "fourth_moments=True, " if labelled.has_fourth else ""
+        fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
         return (
             f"{type(self).__name__}(covariance_type={labelled.kind.name!r}, {fourth}"
             f"classes={len(labelled.classes)}, features={labelled.n_features}, rows={labelled.counts.sum()})"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import CovarianceType, kind_named
+from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 from streamgda.storage.documents import SENSELESS, Metadata
@@ -28,14 +31,7 @@ COLUMNS = frozenset(
     {
         *("pattern", "label", "subclass", "count", "weight", "weight_tail", "squared_weight"),
         *("mean", "mean_tail", "scatter", "pooled_scatter"),
-        *("third_moment", "fourth_moment"),
-        *(
-            "weight_digits",
-            "squared_weight_digits",
-            "sum_digits",
-            "outer_sum_digits",
-            "pooled_outer_sum_digits",
-        ),
+        *chain.from_iterable(extra.columns for extra in EXTRAS.values()),
     }
 )
 """The columns of every kind, as `streamgda.storage` describes them."""
@@ -45,10 +41,8 @@ _MOST_UNSEEN = 1 << 23  # numbers that a scatter may have though the columns of 
 
 
 def empty_statistics(
-    covariance_type: CovarianceType,
+    required: Required,
     *,
-    fourth_moments: bool = False,
-    exact: bool = False,
     incomplete: bool = False,
     max_patterns: int | None = None,
     feature_names: Sequence[str] | None = None,
@@ -58,10 +52,10 @@ def empty_statistics(
 
     Parameters
     ----------
-    covariance_type, fourth_moments, feature_names
+    required : Required
+        What is to be kept of the rows.
+    feature_names
         As for `ClassStatistics`.
-    exact : bool, default=False
-        Whether sums are to be exact, as those of `ExactClassStatistics`.
     rule : RowRule, optional
         The rule that gives rows their class.
     incomplete : bool, default=False
@@ -70,20 +64,25 @@ def empty_statistics(
     Raises
     ------
     ValueError
-        If the covariance type is unknown, or fourth moments are asked for with exact sums.
+        If the covariance type is unknown, or no statistics keep all that is required.
     """
-    kept: dict[str, Any] = {"fourth_moments": fourth_moments, "feature_names": feature_names}
-    empty: Statistics
     if incomplete:
-        kept |= {"exact": exact} if max_patterns is None else {"exact": exact, "max_patterns": max_patterns}
-        empty = resolve_name(KINDS["IncompleteStatistics"])(covariance_type, **kept)
-    elif exact:
-        empty = resolve_name(KINDS["ExactClassStatistics"]).empty(covariance_type, **kept)
+        own = {} if max_patterns is None else {"max_patterns": max_patterns}
+        empty = _kind("IncompleteStatistics").empty(required, feature_names, **own)
     else:
-        empty = ClassStatistics(covariance_type, **kept)
+        names = [name for extra in required.extra if (name := EXTRAS[extra].kind)]
+        kind = _kind(names[0]) if names else ClassStatistics
+        empty = kind.empty(required, feature_names)
     if rule is not None:
         empty.rule = as_rule(rule)
     return empty
+
+
+@cache
+def _kind(name: str) -> type[Statistics]:
+    """The class of a sort of statistics, by its name."""
+    kind: type[Statistics] = resolve_name(KINDS[name])
+    return kind
 
 
 def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
@@ -101,15 +100,14 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     ValueError
         If the kind is not known, or no rows have such statistics.
     """
-    place = KINDS.get(str(metadata.get("kind")))
-    if place is None:
+    if str(metadata.get("kind")) not in KINDS:
         raise ValueError(
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
             f"{metadata.get('kind')!r}" + _READ_BY.get(str(metadata.get("kind")), "")
         )
     from streamgda.storage.tables import from_arrow
 
-    kind: type[Statistics] = resolve_name(place)
+    kind = _kind(str(metadata["kind"]))
     try:
         n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None
         columns = from_arrow(table, n_patterns)

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.required import Required, check_same_extra
 
 Counts = NDArray[np.int64]
 SquaredWeights = NDArray[Any]
@@ -31,8 +32,8 @@ class ClassMoments(Protocol):
         """The kind of covariance that is kept."""
 
     @property
-    def has_fourth(self) -> bool:
-        """Whether fourth moments are kept."""
+    def extra(self) -> frozenset[str]:
+        """What is kept besides, as in `Required`."""
 
     @property
     def n_features(self) -> int:
@@ -57,8 +58,8 @@ class ClassMoments(Protocol):
     def total(self) -> Self:
         """The moments of the rows of all classes, as those of one class."""
 
-    def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
-        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
+    def narrowed(self, required: Required) -> Self:
+        """A copy that keeps no more than is required; ValueError if this keeps too little."""
 
     def selected(self, features: Indices) -> Self:
         """The moments of some features, in this order."""
@@ -159,11 +160,6 @@ class Labelled(Generic[S]):
         return self.moments.kind
 
     @property
-    def has_fourth(self) -> bool:
-        """Whether fourth moments are kept."""
-        return self.moments.has_fourth
-
-    @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
         return self.moments.n_features
@@ -204,9 +200,9 @@ class Labelled(Generic[S]):
         classes = labels.trimmed(self.classes[kept])
         return type(self)(classes, self.counts[kept], self.moments.take(kept), squares)
 
-    def narrowed(self, kind: CovarianceKind, *, fourth: bool = False) -> Self:
-        """A copy that keeps what another kind of covariance needs; ValueError if this keeps too little."""
-        return self._with(self.moments.narrowed(kind, fourth=fourth))
+    def narrowed(self, required: Required) -> Self:
+        """A copy that keeps no more than is required; ValueError if this keeps too little."""
+        return self._with(self.moments.narrowed(required))
 
     def as_one_class(self) -> Self:
         """A copy in which all rows are of the class 0."""
@@ -261,14 +257,7 @@ class Labelled(Generic[S]):
                 f"states of covariance types {ours.kind.name!r} and {theirs.kind.name!r} cannot be merged; "
                 "narrow the richer one first with to_covariance_type"
             )
-        if ours.has_fourth != theirs.has_fourth:
-            raise ValueError(
-                Message(
-                    "a state with fourth moments and one without cannot be merged; ⟨leave them out of the "
-                    f"first with to_covariance_type({ours.kind.name!r}), or accumulate|learn⟩ both with "
-                    "⟨fourth_moments=True⟩"
-                )
-            )
+        check_same_extra(ours.extra, theirs.extra)
         if ours.n_features != theirs.n_features:
             self.check_features(theirs.n_features)
 
@@ -379,7 +368,7 @@ class Labelled(Generic[S]):
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
             self.kind is other.kind
-            and self.has_fourth == other.has_fourth
+            and self.moments.extra == other.moments.extra
             and labels.kind_of(self.classes) == labels.kind_of(other.classes)
             and self.n_features == other.n_features
             and np.array_equal(self.classes, other.classes)

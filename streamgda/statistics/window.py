@@ -13,6 +13,7 @@ from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
 from streamgda.statistics.locking import Locked
+from streamgda.statistics.required import Required
 from streamgda.statistics.validation import as_count, check_whole
 from streamgda.storage.saving import Loadable
 
@@ -138,9 +139,8 @@ class WindowedStatistics(Locked, Loadable):
         if seconds is not None and not 0 < seconds < np.inf:
             raise ValueError(f"seconds must be a positive number; got {seconds!r}")
         self.n_batches, self.n_rows, self.seconds = n_batches, n_rows, seconds
-        self._nothing = empty_statistics(
-            covariance_type, fourth_moments=fourth_moments, exact=exact, feature_names=feature_names
-        )
+        required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+        self._nothing = empty_statistics(required, feature_names=feature_names)
         self._batches = _Batches([], 0, [], 0, self._nothing, 0)
 
     def __len__(self) -> int:

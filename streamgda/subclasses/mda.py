@@ -41,6 +41,7 @@ from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.required import Required
 from streamgda.subclasses.centers import SubclassCenters, as_centers, axes_of, rounded
 from streamgda.subclasses.mixtures import Mixtures, shares_of
 from streamgda.subclasses.sampled import Sample, SampledStatistics
@@ -216,12 +217,12 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
                 check_scalar(number, f"n_subclasses[{label!r}]", Integral, min_val=1)
         self._normal()._validate_params()
 
-    def required_statistics(self) -> dict[str, Any]:
-        """The statistics that the model needs, as parameters of `ClassStatistics` and `accumulate`."""
+    def required_statistics(self) -> Required:
+        """What the statistics of the model keep."""
         return self._normal().required_statistics()
 
     def _finalise(self, statistics: Statistics) -> Any:
-        normal, statistics = self._normal(), statistics.to_covariance_type(**self.required_statistics())
+        normal, statistics = self._normal(), statistics.narrowed(self.required_statistics())
         if self.covariance_type == "tied":  # here the priors set the centre of all rows
             classes, starts = by_class(statistics.classes)
             every, normal.priors = np.arange(len(statistics.classes)), self.priors
@@ -277,12 +278,12 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         elif centers is None:
             sampled, n_reads = read(self.empty_sample()), 1
             centers = self._drawing.of_more(sampled, None) if is_more else self._drawing.of_all(sampled)
-        return self._empty(**self.required_statistics(), rule=centers), n_reads
+        return self._empty(self.required_statistics(), centers), n_reads
 
     def empty_sample(self) -> SampledStatistics:
         """The state of no rows from which centres are drawn."""
         kind: CovarianceType = "diag" if self.covariance_type == "diag" else "tied"
-        return SampledStatistics(self._empty(covariance_type=kind), self.rows_per_class)
+        return SampledStatistics(self._empty(self._required(kind)), self.rows_per_class)
 
     def centers_of(self, sampled: SampledStatistics) -> SubclassCenters:
         """The centres that a `fit` draws from a sample of its rows, or those that are given."""
@@ -349,7 +350,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
                 "these statistics do not keep subclasses apart: accumulate again with the centres that "
                 "draw_centers returns as rule, or set n_subclasses to 1"
             )
-        return statistics.to_covariance_type(**self.required_statistics())
+        return statistics.narrowed(self.required_statistics())
 
     # ------------------------------------------------------------------ saved models
 

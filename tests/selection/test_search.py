@@ -31,6 +31,7 @@ from streamgda import (
 )
 from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate, accumulate_folds
+from streamgda.statistics.required import Required
 
 LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
@@ -212,20 +213,22 @@ def test_folds_do_not_depend_on_row_groups_or_tasks(tmp_path):
 def test_rows_keep_their_folds_when_files_are_added(tmp_path):
     X, y = rows()
     folder = written(tmp_path / "a", X, y, parts=2)
-    before = accumulate_folds(scan_parquet(folder, "kind"), rule=FoldRule(5))
+    before = accumulate_folds(scan_parquet(folder, "kind"), Required(), rule=FoldRule(5))
     X2, y2 = rows(seed=1)
     written(tmp_path / "b", X2, y2, parts=1)
     (tmp_path / "b" / "0.parquet").rename(folder / "9.parquet")
-    new = accumulate_folds(scan_parquet(folder / "9.parquet", "kind"), rule=FoldRule(5))
-    after = accumulate_folds(scan_parquet(folder, "kind"), rule=FoldRule(5))
+    new = accumulate_folds(scan_parquet(folder / "9.parquet", "kind"), Required(), rule=FoldRule(5))
+    after = accumulate_folds(scan_parquet(folder, "kind"), Required(), rule=FoldRule(5))
     assert all(after[fold].allclose((before + new)[fold]) for fold in range(5))
 
 
 def test_a_filter_leaves_rows_in_their_folds(tmp_path):
     X, y = rows()
     folder = written(tmp_path, X, y, parts=1)
-    whole = accumulate_folds(scan_parquet(folder, "kind"), rule=FoldRule(3))
-    of_two = accumulate_folds(scan_parquet(folder, "kind", filters=[("kind", "<", 2)]), rule=FoldRule(3))
+    whole = accumulate_folds(scan_parquet(folder, "kind"), Required(), rule=FoldRule(3))
+    of_two = accumulate_folds(
+        scan_parquet(folder, "kind", filters=[("kind", "<", 2)]), Required(), rule=FoldRule(3)
+    )
     for fold in range(3):
         np.testing.assert_array_equal(of_two[fold].counts, whole[fold].counts[:2])
 
@@ -247,7 +250,7 @@ def test_rows_of_arrays_tables_and_zarr_groups_have_the_same_folds(tmp_path):
     ]
     folds = HashedKFold(5).folds(len(X))
     for source in sources:
-        states = accumulate_folds(source, rule=FoldRule(5))
+        states = accumulate_folds(source, Required(), rule=FoldRule(5))
         for fold in range(5):
             assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
 
@@ -382,7 +385,7 @@ def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
         scan_arrow(frame.compute().iloc[::-1], "y", exclude=["who"]),
     ]
     for source in sources:
-        states = accumulate_folds(source.with_groups("who"), rule=FoldRule(5, "who"))
+        states = accumulate_folds(source.with_groups("who"), Required(), rule=FoldRule(5, "who"))
         for fold in range(5):
             assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
     with pytest.raises(TypeError, match="no columns beside the features"):

@@ -40,6 +40,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate_folds
 from streamgda.sources.base import Source, Split
+from streamgda.statistics.required import Required
 from streamgda.storage.fetching import read_ahead
 from tests.logged_filesystem import NotingHandler, note
 from tests.strategies import KINDS
@@ -119,7 +120,7 @@ class SourceContract:
         assert state.allclose(in_memory(kept), rtol=1e-12)
 
     def test_the_states_of_folds_add_up_to_that_of_all_rows(self, tmp_path):
-        states = accumulate_folds(self.scan(rows(), tmp_path), rule=FoldRule(3))
+        states = accumulate_folds(self.scan(rows(), tmp_path), Required(), rule=FoldRule(3))
         assert states.folds == [0, 1, 2]
         assert min(states[fold].n_rows for fold in states.folds) > N / 4
         assert states.total().allclose(in_memory(rows()), rtol=1e-12)

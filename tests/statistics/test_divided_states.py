@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.required import Required
 from streamgda.subclasses import centers
 from streamgda.subclasses.centers import SubclassCenters
 
@@ -12,7 +13,7 @@ from streamgda.subclasses.centers import SubclassCenters
 def test_rows_between_two_centers_go_to_the_first_however_batches_are_cut(exact):
     rule = SubclassCenters({0: [[3.0, 2.0], [2.0, 1.0]]}, 4.25 * np.eye(2))
     X = np.array([(0, 1), (0, 1), (1, 3), (1, 0), (0, 2), (1, 1), (1, 0), (2, 1)], float)
-    whole, by_row = (empty_statistics("full", exact=exact, rule=rule) for _ in range(2))
+    whole, by_row = (empty_statistics(Required.of("full", exact=exact), rule=rule) for _ in range(2))
     whole.update(X, [0] * 8)
     for row in X:
         by_row.update([row], [0])
@@ -29,7 +30,7 @@ def test_rows_of_any_batch_have_the_same_centers():
         X = rng.integers(-4, 5, (40, d)) * 1.0
         X[rng.random(X.shape) < 0.1] = np.nan
         X = X[~np.isnan(X).all(axis=1)]
-        states = [empty_statistics("diag", incomplete=True, rule=rule) for _ in range(3)]
+        states = [empty_statistics(Required("diag"), incomplete=True, rule=rule) for _ in range(3)]
         for state, n_parts in zip(states, (1, 7, len(X)), strict=True):
             for part in np.array_split(X, n_parts):
                 state.update(part, [0] * len(part))
@@ -41,12 +42,12 @@ def test_slopes_of_many_patterns_take_little_memory(monkeypatch):
     rng = np.random.default_rng(0)
     rule = centers.SubclassCenters({0: rng.normal(size=(2, 12))}, np.ones(12))
     X = np.where(rng.random((500, 12)) < 0.5, np.nan, 1.0)
-    empty_statistics("diag", incomplete=True, rule=rule).update(X, [0] * 500)
+    empty_statistics(Required("diag"), incomplete=True, rule=rule).update(X, [0] * 500)
     assert sum(slopes.size for _, slopes, *_ in rule._slopes.values()) < 2 * 1000
 
 
 def test_one_class_has_no_subclasses():
-    state = empty_statistics("full", rule=SubclassCenters({0: [[0.0], [9.0]]}, [[1.0]]))
+    state = empty_statistics(Required(), rule=SubclassCenters({0: [[0.0], [9.0]]}, [[1.0]]))
     state.update([[1.0], [8.0]], [0, 0])
     one = state.as_one_class()
     assert one.rule is None

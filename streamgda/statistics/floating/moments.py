@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.wording import Message
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows
+from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows, kind_named
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.labelled import Counts
+from streamgda.statistics.required import Required
 
 _MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
 _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
@@ -32,6 +33,7 @@ _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
 _EPS = float(np.finfo(np.float64).eps)
 _LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _SPLIT = 2.0**27 + 1  # of Veltkamp
+_NOTHING, _FOURTH = frozenset[str](), frozenset({"fourth_moments"})
 
 # Differences of moments, relative to the moments that were subtracted.
 NOISE = 64 * 2.0**-52  # a scatter that is no larger may be rounding alone, and counts as zero
@@ -87,14 +89,14 @@ class Moments:
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:
         """The moments of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features, fourth=self.has_fourth)
+        return self.zeros(self.kind, n_classes, n_features, fourth=self.fourth is not None)
 
     # ------------------------------------------------------------------ what is kept
 
     @property
-    def has_fourth(self) -> bool:
-        """Whether fourth moments are kept."""
-        return self.fourth is not None
+    def extra(self) -> frozenset[str]:
+        """What is kept besides, as in `Required`."""
+        return _NOTHING if self.fourth is None else _FOURTH
 
     @property
     def n_features(self) -> int:
@@ -226,16 +228,17 @@ class Moments:
         wider.put(places, self)
         return wider
 
-    def narrowed(self, kind: CovarianceKind, *, fourth: bool) -> Self:
-        """A copy that keeps what another kind of covariance needs, and fourth moments if asked to.
+    def narrowed(self, required: Required) -> Self:
+        """A copy that keeps no more than is required.
 
         Raises
         ------
         ValueError
             If these keep too little.
         """
+        kind, fourth = kind_named(required.covariance_type), "fourth_moments" in required.extra
         check_fourth_moments(kind, fourth)
-        if fourth and not self.has_fourth:
+        if fourth and self.fourth is None:
             raise ValueError(
                 Message(
                     "this state holds no fourth moments, which ⟨shrinkage='auto'⟩ is worked out from; "
@@ -394,7 +397,7 @@ class Moments:
             total = self.take(places).copy()
             total._add(other, np.arange(len(places)))
         if not total.are_finite():
-            powers = "fourth powers" if self.has_fourth else "squares"
+            powers = "squares" if self.fourth is None else "fourth powers"
             raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
 
     def _add(self, other: Moments, places: Indices) -> None:
@@ -550,7 +553,7 @@ class Moments:
         ValueError
             If fourth moments are kept, or a square would exceed float64.
         """
-        if self.has_fourth:
+        if self.fourth is not None:
             raise ValueError(
                 "the fourth moments of a linear map do not follow from those that are kept; leave them out "
                 "first with to_covariance_type('full')"

@@ -93,10 +93,8 @@ def add_rows(
     return rows, weights, bounds
 
 
-def reduce_block(
-    block: Block, kind: CovarianceKind, workspace: Workspace, *, fourth: bool = False
-) -> Moments:
-    """The moments of the rows of a block, one row of each array for each of its classes.
+def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
+    """The moments of the rows of a block, as those of other rows: one row of each array for each class.
 
     Raises
     ------
@@ -104,7 +102,7 @@ def reduce_block(
         If a value is NaN or infinite, or its power exceeds float64; the message says where.
     """
     n_classes, codes = len(block.classes), block.codes
-    moments = Moments.zeros(kind, n_classes, block.n_features, fourth=fourth)
+    moments = like.zeros_like(n_classes, block.n_features)
     places = np.arange(n_classes)
     if len(codes) == n_classes:  # each row is the mean of its class, and there is no scatter
         moments.weights[codes] = block.row_weights
@@ -116,7 +114,7 @@ def reduce_block(
             moments.fourth = FourthMoments.from_rows(rows, weights, bounds)
         if not moments.fourth.are_finite():
             block.raise_for_values("fourth powers")
-    elif is_anchored(block, kind):
+    elif is_anchored(block, moments.kind):
         moments.weights[:] = np.bincount(codes)
         sums = AnchoredSums(np.zeros(n_classes), moments.means, moments.low_means, moments.scatter)
         sums.add(block.features, codes.astype(np.int32))

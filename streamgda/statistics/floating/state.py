@@ -76,7 +76,6 @@ class ClassStatistics(Statistics):
            [2.        , 2.        ]])
     """
 
-    exact = False
     _labelled: Labelled[Moments]
 
     def __init__(
@@ -98,11 +97,11 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         held, features = self._labelled.moments, block.features
-        if held.fourth is None and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
+        if not held.extra and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
             reduced: Moments | None = features.reduced(block, held.kind, workspace)
             if reduced is not None:
                 return reduced
-        return reduce_block(block, held.kind, workspace, fourth=held.fourth is not None)
+        return reduce_block(block, held, workspace)
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
@@ -122,7 +121,7 @@ class ClassStatistics(Statistics):
                 or self.rule is not None
                 or block.n_features != ours.n_features
                 or block.feature_names not in (None, self.schema.feature_names)
-                or moments.has_fourth
+                or moments.extra
                 or is_anchored(block, moments.kind)
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
@@ -146,7 +145,7 @@ class ClassStatistics(Statistics):
         return True
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
-        if self._labelled.moments.fourth is not None:
+        if self._labelled.moments.extra:
             return super()._from_blocks(blocks, workspace)
         together: Self | None = None
         accumulation: Accumulation | None = None

@@ -1,0 +1,104 @@
+"""What statistics keep of the rows, as one object.
+
+A model or a user asks for it. Passes, ledgers, checkpoints and searches hand it on, and only states and the
+models of them look into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from streamgda.blocks.wording import Message
+from streamgda.statistics.covariances import CovarianceType
+
+
+@dataclass(frozen=True)
+class Extra:
+    """What statistics can keep, or be, besides."""
+
+    in_words: str
+    columns: tuple[str, ...]
+    """The columns of a saved table that only such statistics have."""
+    apart: str
+    """Why statistics with and without it do not merge, and what to do."""
+    kind: str | None = None
+    """The sort of statistics that has it, in `KINDS` of `factory`, if it is not a floating state."""
+
+
+EXTRAS = {
+    "fourth_moments": Extra(
+        "fourth moments",
+        ("third_moment", "fourth_moment"),
+        Message(
+            "a state with fourth moments and one without cannot be merged; ⟨leave them out of the first with "
+            "to_covariance_type('full'), or accumulate|learn⟩ both with ⟨fourth_moments=True⟩"
+        ),
+    ),
+    "exact": Extra(
+        "exact sums",
+        (
+            *("weight_digits", "squared_weight_digits", "sum_digits"),
+            *("outer_sum_digits", "pooled_outer_sum_digits"),
+        ),
+        "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
+        "into floating ones first with to_float()",
+        "ExactClassStatistics",
+    ),
+}
+"""By the keyword of `accumulate` that asks for it."""
+
+
+@dataclass(frozen=True)
+class Required:
+    """What statistics keep of the rows.
+
+    Attributes
+    ----------
+    covariance_type : {"full", "tied", "diag"}
+        What is kept of the scatter; see `ClassStatistics`.
+    extra : frozenset of str
+        What else is kept, by its name in `EXTRAS`.
+    """
+
+    covariance_type: CovarianceType = "full"
+    extra: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, covariance_type: CovarianceType, **extra: bool) -> Self:
+        """What the keywords of `accumulate` ask for."""
+        return cls(covariance_type, frozenset(name for name, is_needed in extra.items() if is_needed))
+
+    @classmethod
+    def of_all(cls, needs: Iterable[Self]) -> Self:
+        """What each of these can be computed from.
+
+        Examples
+        --------
+        >>> Required.of_all([Required("tied"), Required("diag")])
+        Required(covariance_type='full', extra=frozenset())
+        """
+        needs = list(needs)
+        types = {needed.covariance_type for needed in needs}
+        extra = frozenset[str]().union(*(needed.extra for needed in needs))
+        return cls(types.pop() if len(types) == 1 else "full", extra)
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords of `accumulate` that ask for the same."""
+        return {"covariance_type": self.covariance_type, **{name: name in self.extra for name in EXTRAS}}
+
+    def suffices(self, needed: Required) -> bool:
+        """Whether what is needed can be computed from these."""
+        return self.covariance_type in ("full", needed.covariance_type) and needed.extra <= self.extra
+
+    def in_words(self) -> list[str]:
+        """What is kept, each in some words."""
+        extra = [EXTRAS[name].in_words for name in EXTRAS if name in self.extra]
+        return [f"{self.covariance_type} covariance", *extra]
+
+
+def check_same_extra(ours: frozenset[str], theirs: frozenset[str]) -> None:
+    """Raise ValueError unless two states keep the same besides their scatter."""
+    for name in ours ^ theirs:
+        raise ValueError(EXTRAS[name].apart)
