@@ -322,16 +322,17 @@ class Statistics(Locked, Savable):
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        with self._lock:
-            moments: Any = self._moments
-            return moments.third_moments.copy() if self.has_fourth_moments else None
+        return self._higher_moments("third_moments")
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
+        return self._higher_moments("fourth_moments")
+
+    def _higher_moments(self, name: str) -> Array | None:
         with self._lock:
-            moments: Any = self._moments
-            return moments.fourth_moments.copy() if self.has_fourth_moments else None
+            array: Array | None = getattr(self._moments, name) if self.has_fourth_moments else None
+            return None if array is None else array.copy()
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
