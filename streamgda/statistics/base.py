@@ -254,7 +254,8 @@ class Statistics(Locked, Savable):
     @property
     def required(self) -> Required:
         """What is kept of the rows, to be required of other statistics."""
-        return Required(self.covariance_type, self._labelled.moments.extra)
+        labelled = self._labelled
+        return Required(cast("CovarianceType", labelled.kind.name), labelled.moments.extra)
 
     @property
     def n_rows(self) -> int:

@@ -204,6 +204,7 @@ CALLS = {
     "linear_map": lambda s, o, p: s.linear_map(np.eye(FEATURES)),
     "merge": lambda s, o, p: o.merge(s),
     "merged": lambda s, o, p: s.merged(s.folds),
+    "narrowed": lambda s, o, p: s.narrowed(s.required),
     "of_classes": lambda s, o, p: s.of_classes(np.arange(3)),
     "ordinary": lambda s, o, p: s.ordinary().weights,
     "overall_mean": lambda s, o, p: s.overall_mean(),
@@ -234,6 +235,7 @@ REFUSED = {  # with what every state of the kind refuses
     "fourth_moments": {"gaps"},
 }
 BUILD = {
+    "empty",
     "from_sums",
     "from_moments",
     "from_columns",
