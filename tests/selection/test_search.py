@@ -202,7 +202,9 @@ def test_folds_do_not_depend_on_row_groups_or_tasks(tmp_path):
     X, y = rows()
     states = [
         accumulate_folds(
-            scan_parquet(written(tmp_path / str(size), X, y, row_group_size=size), "kind"), rule=FoldRule(5)
+            scan_parquet(written(tmp_path / str(size), X, y, row_group_size=size), "kind"),
+            Required(),
+            rule=FoldRule(5),
         )
         for size in (7, 64, 1000)
     ]
