@@ -231,6 +231,7 @@ class ExactClassStatistics(Statistics):
     True
     """
 
+    exact = True
     _labelled: Labelled[Sums]
     _rounded: ExactMoments | None
 

@@ -191,7 +191,7 @@ class IncompleteStatistics(Statistics):
         fourth_moments: bool = False,
     ) -> None:
         check_whole(max_patterns, "max_patterns", 1)
-        self.max_patterns = max_patterns
+        self.max_patterns, self.exact = max_patterns, exact
         plain = empty_statistics(Required.of(covariance_type, exact=exact, fourth_moments=fourth_moments))
         super().__init__(plain._labelled.moments, feature_names)
 
@@ -536,7 +536,7 @@ class IncompleteStatistics(Statistics):
             If no rows can have such a state. The message says why.
         """
         state = super().from_columns(columns, metadata)
-        state._separates = metadata.get("separates") is True
+        state.exact, state._separates = metadata["exact"] is True, metadata.get("separates") is True
         state.max_patterns = as_count(metadata["max_patterns"], "max_patterns")
         check_whole(state.max_patterns, "max_patterns", 1)
         return state

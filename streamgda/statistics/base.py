@@ -110,6 +110,7 @@ class Statistics(Locked, Savable):
     state in place; ``+``, ``-`` and ``sum`` return a new one.
     """
 
+    exact = False  # a plain attribute, as it is asked before each prediction
     keeps_patterns = False  # of observed features, in rows in which some are missing
 
     _labelled: Labelled[Any]
@@ -123,7 +124,7 @@ class Statistics(Locked, Savable):
     def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
         self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
         self._n_dropped = 0
-        self._set_labelled(Labelled.empty(like, len(self.feature_names or ())))
+        self._set_labelled(Labelled.empty(like, len(feature_names or ())))
 
     @classmethod
     def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
@@ -245,11 +246,6 @@ class Statistics(Locked, Savable):
     def has_fourth_moments(self) -> bool:
         """Whether third and fourth moments are kept."""
         return "fourth_moments" in self._labelled.moments.extra
-
-    @property
-    def exact(self) -> bool:
-        """Whether sums are exact."""
-        return "exact" in self._labelled.moments.extra
 
     @property
     def required(self) -> Required:

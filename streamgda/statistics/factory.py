@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
-from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
@@ -70,9 +69,10 @@ def empty_statistics(
         own = {} if max_patterns is None else {"max_patterns": max_patterns}
         empty = _kind("IncompleteStatistics").empty(required, feature_names, **own)
     else:
-        names = [name for extra in required.extra if (name := EXTRAS[extra].kind)]
-        kind = _kind(names[0]) if names else ClassStatistics
-        empty = kind.empty(required, feature_names)
+        kind = "ClassStatistics"
+        for name in required.extra:
+            kind = EXTRAS[name].kind or kind
+        empty = _kind(kind).empty(required, feature_names)
     if rule is not None:
         empty.rule = as_rule(rule)
     return empty

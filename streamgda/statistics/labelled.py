@@ -12,7 +12,7 @@ from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import counted, named
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.required import Required, check_same_extra
+from streamgda.statistics.required import EXTRAS, Required
 
 Counts = NDArray[np.int64]
 SquaredWeights = NDArray[Any]
@@ -257,7 +257,8 @@ class Labelled(Generic[S]):
                 f"states of covariance types {ours.kind.name!r} and {theirs.kind.name!r} cannot be merged; "
                 "narrow the richer one first with to_covariance_type"
             )
-        check_same_extra(ours.extra, theirs.extra)
+        for name in ours.extra ^ theirs.extra:
+            raise ValueError(EXTRAS[name].apart)
         if ours.n_features != theirs.n_features:
             self.check_features(theirs.n_features)
 

@@ -68,7 +68,7 @@ class Required:
     @classmethod
     def of(cls, covariance_type: CovarianceType, **extra: bool) -> Self:
         """What the keywords of `accumulate` ask for."""
-        return cls(covariance_type, frozenset(name for name, is_needed in extra.items() if is_needed))
+        return cls(covariance_type, frozenset(filter(extra.get, extra)))
 
     @classmethod
     def of_all(cls, needs: Iterable[Self]) -> Self:
@@ -96,9 +96,3 @@ class Required:
         """What is kept, each in some words."""
         extra = [EXTRAS[name].in_words for name in EXTRAS if name in self.extra]
         return [f"{self.covariance_type} covariance", *extra]
-
-
-def check_same_extra(ours: frozenset[str], theirs: frozenset[str]) -> None:
-    """Raise ValueError unless two states keep the same besides their scatter."""
-    for name in ours ^ theirs:
-        raise ValueError(EXTRAS[name].apart)

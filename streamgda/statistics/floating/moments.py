@@ -237,7 +237,8 @@ class Moments:
             If these keep too little.
         """
         kind, fourth = kind_named(required.covariance_type), "fourth_moments" in required.extra
-        check_fourth_moments(kind, fourth)
+        if fourth:
+            check_fourth_moments(kind)
         if fourth and self.fourth is None:
             raise ValueError(
                 Message(
@@ -683,9 +684,9 @@ class Moments:
         return total
 
 
-def check_fourth_moments(kind: CovarianceKind, fourth: bool) -> None:
-    """Raise ValueError if fourth moments are asked for beside a kind of covariance that has none."""
-    if fourth and not kind.is_complete:
+def check_fourth_moments(kind: CovarianceKind) -> None:
+    """Raise ValueError for a kind of covariance beside which there are no fourth moments."""
+    if not kind.is_complete:
         raise ValueError(f"fourth moments are kept beside covariance type 'full' alone, not {kind.name!r}")
 
 

@@ -86,7 +86,8 @@ class ClassStatistics(Statistics):
         fourth_moments: bool = False,
     ) -> None:
         kind = kind_named(covariance_type)
-        check_fourth_moments(kind, fourth_moments)
+        if fourth_moments:
+            check_fourth_moments(kind)
         super().__init__(Moments.zeros(kind, 0, 0, fourth=fourth_moments), feature_names)
 
     @property
