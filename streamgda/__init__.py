@@ -5,7 +5,8 @@
   are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
   `StatisticsLedger` the files of a dataset. `drift` compares two states.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
-  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`. `load` reads what `save` wrote, and
+  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`. `Categorical` says which columns have
+  categories, and what models make of them. `load` reads what `save` wrote, and
   `load_metadata` where it comes from.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`. `estimate_priors` finds the shares of the classes in rows without labels.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from streamgda.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
+    from streamgda.categories.reading import Categorical
     from streamgda.edda.estimator import GaussianDiscriminantAnalysis
     from streamgda.estimators.lda import LinearDiscriminantAnalysis
     from streamgda.estimators.naive_bayes import GaussianNB
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from streamgda.subclasses.mda import MixtureDiscriminantAnalysis
 
 __all__ = [
+    "Categorical",
     "ClassStatistics",
     "Evaluation",
     "ExactClassStatistics",
@@ -88,6 +91,7 @@ __docformat__ = "numpy"
 __version__ = "0.3.0.dev0"
 
 _HOME_OF = {
+    "Categorical": "streamgda.categories.reading",
     "ClassStatistics": "streamgda.statistics.floating.state",
     "ExactClassStatistics": "streamgda.exact.state",
     "IncompleteStatistics": "streamgda.incomplete.state",

@@ -284,6 +284,7 @@ def test_the_public_names_are_there():
 
     packages = ["diagnostics", "onnx", "plotting"]
     assert [name for name in dir(streamgda) if name not in packages] == [
+        "Categorical",
         "ClassStatistics",
         "Evaluation",
         "ExactClassStatistics",

@@ -158,11 +158,11 @@ def test_text_without_a_target_may_be_the_target(holed):
     with pytest.raises(
         ValueError, match="'kind' .* if 'kind' holds the labels, say target='kind'; else leave"
     ):
-        scan_parquet(holed, categorical_features=None)
+        scan_parquet(holed, categories=None)
     with pytest.raises(ValueError, match="'kind' .* cannot be features; leave them out, with exclude="):
-        scan_parquet(holed, "u", categorical_features=None)
+        scan_parquet(holed, "u", categories=None)
     with pytest.raises(ValueError, match=r"with exclude=\['kind'\], or learn text as categories, with categ"):
-        scan_parquet(holed, "u", features=["kind"], categorical_features=None)
+        scan_parquet(holed, "u", features=["kind"], categories=None)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def check_readable(X: Any) -> None:
         raise TypeError("rows are an array or a frame, and these are dicts; give pandas.DataFrame(records)")
     wrong: list[str] = []
     for name in columns_of_other_types(X):
-        _check_categories(X[name], name)
+        _check_codes(X[name], name)
         values = np.asarray(X[name])
         known = (v for v in values if isinstance(v, str | Number) and str(v) != "nan")
         if values.dtype.kind in "UTSMm" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
@@ -244,10 +244,10 @@ def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
         raise TypeError(f"a {type(X).__name__} has no rows in memory: {made}{otherwise}")
 
 
-def _check_categories(column: Any, name: str) -> None:
+def _check_codes(column: Any, name: str) -> None:
     """Refuse missing values among categories of integers: pandas would make them the lowest integer."""
-    categories = getattr(getattr(column, "dtype", None), "categories", None)
-    if getattr(getattr(categories, "dtype", None), "kind", "") in set("iub") and column.isna().any():
+    values = getattr(getattr(column, "dtype", None), "categories", None)
+    if getattr(getattr(values, "dtype", None), "kind", "") in set("iub") and column.isna().any():
         raise ValueError(
             f"column {name!r} is categorical and has missing values; make numbers of it first, such as by "
             "astype('float64')"

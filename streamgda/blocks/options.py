@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from pkgutil import resolve_name
 from typing import Any, NamedTuple, Self
 
@@ -34,6 +35,9 @@ class Option:
         """The option of a model that an older version saved, when these were parameters of its own."""
         return cls(**params)
 
+    def check(self, model: Any) -> None:
+        """Raise ValueError if a model cannot have these parameters."""
+
     def __sklearn_clone__(self) -> Self:
         return self  # nothing can change it, and models keep their densities while their options are the same
 
@@ -55,11 +59,25 @@ class Entry(NamedTuple):
         return kind
 
 
-OPTIONS: dict[str, Entry] = {}
+OPTIONS = {"categories": Entry("auto", "streamgda.categories.reading:Categorical")}
 """The parameters that are options, by their names."""
+
+RENAMED = {
+    "categorical_features": ("categories", "columns"),
+    "categorical_model": ("categories", "model"),
+    "alpha": ("categories", "alpha"),
+    "categorical_ridge": ("categories", "ridge"),
+    "max_categories": ("categories", "max_categories"),
+}
+"""Parameters of older versions: the option that each belongs to now, and its name there."""
 
 
 def option_of(name: str, value: Any) -> Any:
     """The option that the value of a parameter stands for; the value itself if it is no word for one."""
     entry = OPTIONS[name]
-    return entry.kind() if isinstance(value, str) and value == entry.word else value
+    return _default_of(entry) if isinstance(value, str) and value == entry.word else value
+
+
+@cache
+def _default_of(entry: Entry) -> Option:
+    return entry.kind()

@@ -1,8 +1,9 @@
 """Columns of a table that are not numbers.
 
-The core finds them by name in `streamgda.blocks.schema.SCHEMAS` and `streamgda.sources.encoding.CATEGORIES`.
+The core finds them by name in `streamgda.blocks.schema.SCHEMAS` and `streamgda.blocks.options.OPTIONS`.
 
-- `columns`: the categories as a schema, and their codes. `reading`: which columns are read so, and how.
+- `columns`: the categories as a schema, and their codes. `reading`: the option that says which
+  columns are read so, and what models make of them.
 - `reduction`: the moments of rows, of which the dummies are never made.
 - `treatments`: what a model learns from categories. `densities`: rows scored by it.
 - `formula`, `sql`, `exchange`: such a model as arrays, in SQL, and in scikit-learn.

@@ -70,7 +70,7 @@ class Categories(Schema):
         """The columns with categories."""
         return self.columns
 
-    @property
+    @cached_property
     def encoding(self) -> Any:
         """That these columns have categories."""
         from streamgda.categories.reading import Categorical
@@ -94,7 +94,9 @@ class Categories(Schema):
 
     def is_normal_for(self, model: Any) -> bool:
         """Whether the categories are features like others."""
-        return model._encoding in {None, "dummies"}
+        from streamgda.categories.reading import Categorical
+
+        return Categorical.of(model).treatment(model) in {None, "features"}
 
     def viewed(self, view: Any, model: Any) -> Any:
         """What a model reads of statistics with categories."""

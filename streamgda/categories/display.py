@@ -46,7 +46,7 @@ class CategoryEffectDisplay:
     >>> from streamgda import GaussianNB
     >>> from streamgda.plotting import CategoryEffectDisplay
     >>> rows = pd.DataFrame({"size": [1.0, 2.0, 4.0, 5.0], "colour": ["red", "red", "red", "blue"]})
-    >>> model = GaussianNB(categorical_features=["colour"]).fit(rows, [0, 0, 1, 1])
+    >>> model = GaussianNB().fit(rows, [0, 0, 1, 1])
     >>> display = CategoryEffectDisplay.from_estimator(model)
     >>> display.names, display.effects.round(2).ravel()
     (['colour=blue', 'colour=red'], array([ 0.69, -0.41]))

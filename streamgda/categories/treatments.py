@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,20 +12,13 @@ from numpy.typing import NDArray
 from streamgda.blocks.wording import Message, listed
 from streamgda.categories.columns import Categories
 from streamgda.categories.densities import CategoricalDensities, log_tables, of_classes, slopes_of
+from streamgda.categories.reading import Categorical
 from streamgda.estimators.view import View
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.densities import SeparateGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics
-
-Treatment = Literal["dummies", "naive", "separate", "common"]
-"""How a model treats categories.
-
-"dummies": each is a feature of 0 and 1. The others give each class a table of probabilities. Then numbers are
-independent of the categories ("naive"), or their means depend on them by slopes of each class ("separate") or
-by slopes common to all classes ("common").
-"""
 
 
 @dataclass(frozen=True)
@@ -71,20 +64,21 @@ class GivenCategories:
         ValueError
             If no column is of numbers.
         """
-        treatment, ridge = model._encoding, getattr(model, "categorical_ridge", 0.0)
+        option = Categorical.of(model)
+        treatment, ridge = option.treatment(model), option.ridge
         categories = statistics.schema
         assert isinstance(categories, Categories)  # models of numbers do not ask
         p = categories.n_numbers()
         if not p:
             raise ValueError(
                 "all columns have categories, and a density needs a column of numbers; "
-                "LinearDiscriminantAnalysis with categorical_model='dummies' needs none"
+                "LinearDiscriminantAnalysis with Categorical(model='dummies') needs none"
             )
         means, weights = statistics.means, statistics.weights
         columns = tuple(slice(place.start - p, place.stop - p) for place in categories.slices)
         counts = np.maximum(means[:, p:] * weights[:, None], 0.0)
         groups = _groups(categories, columns, counts.sum(axis=0), model)
-        tables = log_tables(counts, groups, columns, model.alpha)
+        tables = log_tables(counts, groups, columns, option.alpha)
         made = partial(cls, counts=counts, log_tables=tables, groups=groups, columns=columns, means=means)
         if treatment == "naive":
             return made(statistics.select(np.arange(p)), np.zeros(()), np.zeros(p), ())
@@ -144,7 +138,7 @@ def _groups(
     categories: Categories, columns: tuple[slice, ...], weights: Array, model: Any
 ) -> NDArray[np.intp]:
     """The dummy that stands for the group of each; −1 for a missing value that is no value of its own."""
-    groups, most = np.arange(len(weights)), model.max_categories
+    groups, most = np.arange(len(weights)), Categorical.of(model).max_categories
     for column, values in zip(columns, categories.values, strict=True):
         if model.missing == "marginal" and values[-1] is None and len(values) > 1:
             groups[column.stop - 1] = -1
@@ -171,17 +165,18 @@ def _slopes(scatter: Array, p: int, groups: NDArray[np.intp], ridge: float) -> t
 def check(categories: Categories, statistics: Statistics, model: Any) -> None:
     """Raise ValueError if a model takes no categories, or a column with categories identifies rows."""
     categories.check_no_identifier(statistics.n_rows)
-    if model._encoding is None:
+    treatment = Categorical.of(model).treatment(model)
+    if treatment is None:
         refused = f"{type(model).__name__} takes no categories, and the statistics have those of "
         raise ValueError(Message(refused, f"{listed(categories.columns)}; ", model._takes_encoded))
-    if model._encoding in {"separate", "common"} and (
+    if treatment in {"separate", "common"} and (
         model.covariance_estimator is not None or getattr(model, "shrinkage", None) == "auto"
     ):
         raise ValueError(
             "shrinkage='auto' and covariance_estimator need rows or fourth moments of the numbers given "
             "the categories; set shrinkage to 'oas' or a number, or covariance_estimator=None"
         )
-    if model.predictive != "plugin" and model._encoding in {"separate", "common"}:
+    if model.predictive != "plugin" and treatment in {"separate", "common"}:
         raise ValueError(
             "numbers given categories have no Student t densities here; set predictive='plugin', or use "
             "GaussianNB"

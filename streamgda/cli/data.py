@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from streamgda.estimators import ESTIMATORS, estimator_named
 if TYPE_CHECKING:
     from streamgda.estimators.classifier import GaussianClassifier
     from streamgda.sources.base import Source
+    from streamgda.sources.encoding import Encoding
     from streamgda.statistics.base import Statistics
 
 
@@ -37,7 +38,7 @@ class Data:
     weight: str | None = None
     filters: list[Comparison] | None = None
     exclude: Sequence[str] | None = None
-    categorical: list[str] | None = None
+    categories: list[str] | None = None
 
     def without(self, *names: str | None) -> Data:
         """Exclude these columns from the features; with ``--features``, change nothing."""
@@ -45,24 +46,25 @@ class Data:
             return self
         return replace(self, exclude=[*(self.exclude or ()), *filter(None, names)])
 
-    def labelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
+    def labelled(self, learnt: Sequence[str] | None = None, encoding: Encoding | None = None) -> Source:
         """The source of rows with labels. Without ``--features`` it reads the columns in `learnt`."""
         if self._is_zarr:
             return self._zarr(self.target or "y")
         if self.target is None:
             raise click.UsageError("Missing option '--target': the column of labels.")
-        return self._parquet(self.target, learnt, categorical)
+        return self._parquet(self.target, learnt, encoding)
 
-    def unlabelled(self, learnt: Sequence[str] | None = None, categorical: Iterable[str] = ()) -> Source:
+    def unlabelled(self, learnt: Sequence[str] | None = None, encoding: Encoding | None = None) -> Source:
         """The source of rows without labels. Without ``--features`` it reads the columns in `learnt`."""
-        return self._zarr(None) if self._is_zarr else self._parquet(None, learnt, categorical)
+        return self._zarr(None) if self._is_zarr else self._parquet(None, learnt, encoding)
 
     def of_model(self, model: Any, *, labelled: bool = True) -> Source:
         """The source of the rows that a model, or a pipeline that ends in one, is to score."""
         from streamgda.scoring.inference import features_of
 
         read = self.labelled if labelled else self.unlabelled
-        return read(features_of(model), getattr(model, "categories_", ()))
+        statistics = getattr(model, "statistics_", None)  # maps have none
+        return read(features_of(model), None if statistics is None else statistics.schema.encoding)
 
     @property
     def _is_zarr(self) -> bool:
@@ -75,27 +77,28 @@ class Data:
             raise click.UsageError("A Zarr store is read alone.")
         if self.features and len(self.features) > 1:
             raise click.UsageError("Of a Zarr store, --features names the one array of rows.")
-        for option in ("filters", "exclude", "categorical"):
+        for option in ("filters", "exclude", "categories"):
             if getattr(self, option):
-                raise click.UsageError(f"--{option.removesuffix('s')} is for Parquet files.")
+                name = option.replace("filters", "filter")
+                raise click.UsageError(f"--{name} is for Parquet files.")
         (array,) = self.features or ["X"]
         return scan_zarr(self.data[0], target, features=array, **self._kept())
 
-    def _parquet(
-        self, target: str | None, learnt: Sequence[str] | None, categorical: Iterable[str]
-    ) -> Source:
+    def _parquet(self, target: str | None, learnt: Sequence[str] | None, encoding: Encoding | None) -> Source:
         from streamgda import scan_parquet
 
         path = self.data[0] if len(self.data) == 1 else self.data  # one folder may have partitions
         features = self.features or (None if learnt is None else list(learnt))
         options = {**self._kept(), "filters": self.filters, "exclude": self.exclude or ()}
-        options["categorical_features"] = self._categorical if learnt is None else list(categorical) or None
+        options["categories"] = self._encoding if learnt is None else encoding
         return scan_parquet(path, target, features=features, **options)
 
     @property
-    def _categorical(self) -> list[str] | str | None:
-        named = self.categorical or ["from_dtype"]
-        return {"from_dtype": "from_dtype", "none": None}.get(named[0], named) if len(named) == 1 else named
+    def _encoding(self) -> Any:
+        from streamgda import Categorical
+
+        names = self.categories or ["auto"]
+        return {"auto": "auto", "none": None}.get(",".join(names), Categorical(names))
 
     def _kept(self) -> dict[str, Any]:
         """The options of both kinds of source. ``--missing marginal`` keeps rows with missing features."""
@@ -189,11 +192,11 @@ to_learn = _options(
             "all but target and weight; Zarr: X",
         ),
         "exclude": of_library(_SCAN, "exclude", sentences=2, **NAMES),
-        "categorical": click.option(
-            "--categorical",
+        "categories": click.option(
+            "--categories",
             **NAMES,
-            help="Columns with categories, by names or patterns; from_dtype, for all columns of strings and "
-            "dictionaries; or none.  [default: from_dtype]",
+            help="Columns with categories, by names or patterns; auto, for all columns of strings and "
+            "dictionaries; or none.  [default: auto]",
         ),
         "filters": _FILTER,
         "missing": _TO_LEARN,
@@ -237,14 +240,14 @@ class ModelOptions:
         """Raise UsageError for parameters that the model does not have, or that lack ``--model``."""
         taken = inspect.signature(self.kind).parameters if self.model else ()
         for name in self.params:
-            if name not in taken:
-                option = "--" + name.replace("_", "-")
+            if name.partition("__")[0] not in taken:
+                option = "--" + name.replace("__", "_").replace("_", "-")
                 if self.model:
                     raise click.UsageError(f"{option} is none of the parameters of --model {self.model}.")
                 raise click.UsageError(f"{option} is a parameter of a model: choose one with --model.")
         if self.params:
             try:
-                self.kind(**self.params)._validate_params()
+                self.new()._validate_params()
             except ValueError as error:
                 raise click.UsageError(describe(error)) from error
 
@@ -252,6 +255,11 @@ class ModelOptions:
     def kind(self) -> type[GaussianClassifier[Any]]:
         """The class of the estimator."""
         return estimator_named(MODELS[self.model or _DEFAULT])
+
+    def new(self) -> GaussianClassifier[Any]:
+        """An estimator with these parameters."""
+        estimator: GaussianClassifier[Any] = self.kind().set_params(**self.params)
+        return estimator
 
     def build(self, statistics: Statistics, missing: str | None = None) -> GaussianClassifier[Any]:
         """Make the model from statistics; if `missing` is "marginal", it predicts incomplete rows too."""
@@ -295,7 +303,14 @@ _PARAMETERS: dict[str, Option] = {
     "predictive": _parameter("predictive", sentences=3),
     "temperature": _parameter("temperature"),
     "reg_param": _parameter("reg_param"),
-    "categorical_model": _parameter("categorical_model", sentences=3),
+    "categories__model": of_library(
+        "streamgda.categories.reading:Categorical",
+        "model",
+        "categories__model",
+        sentences=3,
+        applies_to="lda",
+        default="dummies",
+    ),
     "n_subclasses": _parameter("n_subclasses"),
     "singular": _parameter("singular", sentences=3, default="raise"),
     "var_smoothing": _parameter("var_smoothing"),

@@ -26,7 +26,7 @@ QUIET = "streamgda.quiet"
 AS_TRIED = "streamgda.as-tried"
 """The names of the options of a search. Its messages name other parameters as ``--try`` takes them."""
 
-_OPTIONS = {"categorical_features": "categorical", "filters": "filter"}
+_OPTIONS = {"filters": "filter"}
 """Options that are not named as the parameters that they give."""
 
 _INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT

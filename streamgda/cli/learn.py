@@ -65,7 +65,7 @@ def fit(
     reads = {"max_reads": MAX_READS, **{name: value for name, value in em.items() if value is not None}}
     if statistics:
         reads["max_reads"] = 1
-    estimator = model.kind(**model.params).set_params(exact=exact)
+    estimator = model.new().set_params(exact=exact)
     kept = estimator.required_statistics().keywords()
     with run.scheduler_options() as options:
         if isinstance(estimator, MixtureDiscriminantAnalysis):
@@ -117,7 +117,7 @@ def update(saved_in: str, data: Data, out: str | None, force: bool, run: Running
     saved = load(saved_in)
     statistics = statistics_of(saved)
     out = saved_in if out is None else out
-    source = data.labelled(statistics.schema.names, statistics.schema.encoded)
+    source = data.labelled(statistics.schema.names, statistics.schema.encoding)
     check_replaceable(out, source)
     with run.scheduler_options() as options:
         new = accumulate(source, **statistics.required.keywords(), rule=statistics.rule, **options)

@@ -203,7 +203,7 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
     """
     from streamgda import MixtureDiscriminantAnalysis, StatisticsLedger
 
-    made = model.kind(**model.params) if model else None
+    made = model.new() if model else None
     needed = made.required_statistics() if made else None
     held = options_held(path) or dict.fromkeys(needed.extra if needed else (), True)
     given = {name: value for name, value in kept.items() if value}

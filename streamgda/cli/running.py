@@ -121,7 +121,14 @@ def _plain(text: str) -> str:
 
 
 def of_library(
-    place: str, name: str, *, sentences: int = 1, applies_to: str = "", default: str = "", **settings: Any
+    place: str,
+    name: str,
+    argument: str = "",
+    *,
+    sentences: int = 1,
+    applies_to: str = "",
+    default: str = "",
+    **settings: Any,
 ) -> Option:
     """The option that gives a parameter of the library.
 
@@ -131,6 +138,8 @@ def of_library(
         The class, function or method that has the parameter, as for `documented`.
     name : str
         The parameter.
+    argument : str, optional
+        The argument of the command, by which the option is named too; the parameter by default.
     sentences : int, default=1
         How many sentences of the parameter's description the help text has.
     applies_to : str, optional
@@ -151,7 +160,8 @@ def of_library(
         settings = {**_type_of(known), **settings}
         standard = standard.strip('"').replace("None", "")
         text += f"  [default: {default or standard or 'none'}]"
-    return click.option("--" + name.replace("_", "-"), **{"help": text, **settings})
+    option = "--" + re.sub("_+", "-", argument or name)
+    return click.option(option, argument or name, **{"help": text, **settings})
 
 
 def _type_of(kind: str) -> dict[str, Any]:

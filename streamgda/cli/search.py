@@ -44,7 +44,7 @@ def _grid(model: str = "", *params: str) -> Grid:
     for param in params:
         name, is_given, values = param.partition("=")
         name = name.replace("-", "_")
-        if not is_given or name not in estimator.get_params():
+        if not is_given or name.partition("__")[0] not in estimator.get_params(deep=False):
             raise click.BadParameter(f"{param!r} gives no parameter of {model} values, as reg_param=0,0.1.")
         grid[name] = [None if value.lower() == "none" else literal(value) for value in values.split(",")]
     return grid

@@ -77,7 +77,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
+    categories : "auto", Categorical or None, default="auto"
         As in `QuadraticDiscriminantAnalysis`. Each category is a feature of 0 and 1. Only EII and EEI take
         them. EEE is LDA, and fails: the features of a column sum to 1, so they are collinear.
 
@@ -150,8 +150,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     em_tol: float = READ_TOLERANCE
 
     @property
-    def _encoding(self) -> str | None:
-        return "dummies" if self.covariance_model in {"bic", *_OF_ONE_COVARIANCE} else None
+    def _encodings(self) -> tuple[str, ...]:
+        return ("features",) if self.covariance_model in {"bic", *_OF_ONE_COVARIANCE} else ()
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:
         tried = MODELS if statistics.schema.is_numeric else _OF_ONE_COVARIANCE

@@ -59,6 +59,7 @@ ESTIMATORS: dict[str, Entry] = {
 
 SKOPS_TYPES = [
     "streamgda.categories.columns.Categories",
+    "streamgda.categories.reading.Categorical",
     "streamgda.blocks.schema.Columns",
     *(f"{entry.module}.{name}" for name, entry in ESTIMATORS.items()),
     "streamgda.estimators.dtypes.FittedTypes",

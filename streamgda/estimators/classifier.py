@@ -21,8 +21,9 @@ from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators import reading
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner, at_one_moment, of_one_moment
+from streamgda.estimators.options import OptionOf
 from streamgda.estimators.priors import priors_of, sum_to_one
-from streamgda.estimators.reading import MissingAtPrediction
+from streamgda.estimators.reading import MissingAtPrediction, one_of
 from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
 from streamgda.estimators.view import PREDICTIVE, View
 from streamgda.gaussians.absent import PriorsAlone
@@ -30,7 +31,7 @@ from streamgda.gaussians.base import Densities
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.whitening import Reason, Whitening
-from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
@@ -46,6 +47,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     _renormalises_priors: ClassVar[bool] = False
     _takes_encoded: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **StatisticsLearner._parameter_constraints,
+        "categories": [one_of("auto"), OptionOf("categories"), None],
+    }
     predictive = "plugin"
 
     # The parameters of all classifiers. An annotation here takes a place among those by position, too.
@@ -53,12 +58,17 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     missing: MissingAtPrediction = "raise"
     exact: bool = False
     temperature: float = 1.0
-    categorical_features: CategoricalFeatures = "from_dtype"
+    categories: Wanted = "auto"
 
     @property
-    def _encoding(self) -> str | None:
-        """How columns that are not numbers become features or densities; None if the model takes none."""
-        return None
+    def _encoding(self) -> Encoding | None:
+        """How columns of rows that are not numbers are read; None if all are numbers."""
+        return encoding_for(self.categories)
+
+    @property
+    def _encodings(self) -> tuple[str, ...]:
+        """How columns that are not numbers can become features or densities, the usual way first."""
+        return ()
 
     @abstractmethod
     def _finalise(self, statistics: Statistics) -> G:
@@ -214,6 +224,14 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return result
 
     @property
+    def categories_(self) -> dict[str, list[Any]]:
+        """The categories of each column that has them, sorted; None, for a missing value, comes last.
+
+        The features of the model are the columns of numbers, and then a dummy for each of these categories.
+        """
+        return self.statistics_.schema.values_by_column()
+
+    @property
     @of_one_moment
     def category_log_prob_(self) -> dict[str, Array]:
         """Ln p(v | k) of the categories of each column, in the order of `categories_`."""
@@ -221,7 +239,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if tables is None:
             raise AttributeError(
                 f"{self!r} has no probabilities of categories. GaussianNB, QuadraticDiscriminantAnalysis and "
-                "categorical_model='conditional' have those of the categories that they learn"
+                "Categorical(model='conditional') have those of the categories that they learn"
             )
         return {
             name: self._among_announced(table, np.where(np.isnan(table[0]), np.nan, -np.log(table.shape[1])))

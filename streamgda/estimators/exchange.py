@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.blocks.wording import listed
 from streamgda.estimators.learning import StatisticsLearner
 from streamgda.estimators.priors import ClassCounts
 from streamgda.statistics.covariances import Array
@@ -42,10 +43,11 @@ def check_plugin(model: Any) -> None:
     check_is_fitted(model)
     if model.predictive != "plugin":
         raise ValueError(f"scikit-learn has no {model.predictive} densities; set predictive='plugin'")
-    if not model.statistics_.schema.is_normal_for(model):
+    schema = model.statistics_.schema
+    if not schema.is_normal_for(model):
         raise ValueError(
-            "scikit-learn has no model of numbers and categories together; categories as features of 0 and 1 "
-            "are those of LinearDiscriminantAnalysis with categorical_model='dummies'"
+            f"scikit-learn has no model of numbers together with {listed(schema.encoded)}; "
+            "LinearDiscriminantAnalysis() makes features of 0 and 1 of these"
         )
 
 

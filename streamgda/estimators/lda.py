@@ -12,6 +12,7 @@ from sklearn import discriminant_analysis
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
+from streamgda.blocks import wording
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
@@ -105,23 +106,10 @@ class LinearDiscriminantAnalysis(
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
+    categories : "auto", Categorical or None, default="auto"
         As in `QuadraticDiscriminantAnalysis`. Each category becomes a feature of 0 and 1, which is named
-        "column=value".
-    categorical_model : {"dummies", "conditional"}, default="dummies"
-        What columns with categories are. "dummies" are features of 0 and 1 like all others. "conditional" is
-        the conditional Gaussian model: a table of probabilities for each class and column, times a normal
-        density of the numbers, whose mean has a term for each category and whose covariance is common. It has
-        no coefficients and no `transform`. It alone has the next three parameters.
-    alpha : float, default=1.0
-        What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
-        p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
-    categorical_ridge : float, default=1.0
-        κ in the regression of numbers on categories, B = S_xz (S_zz + κ I)⁻¹, of their scatters: how many
-        rows a category counts for that says nothing.
-    max_categories : int or None, default=255
-        How many categories of a column have probabilities of their own. The least frequent of more count as
-        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them.
+        "column=value". With ``Categorical(model="conditional")``, the numbers have means that depend on the
+        categories, and a common covariance; the model then has no coefficients and no `transform`.
 
     Attributes
     ----------
@@ -183,7 +171,6 @@ class LinearDiscriminantAnalysis(
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "categorical_model": [one_of("dummies", "conditional")],
     }
 
     solver: Literal["svd", "lsqr", "eigen"] = "svd"
@@ -198,14 +185,10 @@ class LinearDiscriminantAnalysis(
     max_patterns: int = MAX_PATTERNS
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
-    categorical_model: Literal["dummies", "conditional"] = "dummies"
-    alpha: float = 1.0
-    categorical_ridge: float = 1.0
-    max_categories: int | None = 255
 
     @property
-    def _encoding(self) -> str:
-        return "common" if self.categorical_model == "conditional" else "dummies"
+    def _encodings(self) -> tuple[str, ...]:
+        return "features", "common"
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
@@ -426,8 +409,9 @@ class LinearDiscriminantAnalysis(
 
     def _check_unconditional(self, name: str) -> None:
         """Raise AttributeError for an attribute that the conditional Gaussian model does not have."""
-        if not self.statistics_.schema.is_normal_for(self):
-            raise AttributeError(f"there is no {name} of numbers given categories; see categorical_model")
+        schema = self.statistics_.schema
+        if not schema.is_normal_for(self):
+            raise AttributeError(f"there is no {name} of numbers given {wording.listed(schema.encoded)}")
 
     def _check_attribute(self, name: str, *solvers: str, otherwise: str = "") -> None:
         """Raise AttributeError for an attribute that this solver does not have, as in scikit-learn."""

@@ -63,7 +63,6 @@ from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import is_dask
-from streamgda.sources.encoding import CategoricalFeatures
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -131,10 +130,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         "singular": [one_of("raise", "skip"), None],
         "predictive": [one_of("plugin", *PREDICTIVE)],
         "temperature": [Interval(Real, 0, None, closed="neither")],
-        "categorical_features": [one_of("from_dtype"), "array-like", None],
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "categorical_ridge": [Interval(Real, 0, None, closed="neither")],
-        "max_categories": [Interval(Integral, 2, None, closed="left"), None],
     }
     _types: FittedTypes = FittedTypes()
     divides_rows: ClassVar[bool] = False
@@ -153,7 +148,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     em_tol: float = READ_TOLERANCE
     singular: Literal["raise", "skip"] | None = None
     covariance_estimator: Any = None
-    categorical_features: CategoricalFeatures = None
 
     n_features_in_: int
     statistics_: Statistics
@@ -167,7 +161,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """An estimator that `__init__` has not seen yet; TypeError for a parameter of an older version."""
-        options.check_not_renamed(params, TypeError)
+        options.check_not_renamed(cls, params, TypeError)
         model: Self = super().__new__(cls)
         return model
 
@@ -175,6 +169,10 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         """Set parameters, also those of an option: ``option__parameter`` puts another option in its place."""
         changed: Self = super().set_params(**options.with_whole_options(self, params))
         return changed
+
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        options.check_options(self)
 
     # ------------------------------------------------------------------ what an estimator learns
 
@@ -268,14 +266,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         """The labels announced or seen, sorted and as the statistics hold them; shape (n_classes,)."""
         seen = self.labels_of(self.statistics_)
         return seen if self._announced is None else self.with_announced(seen)
-
-    @property
-    def categories_(self) -> dict[str, list[Any]]:
-        """The categories of each column that has them, sorted; None, for a missing value, comes last.
-
-        The features of the model are the columns of numbers, and then a dummy for each of these categories.
-        """
-        return self.statistics_.schema.values_by_column()
 
     def fit(
         self,
@@ -571,7 +561,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         """
         check_statistics(statistics)
         missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
-        estimator = cls(**{"exact": statistics.exact, **missing, **params})
+        estimator = cls().set_params(**{"exact": statistics.exact, **missing, **params})
         estimator._check_exactness(statistics)
         reading = Reading(estimator._narrowed(statistics).ordinary())
         return estimator._set_fitted(reading, estimator._twin())
@@ -611,7 +601,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     @classmethod
     def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
         """The parameters of a model saved by this or an earlier version, as `__init__` takes them now."""
-        return options.from_plain(params)
+        return options.from_plain(cls, params)
 
     # ------------------------------------------------------------------ exchange with scikit-learn
 

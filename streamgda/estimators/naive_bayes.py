@@ -54,14 +54,8 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        As in `QuadraticDiscriminantAnalysis`.
-    alpha : float, default=1.0
-        What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
-        p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
-    max_categories : int or None, default=255
-        How many categories of a column have probabilities of their own. The least frequent of more count as
-        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them.
+    categories : "auto", Categorical or None, default="auto"
+        As in `QuadraticDiscriminantAnalysis`. The numbers do not depend on them.
 
     Attributes
     ----------
@@ -125,12 +119,10 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     var_smoothing: float = 1e-9
     pooling: PoolingParameter = None
     predictive: Predictive = "plugin"
-    alpha: float = 1.0
-    max_categories: int | None = 255
 
     @property
-    def _encoding(self) -> str:
-        return "naive"
+    def _encodings(self) -> tuple[str, ...]:
+        return ("naive",)
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         regularisation = None

@@ -7,19 +7,26 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods
 
-from streamgda.blocks.options import OPTIONS, Option, option_of
-
-RENAMED: dict[str, tuple[str, str]] = {}
-"""Parameters of older versions: the option that each belongs to now, and its name there."""
+from streamgda.blocks.options import OPTIONS, RENAMED, Option, option_of
 
 
-def check_not_renamed(names: Iterable[str], error: type[Exception]) -> None:
-    """Raise the error, with the new spelling, if a parameter is one of an older version."""
+def check_not_renamed(estimator: Any, names: Iterable[str], error: type[Exception]) -> None:
+    """Raise the error, with the new spelling, if a parameter is one of an older version.
+
+    `estimator` is one, or its class. It may have a parameter of that name itself.
+    """
     for old in names:
-        if old in RENAMED:
+        if old in RENAMED and old not in estimator._get_param_names():
             option, name = RENAMED[old]
             kind = OPTIONS[option].kind.__name__
             raise error(f"{old} is now a parameter of an option: {option}={kind}({name}=...)")
+
+
+def check_options(model: Any) -> None:
+    """Raise ValueError if a model cannot have the options that it has."""
+    for name in OPTIONS:
+        if isinstance(option := getattr(model, name, None), Option):
+            option.check(model)
 
 
 def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,6 +39,7 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     ValueError
         If there is no such parameter, or the model has no option that could have it.
     """
+    check_not_renamed(model, params, ValueError)
     whole: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     known = model.get_params(deep=False)
@@ -39,9 +47,8 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
         option, _, part = name.partition("__")
         if part and option in OPTIONS and option in known:
             parts.setdefault(option, {})[part] = value
-        elif name not in known:
-            check_not_renamed([name], ValueError)
-        whole |= {} if part and option in parts else {name: value}
+        else:
+            whole[name] = value
     for name, changes in parts.items():
         value = option_of(name, whole.get(name, known[name]))
         if not isinstance(value, Option):
@@ -56,17 +63,18 @@ def to_plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: v.get_params() if isinstance(v, Option) else v for name, v in params.items()}
 
 
-def from_plain(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Saved parameters as an estimator takes them now, those of older versions included."""
-    whole = {name: value for name, value in params.items() if name not in RENAMED}
-    for name, entry in OPTIONS.items():
-        saved = whole.get(name, entry.word)
-        old = {RENAMED[n][1]: v for n, v in params.items() if n in RENAMED and RENAMED[n][0] == name}
+def from_plain(kind: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved parameters as estimators of a class take them now, those of older versions included."""
+    renamed = {name: RENAMED[name] for name in RENAMED.keys() & params.keys() - set(kind._get_param_names())}
+    whole = {name: value for name, value in params.items() if name not in renamed}
+    for option, entry in OPTIONS.items():
+        saved = whole.get(option, entry.word)
+        old = {name: params[before] for before, (owner, name) in renamed.items() if owner == option}
         if isinstance(saved, Mapping):
-            whole[name] = entry.kind(**saved)
+            whole[option] = entry.kind(**saved)
         elif old and saved == entry.word:
-            option = entry.kind.from_old(**old)
-            whole[name] = entry.word if option == entry.kind() else option
+            value = entry.kind.from_old(**old)
+            whole[option] = entry.word if value == entry.kind() else value
     return whole
 
 

@@ -122,20 +122,11 @@ class QuadraticDiscriminantAnalysis(
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        The columns of a frame that have categories: those of strings, dictionaries and categoricals, or those
-        with these names or patterns, whose values are strings, integers or bools. A missing value is a
-        category of its own. A category that no learnt row has counts as none, with a warning. If None, all
-        columns are numbers. A source says itself which of its columns have categories.
-    alpha : float, default=1.0
-        What is added to the weight of each category in each class, as in scikit-learn's `CategoricalNB`:
-        p(v | k) = (n_kv + alpha) / (n_k + alpha V) for a column of V categories.
-    categorical_ridge : float, default=1.0
-        κ in the regression of numbers on categories, B = S_xz (S_zz + κ I)⁻¹, of their scatters: how many
-        rows a category counts for that says nothing.
-    max_categories : int or None, default=255
-        How many categories of a column have probabilities of their own. The least frequent of more count as
-        one, as in scikit-learn's `OneHotEncoder`. The statistics keep all of them.
+    categories : "auto", Categorical or None, default="auto"
+        Which columns of a frame have categories, and what the model makes of them; see `Categorical`. "auto"
+        takes the columns of strings, dictionaries and categoricals. A missing value is a category of its own.
+        A category that no learnt row has counts as none, with a warning. If None, all columns are numbers. A
+        source says itself which of its columns have categories.
 
     Attributes
     ----------
@@ -214,13 +205,10 @@ class QuadraticDiscriminantAnalysis(
     max_patterns: int = MAX_PATTERNS
     max_reads: int = MAX_READS
     em_tol: float = READ_TOLERANCE
-    alpha: float = 1.0
-    categorical_ridge: float = 1.0
-    max_categories: int | None = 255
 
     @property
-    def _encoding(self) -> str:
-        return "common" if self.pooling else "separate"
+    def _encodings(self) -> tuple[str, ...]:
+        return ("common",) if self.pooling else ("separate",)
 
     def _validate_params(self) -> None:
         super()._validate_params()

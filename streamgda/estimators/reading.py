@@ -173,7 +173,7 @@ def _columns_of(model: Any, X: Any) -> MadeColumns:
     schema = model.statistics_.schema
     if arrays.column_labels(X) is None:
         raise ValueError(
-            f"{type(model).__name__} has learnt categories, so rows need the names of their columns, "
+            f"{type(model).__name__} has learnt more than numbers, so rows need the names of their columns, "
             f"{wording.listed(schema.names)}; give a frame"
         )
     return known_columns(X, schema)
@@ -224,14 +224,14 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
     if not reset and not model.statistics_.schema.is_numeric:
         return _columns_of(model, X)
-    wanted = model.categorical_features if reset else None
-    has_names = arrays.column_labels(X) is not None
-    if not (wanted is None or isinstance(wanted, str) or has_names):
-        raise ValueError("categorical_features names columns, and the rows are an array; give a frame")
-    if arrays.columns_of_other_types(X) if wanted == "from_dtype" else wanted is not None and has_names:
-        mixed = learnt_columns(X, wanted)
-        if mixed is not None:
-            return mixed
+    encoding = model._encoding if reset else None
+    if encoding is not None:
+        if encoding.by_name and arrays.column_labels(X) is None:
+            raise ValueError(f"{encoding!r} names columns, and the rows are an array; give a frame")
+        if encoding.by_name or arrays.columns_of_other_types(X):
+            made = learnt_columns(X, encoding)
+            if made is not None:
+                return made
     arrays.check_readable(X)
     if model.exact:
         arrays.check_no_rounding(X)
@@ -286,7 +286,7 @@ def source_to_learn(
     names: Sequence[str] = (),
 ) -> Read:
     """A function that reads a source or a Dask collection: the features with these names, in this order."""
-    source = as_source(X, y, sample_weight, categorical_features=model.categorical_features, missing=missing)
+    source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
     source = source.in_order_of(names).pinned()
     read = partial(read_into, source, scheduler=scheduler, progress=progress)
     refuses = source.keeps_missing and not model.learns_incomplete

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from streamgda.blocks.wording import Message, counted, listed
 from streamgda.sources.base import FilePlan, InputFile
+from streamgda.sources.encoding import AS_NAMED, AS_STORED
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, rule_in
 from streamgda.storage import tables
@@ -243,16 +244,17 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: s
     ValueError
         If another column is read, or the statistics are of another kind.
     """
-    for name in dict.fromkeys((*read_options, *OPTIONS, "categorical_features")):
+    for name in dict.fromkeys((*read_options, *OPTIONS, AS_STORED)):
         ours, value = held.read_options.get(name), read_options.get(name)
         if ours == value:
             continue
         if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):
             continue
+        said = AS_NAMED.get(name, name)
         raise ValueError(
             Message(
-                f"the ledger in {ledger} holds statistics with ⟨{name}={ours!r:.200}⟩, and here it is "
-                f"⟨{name}={value!r:.200}⟩; open it as it was made, or use a ledger of its own for "
+                f"the ledger in {ledger} holds statistics with ⟨{said}={ours!r:.200}⟩, and here it is "
+                f"⟨{said}={value!r:.200}⟩; open it as it was made, or use a ledger of its own for "
                 "each way to read a dataset"
             )
         )

@@ -60,7 +60,7 @@ def _output_shapes(operator: Any) -> None:
     check_has_learnt(operator.raw_operator)
     if encoded := operator.raw_operator.statistics_.schema.encoded:
         raise ValueError(
-            f"ONNX takes numbers alone, and the model has learnt the categories of {listed(encoded)}"
+            f"ONNX takes numbers alone, and the model has learnt the values of {listed(encoded)}"
         )
     calculate_linear_classifier_output_shapes(operator)
     is_double = isinstance(operator.inputs[0].type, DoubleTensorType)

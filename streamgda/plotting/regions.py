@@ -287,8 +287,8 @@ class _Plane:
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
     if not estimator.statistics_.schema.is_numeric:
         raise ValueError(
-            "regions are drawn of models of numbers, and this one has learnt categories; "
-            "CategoryEffectDisplay draws what they say in models with probabilities of them"
+            "regions are drawn of models of numbers, and this one has learnt other columns too; another "
+            "display of streamgda.plotting draws the effects of these"
         )
     chosen = [_feature(estimator, feature) for feature in features] if np.ndim(features) == 1 else []
     if len(set(chosen)) != 2 or len(chosen) != 2:

@@ -20,6 +20,7 @@ from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
 from streamgda.sources.conversion import as_source
+from streamgda.sources.encoding import by_names
 from streamgda.storage.paths import Address
 
 Model = GaussianClassifier[Any]
@@ -161,8 +162,8 @@ def snapshot(model: Any) -> Any:
 def scanned(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
     """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
     statistics = getattr(model, "statistics_", None)  # maps have none
-    known = None if statistics is None else statistics.schema.encoded or None
-    return as_source(data, target, weight, features=features_of(model), categorical_features=known)
+    encoding = None if statistics is None else statistics.schema.encoding
+    return as_source(data, target, weight, features=features_of(model), encoding=encoding)
 
 
 S = TypeVar("S", bound=Source)
@@ -191,24 +192,24 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
                 )
             )
         return source
-    known = model.statistics_.schema.encoded
-    alike = "" if not known else " and categorical_features=list(model.categories_)"
+    schema = model.statistics_.schema
     for name in ours:
         if name not in theirs:
             raise ValueError(
                 Message(
                     f"{source!r} does not have feature {name!r} of the model; ⟨scan it with "
-                    f"features=list(model.feature_names_in_){alike}|name the features of the model, in its "
-                    "order⟩"
+                    f"features=list(model.feature_names_in_)|name the features of the model, in its "
+                    "order⟩",
+                    f", and {by_names(schema.encoded)}" if schema.encoded else "",
                 )
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
-    if matching.encoded != known:
-        wrong = sorted(set(matching.encoded) ^ set(known))
+    if matching.encoded != schema.encoded:
+        wrong = sorted(set(matching.encoded) ^ set(schema.encoded))
         raise ValueError(
             Message(
-                f"the model and {source!r} differ in whether {listed(wrong)} has categories; scan it with "
-                f"⟨categorical_features={list(known) or None}⟩"
+                f"the model and {source!r} differ in how they read {listed(wrong)}; scan it ",
+                by_names(schema.encoded),
             )
         )
     return matching

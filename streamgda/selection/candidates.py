@@ -68,7 +68,7 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
                 "candidates are estimators that learn from statistics, such as "
                 f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
             )
-        check_not_renamed(rest, ValueError)
+        check_not_renamed(chosen, rest, ValueError)
         for name in set(rest) - set(chosen.get_params()):
             if name.partition("__")[0] in OPTIONS:
                 continue  # a word may stand for the option, which then tells what it lacks

@@ -131,7 +131,7 @@ class Downdate(ABC):
         learner._learnt_whole = True  # so that too few rows are an error, as in a fit
         self._fitted = learner._compute_finalised(statistics)
         if not statistics.schema.is_normal_for(estimator):
-            raise ValueError("rows with tables of categories are not left out one by one; use folds")
+            raise ValueError("rows whose features are not all normal are not left out one by one; use folds")
         for _, error in self._fitted.singular:
             raise error()
         is_linear = isinstance(estimator, LinearDiscriminantAnalysis)

@@ -342,7 +342,7 @@ class ArraySource(Source):
         """Cut the rows, which are numbered from `start`, into blocks."""
         rows, places = self.rows, Places(start=start)
         if columns_of_other_types(rows):
-            rows = learnt_columns(rows, "from_dtype")
+            rows = learnt_columns(rows, "auto")
         names = rows.schema.feature_names if isinstance(rows, MadeColumns) else None
         return array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
 

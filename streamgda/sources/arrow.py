@@ -21,7 +21,7 @@ from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
 from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
-from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import DatasetFiles
@@ -45,7 +45,7 @@ def scan_arrow(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    categorical_features: CategoricalFeatures = "from_dtype",
+    categories: Wanted = "auto",
     weight: str | None = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -70,10 +70,10 @@ def scan_arrow(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        Features with categories: all that hold strings or dictionaries; or those with these names or
-        patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
-        missing value is a category too. If None, all features are numbers.
+    categories : "auto", Categorical or None, default="auto"
+        Features with categories: all that hold strings or dictionaries, or those that `Categorical` names.
+        Each category is then a feature of 0 and 1. A missing value is a category too. If None, all features
+        are numbers.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     missing : {"raise", "drop", "keep"}, default="raise"
@@ -118,7 +118,7 @@ def scan_arrow(
     else:
         kind, data = _described(data)
         origin, stored = "the data", data.schema
-    chosen_as = target, features, exclude, categorical_features, weight, missing
+    chosen_as = target, features, exclude, categories, weight, missing
     roles = Roles.choose(data.schema, origin, *chosen_as, stored)
     return kind(data, roles)
 

@@ -25,7 +25,7 @@ from streamgda.blocks.block import (
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.schema import MadeColumns, Schema
 from streamgda.blocks.wording import Message, check_known
-from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.encoding import Wanted, by_names
 from streamgda.sources.expressions import evaluated, in_words
 from streamgda.sources.roles import Roles
 
@@ -157,11 +157,10 @@ def _features(
 
 def made_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MadeColumns:
     """The features among the columns of a batch, by name, of which some are encoded."""
-    names = [name for name in roles.features if name not in roles.encoded]
     assert roles.encoding is not None  # by which they are encoded
-    return roles.encoding.read(
-        columns, roles.encoded, {name: _numbers(columns, name, origin) for name in names}, origin
-    )
+    encoded = {name: columns[name] for name in roles.encoded}
+    rest = {name: _numbers(columns, name, origin) for name in roles.features if name not in encoded}
+    return roles.encoding.read(encoded, rest, origin)
 
 
 def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
@@ -171,8 +170,8 @@ def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
         value = columns[name][0].as_py()
         raise ValueError(
             Message(
-                f"{origin}: partition key {name}={value!r} is not a number; it can be a category, with "
-                f"⟨categorical_features=[{name!r}]⟩"
+                f"{origin}: partition key {name}={value!r} is not a number; to learn it as text, scan "
+                + by_names([name])
             )
         ) from error
 
@@ -199,15 +198,15 @@ def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Code
 # ---------------------------------------------------------------------- frames in memory
 
 
-def learnt_columns(frame: Any, wanted: CategoricalFeatures) -> MadeColumns | None:
+def learnt_columns(frame: Any, wanted: Wanted) -> MadeColumns | None:
     """The columns of a frame of pandas, Polars or Arrow to learn from; None if all are numbers.
 
     Parameters
     ----------
     frame : frame
         All its columns are features.
-    wanted : "from_dtype", list of str, or None
-        The features with categories, as for `scan_arrow`.
+    wanted : "auto", Encoding or None
+        Which features are encoded, and how.
 
     Raises
     ------

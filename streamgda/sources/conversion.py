@@ -12,7 +12,7 @@ import numpy as np
 from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known
 from streamgda.sources.base import Source
-from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.encoding import Wanted
 
 
 def as_source(
@@ -21,7 +21,7 @@ def as_source(
     weight: Any = None,
     *,
     features: Sequence[str] | None = None,
-    categorical_features: CategoricalFeatures = "from_dtype",
+    encoding: Wanted = "auto",
     missing: Missing = "raise",
 ) -> Source:
     """Return a source as it is, and scan anything else.
@@ -35,8 +35,8 @@ def as_source(
         As the function that scans takes them; not given with a source.
     features : sequence of str, optional
         The columns of a Parquet dataset or a dask DataFrame that are features, in this order.
-    categorical_features : "from_dtype" or list of str, optional
-        Which of them have categories; not given with a source.
+    encoding : "auto", Encoding or None, default="auto"
+        Which columns that are not numbers are features, and how; not given with a source.
     missing : {"raise", "drop"}, default="raise"
         What becomes of a row with a missing value; not given with a source.
 
@@ -51,7 +51,7 @@ def as_source(
         if missing != "raise":
             raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
-    given: dict[str, Any] = {"features": features, "categorical_features": categorical_features}
+    given: dict[str, Any] = {"features": features, "categories": encoding}
     if is_dask(data):
         from streamgda.sources.dask import scan_dask
 

@@ -18,7 +18,7 @@ from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import as_arrow, blocks_of_batches, columns_of_frame
-from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.sources.roles import Roles, TabularSource
 
 _FRAME = "the data frame"
@@ -32,7 +32,7 @@ def scan_dask(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    categorical_features: CategoricalFeatures = "from_dtype",
+    categories: Wanted = "auto",
     weight: Any = None,
     missing: Missing = "raise",
 ) -> Source:
@@ -54,10 +54,10 @@ def scan_dask(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        Features with categories: all that hold strings or dictionaries; or those with these names or
-        patterns, whose values are strings, integers or bools. Each category is then a feature of 0 and 1. A
-        missing value is a category too. If None, all features are numbers.
+    categories : "auto", Categorical or None, default="auto"
+        Features with categories: all that hold strings or dictionaries, or those that `Categorical` names.
+        Each category is then a feature of 0 and 1. A missing value is a category too. If None, all features
+        are numbers.
     weight : str, dask Series or dask array, optional
         Sample weights, given as the target is.
     missing : {"raise", "drop", "keep"}, default="raise"
@@ -94,6 +94,7 @@ def scan_dask(
            [8.]])
     """
     check_missing(missing)
+    encoding = encoding_for(categories)
     if not hasattr(collection, "to_delayed"):
         raise TypeError(
             "a dask DataFrame or array is needed, such as the .data of an xarray; scan_arrow takes frames in "
@@ -103,12 +104,12 @@ def scan_dask(
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
-        types = _known_types(frame, categorical_features)
-        chosen_as = target, features, exclude, categorical_features, weight, missing
+        types = _known_types(frame, encoding)
+        chosen_as = target, features, exclude, encoding, weight, missing
         return FrameSource(frame, Roles.choose(types, _FRAME, *chosen_as))
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
-    return _rows_and_labels(collection, target, weight, missing, categorical_features)
+    return _rows_and_labels(collection, target, weight, missing, encoding)
 
 
 class FrameSource(TabularSource):
@@ -264,28 +265,28 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _known_types(frame: Any, wanted: CategoricalFeatures = None) -> pa.Schema:
+def _known_types(frame: Any, encoding: Encoding | None = None) -> pa.Schema:
     """The types of the columns. Those of objects, which only partitions know, are text if that is wanted."""
-    some, value = frame._meta_nonempty, "" if wanted == "from_dtype" else None
+    some, value = frame._meta_nonempty, None if encoding is None or encoding.by_name else ""
     unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
     return as_arrow(some.assign(**dict.fromkeys(unknown, value)), _FRAME).schema.remove_metadata()
 
 
-def _roles_of(rows: Any, wanted: CategoricalFeatures, missing: Missing) -> Roles | None:
+def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles | None:
     """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
     if names is None:
-        if wanted not in (None, "from_dtype"):
-            raise ValueError("categorical_features names columns, and an array has none; give a data frame")
+        if encoding is not None and encoding.by_name:
+            raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
-    types = _known_types(rows.rename(columns=str), wanted)
-    roles = Roles(names, None, None, missing).with_encoded(wanted, types, _FRAME)
+    types = _known_types(rows.rename(columns=str), encoding)
+    roles = Roles(names, None, None, missing).with_encoded(encoding, types, _FRAME)
     roles.check_types(types, _FRAME, is_frame=True)
     return roles
 
 
 def _rows_and_labels(
-    rows: Any, labels: Any, weights: Any, missing: Missing, wanted: CategoricalFeatures
+    rows: Any, labels: Any, weights: Any, missing: Missing, encoding: Encoding | None
 ) -> RowsSource:
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     for role, other in beside.items():
@@ -297,7 +298,7 @@ def _rows_and_labels(
             )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
-    roles = _roles_of(rows, wanted, missing)
+    roles = _roles_of(rows, encoding, missing)
     if roles is None:
         rows = rows.rechunk({1: -1})
         _warn_of_small_chunks(rows)

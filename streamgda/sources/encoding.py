@@ -1,21 +1,27 @@
-"""How columns that are not numbers become features, and where the usual way is defined."""
+"""How columns that are not numbers become features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pkgutil import resolve_name
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamgda.blocks.options import option_of
 from streamgda.blocks.schema import MadeColumns
-
-CategoricalFeatures = Literal["from_dtype"] | Sequence[str] | None
 
 
 class Encoding(Protocol):
     """A way to make features of columns that are not numbers."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether columns are chosen by their names, and not by their types."""
+
+    @property
+    def identity(self) -> list[Any]:
+        """What features depend on beside the values and the names of columns, as plain values."""
 
     def chosen(self, features: Sequence[str], stored: pa.Schema, origin: str) -> tuple[str, ...]:
         """The features that are encoded, in order; ValueError for a name that is no feature."""
@@ -24,23 +30,38 @@ class Encoding(Protocol):
         """Whether a column of this type can be encoded."""
 
     def read(
-        self,
-        columns: Mapping[str, pa.Array],
-        encoded: tuple[str, ...],
-        numbers: Mapping[str, NDArray[Any]],
-        origin: str,
+        self, columns: Mapping[str, pa.Array], numbers: Mapping[str, NDArray[Any]], origin: str
     ) -> MadeColumns:
-        """The features of a batch, of its columns that are `encoded`, and of those of `numbers`."""
+        """The features of a batch, of the columns that are encoded, and of its numbers."""
 
 
-CATEGORIES = "streamgda.categories.reading:Categorical"
-"""The encoding of columns whose names are given, or that hold text."""
+Wanted = Literal["auto"] | Encoding | None
+"""What functions that scan, and estimators, take for an encoding."""
+
+AS_STORED = "categorical_features"
+"""What ledgers call the names of encoded columns; a new name would make each of their files be read again."""
+
+AS_NAMED = {AS_STORED: "categories"}
 
 
-def encoding_for(wanted: CategoricalFeatures | Encoding) -> Encoding | None:
-    """The encoding that a user asks for by the parameter `categorical_features`; None for numbers alone."""
-    encoding: Any = wanted
-    if wanted is not None and not hasattr(wanted, "read"):
-        encoding = resolve_name(CATEGORIES)(wanted)
-    chosen: Encoding | None = encoding
-    return chosen
+LEARNT_AS_TEXT = ", or learn text as categories, with ⟨categories='auto'⟩"
+
+
+def by_names(names: Sequence[str]) -> str:
+    """How to say that columns of these names are encoded, in a `Message`."""
+    wanted = f"Categorical(columns={list(names)!r})" if names else "None"
+    return f"with⟨ categories={wanted}| --categories {','.join(names) or 'none'}⟩"
+
+
+def encoding_for(wanted: Wanted) -> Encoding | None:
+    """The encoding that a user asks for; None for numbers alone.
+
+    Raises
+    ------
+    ValueError
+        If this is no encoding.
+    """
+    encoding: Encoding | None = option_of("categories", wanted)
+    if encoding is not None and not hasattr(encoding, "read"):
+        raise ValueError(f"categories must be 'auto', None or Categorical(columns=...); got {wanted!r:.200}")
+    return encoding

@@ -17,7 +17,7 @@ from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers, find_files
-from streamgda.sources.encoding import CategoricalFeatures
+from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import (
     DatasetFiles,
@@ -39,7 +39,7 @@ def scan_parquet(
     *,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
-    categorical_features: CategoricalFeatures = "from_dtype",
+    categories: Wanted = "auto",
     weight: str | None = None,
     filters: Any = None,
     filesystem: Any = None,
@@ -69,10 +69,10 @@ def scan_parquet(
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
-        Features with categories: all that hold strings or dictionaries; or those with these names or
-        patterns, which may be partition keys, and whose values are strings, integers or bools. Each category
-        is then a feature of 0 and 1. A missing value is a category too. If None, all features are numbers.
+    categories : "auto", Categorical or None, default="auto"
+        Features with categories: all that hold strings or dictionaries, or those that `Categorical` names,
+        which may be partition keys. Each category is then a feature of 0 and 1. A missing value is a category
+        too. If None, all features are numbers.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
@@ -112,7 +112,7 @@ def scan_parquet(
     find = partial(find_files, path, filesystem)
     files = DatasetFiles.of_found(find())
     chosen = Filter.of(filters, files.schema)
-    chosen_as = target, features, exclude, categorical_features, weight, missing
+    chosen_as = target, features, exclude, categories, weight, missing
     roles = Roles.choose(files.schema, files.first.path, *chosen_as, files.first.schema)
     return ParquetSource(files, roles, chosen, find)
 
@@ -214,7 +214,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **(roles.identity if roles.derived else {}),
-            **({"categorical_features": list(roles.encoded)} if roles.encoded else {}),
+            **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
         }
 
     def files(self) -> list[InputFile]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from streamgda.blocks.block import Missing, check_missing
 from streamgda.blocks.wording import Message, check_known, listed
 from streamgda.sources.base import Source
-from streamgda.sources.encoding import CategoricalFeatures, Encoding, encoding_for
+from streamgda.sources.encoding import LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
 
 
@@ -71,7 +71,7 @@ class Roles:
         target: str | None,
         features: Sequence[str] | None,
         exclude: Sequence[str],
-        categorical_features: CategoricalFeatures,
+        wanted: Wanted,
         weight: str | None,
         missing: Missing,
         stored: pa.Schema | None = None,
@@ -88,8 +88,10 @@ class Roles:
             All the columns. A type that is not known is null.
         origin : str
             What to call the data.
-        target, features, exclude, categorical_features, weight, missing
+        target, features, exclude, weight, missing
             As for `scan_parquet`.
+        wanted : "auto", Encoding or None
+            Which features are encoded, and how.
         stored : pyarrow.Schema, optional
             The columns that may be features by default, and whose types are checked; all by default.
 
@@ -120,7 +122,7 @@ class Roles:
         roles = cls(tuple(chosen), target, weight, missing)
         roles.check_there(known, origin)
         roles._check_apart(origin)
-        roles = roles.with_encoded(categorical_features, stored, origin)
+        roles = roles.with_encoded(wanted, stored, origin)
         roles.check_types(stored, origin)
         if features is None and target is not None:
             _warn_of_identifiers(chosen, stored, origin)
@@ -146,6 +148,12 @@ class Roles:
         """The expressions of the features that are computed, as plain values."""
         return {"columns": {name: column.identity for name, column in self.computed.items()}}
 
+    @property
+    def encoded_as(self) -> list[Any]:
+        """The columns that are encoded; and what their features depend on besides, if on anything."""
+        besides = [] if self.encoding is None else self.encoding.identity
+        return [list(self.encoded), *besides] if besides else list(self.encoded)
+
     def with_groups(self, column: str, known: Collection[str], origin: str) -> Self:
         """The same roles, and a column that groups the rows or names their folds.
 
@@ -165,7 +173,7 @@ class Roles:
         encoded = tuple(name for name in names if name in self.encoded)
         return replace(self, features=tuple(names), encoded=encoded)
 
-    def with_encoded(self, wanted: CategoricalFeatures | Encoding, stored: pa.Schema, origin: str) -> Self:
+    def with_encoded(self, wanted: Wanted, stored: pa.Schema, origin: str) -> Self:
         """The same roles, where the features that are wanted are encoded.
 
         Raises
@@ -232,7 +240,7 @@ class Roles:
             Message(
                 f"{origin}: columns {kinds} cannot be features; ",
                 "leave them out" if is_frame else self._left_out(wrong, usable, text),
-                ", or learn text as categories, with ⟨categorical_features='from_dtype'⟩" if text else "",
+                LEARNT_AS_TEXT if text else "",
                 ", or make numbers of dates, such as days since a date" if len(text) < len(wrong) else "",
             )
         )

@@ -116,7 +116,7 @@ class RowGroups(ScorableSplit):
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
         derived = [roles.identity] if roles.derived else []
-        encoded = [roles.encoded] if roles.encoded else []
+        encoded = [roles.encoded_as] if roles.encoded else []
         return [*rows, roles.features, roles.missing, *labels, *derived, *encoded]
 
     @property

@@ -105,7 +105,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
-    categorical_features : "from_dtype", list of str, or None, default="from_dtype"
+    categories : "auto", Categorical or None, default="auto"
         As in `QuadraticDiscriminantAnalysis`. With ``covariance_type="tied"``, each category is a feature of
         0 and 1, and the numbers alone decide to which subclass a row belongs. The other types take no
         categories.
@@ -182,8 +182,8 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     predictive: Predictive = "plugin"
 
     @property
-    def _encoding(self) -> str | None:
-        return "dummies" if self.covariance_type == "tied" else None
+    def _encodings(self) -> tuple[str, ...]:
+        return ("features",) if self.covariance_type == "tied" else ()
 
     @property
     def _covariance_type(self) -> CovarianceType:  # type: ignore[override]

@@ -153,10 +153,10 @@ def test_all_columns_that_are_no_numbers_are_named_at_once(made, holds):
     good = made({"a": [1.0, 2.0, 4.0], "b": [0.0, 1.0, 3.0]})
     y = [0, 1, 1]
     bad = made({"a": wrong, "b": wrong})
-    model = GaussianNB(categorical_features=None).fit(good, y)
+    model = GaussianNB(categories=None).fit(good, y)
     for call in (
         model.predict,
-        lambda rows: GaussianNB(categorical_features=None).fit(rows, y),
+        lambda rows: GaussianNB(categories=None).fit(rows, y),
         lambda rows: model.partial_fit(rows, y),
         lambda rows: ClassStatistics().update(rows, y),
     ):
@@ -176,7 +176,7 @@ def test_a_source_names_all_columns_that_are_no_numbers_and_the_remedy():
     with pytest.raises(
         ValueError, match=r"columns 'when' \(date32\[day\]\), 'note' \(string\) cannot.*" + remedy
     ):
-        scan_arrow(table, "y", categorical_features=None)
+        scan_arrow(table, "y", categories=None)
     assert scan_arrow(table, "y", exclude=["when", "note"]).feature_names == ("a",)
 
 

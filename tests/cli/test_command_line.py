@@ -784,7 +784,7 @@ def test_shuttle_from_the_shell(real_data, tmp_path):
         (["fit", "none.parquet", "--target", "kind", "--out", "{out}"], "no file or folder none.parquet"),
         (["fit", "days", "--target", "kin", "--out", "{out}"], "no column 'kin'; did you mean 'kind'?"),
         (
-            ["fit", "days", "--target", "id", "--categorical", "none", "--out", "{out}"],
+            ["fit", "days", "--target", "id", "--categories", "none", "--out", "{out}"],
             "columns 'kind' (large_string) cannot be f",
         ),
         (["evaluate", "cut.parquet", "days", "--target", "kind"], "cut.parquet is truncated, damaged or no"),
@@ -1307,7 +1307,7 @@ def test_a_warning_of_a_worker_thread_is_said_and_stops_nothing(tmp_path, comman
     pq.write_table(pa.table(rows), tmp_path / "old.parquet")
     pq.write_table(pa.table({**rows, "kind": ["a", "new"] * 20}), tmp_path / "new.parquet")
     model, old, new = (str(tmp_path / f"{name}.parquet") for name in ("model", "old", "new"))
-    learn = ["fit", old, "--target", "y", "--categorical", "kind", "--model", "nb", "--out", model]
+    learn = ["fit", old, "--target", "y", "--categories", "kind", "--model", "nb", "--out", model]
     options = {"predict": ["--out", str(tmp_path / "out")], "evaluate": ["--target", "y"], "priors": []}
     assert CliRunner().invoke(main, learn).exit_code == 0
 

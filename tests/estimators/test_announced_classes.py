@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import streamgda
 from streamgda import (
+    Categorical,
     GaussianNB,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
@@ -217,7 +218,7 @@ def test_tables_of_categories_line_up():
     for model in (
         GaussianNB(),
         QuadraticDiscriminantAnalysis(),
-        LinearDiscriminantAnalysis(categorical_model="conditional"),
+        LinearDiscriminantAnalysis(categories=Categorical(model="conditional")),
         LinearDiscriminantAnalysis(solver="lsqr"),
     ):
         plain = clone(model).partial_fit(frame, Y)

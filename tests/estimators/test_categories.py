@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from streamgda import (
+    Categorical,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -32,7 +33,8 @@ from streamgda import (
     scan_parquet,
 )
 
-CHOSEN = ["city", "grade"]
+COLUMNS = ["city", "grade"]
+CHOSEN = Categorical(COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def kinds(customers):
 
 @pytest.fixture(scope="module")
 def peer(customers, kinds):
-    one_hot = make_column_transformer((OneHotEncoder(), CHOSEN), remainder="passthrough")
+    one_hot = make_column_transformer((OneHotEncoder(), COLUMNS), remainder="passthrough")
     return make_pipeline(one_hot, Peer()).fit(customers, kinds)
 
 
@@ -66,12 +68,12 @@ def source(customers, kinds, tmp_path_factory):
     table = customers.assign(kind=kinds)
     table[:150].to_parquet(folder / "a.parquet", row_group_size=60)
     table[150:].astype({"city": "category"}).to_parquet(folder / "b.parquet")
-    return scan_parquet(folder, "kind", categorical_features=CHOSEN)
+    return scan_parquet(folder, "kind", categories=CHOSEN)
 
 
 @pytest.fixture(scope="module")
 def model(customers, kinds):
-    return LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(customers, kinds)
+    return LinearDiscriminantAnalysis(categories=CHOSEN).fit(customers, kinds)
 
 
 def test_fit_and_predict_frames(model, peer, customers):
@@ -88,11 +90,11 @@ def test_fit_and_predict_frames(model, peer, customers):
 
 def test_a_source_and_batches_give_the_model_of_the_rows_in_memory(model, source, customers, kinds):
     of_source = LinearDiscriminantAnalysis().fit(source)
-    learner = LinearDiscriminantAnalysis(categorical_features=CHOSEN)
+    learner = LinearDiscriminantAnalysis(categories=CHOSEN)
     for start in range(0, 400, 13):
         learner.partial_fit(customers[start : start + 13], kinds[start : start + 13])
     halves = [
-        LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(customers[part], kinds[part])
+        LinearDiscriminantAnalysis(categories=CHOSEN).fit(customers[part], kinds[part])
         for part in (slice(0, 100), slice(100, 400))
     ]
     for other in (of_source, learner, halves[0].merge(halves[1])):
@@ -106,8 +108,8 @@ def test_a_source_and_batches_give_the_model_of_the_rows_in_memory(model, source
 
 def test_batches_of_numbers_some_of_which_are_categories(customers, kinds):
     rows = customers[["age", "grade"]]
-    whole = GaussianNB(categorical_features=["grade"]).fit(rows, kinds)
-    batches = GaussianNB(categorical_features=["grade"])
+    whole = GaussianNB(categories=Categorical(["grade"])).fit(rows, kinds)
+    batches = GaussianNB(categories=Categorical(["grade"]))
     for some in np.array_split(np.arange(400), 3):
         batches.partial_fit(rows.iloc[some], kinds[some])
     assert batches.categories_ == {"grade": [1, 2, 3]}
@@ -115,9 +117,9 @@ def test_batches_of_numbers_some_of_which_are_categories(customers, kinds):
 
 
 def test_strings_are_categories_by_their_type(customers, kinds):
-    model = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(customers, kinds)
+    model = LinearDiscriminantAnalysis(categories="auto").fit(customers, kinds)
     assert list(model.categories_) == ["city"]
-    numbers = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(customers[["age"]], kinds)
+    numbers = LinearDiscriminantAnalysis(categories="auto").fit(customers[["age"]], kinds)
     assert numbers.categories_ == {}
     assert numbers.feature_names_in_.tolist() == ["age"]
 
@@ -153,14 +155,14 @@ def test_datasets_are_scored_by_name_and_value(model, source, customers, kinds, 
     lazy = predict_dataset(model, frame, keep=["kind"]).compute()
     assert (lazy["predicted_label"].to_numpy(object) == expected).all()
     assert (model.predict(frame[list(customers)]).compute().to_numpy(object) == expected).all()
-    of_dask = LinearDiscriminantAnalysis().fit(scan_dask(frame, "kind", categorical_features=CHOSEN))
+    of_dask = LinearDiscriminantAnalysis().fit(scan_dask(frame, "kind", categories=CHOSEN))
     np.testing.assert_allclose(of_dask.predict_proba(customers), model.predict_proba(customers), rtol=1e-9)
 
 
 def test_a_source_with_other_categories_than_the_model_says_what_to_scan(model, customers, kinds):
     table = pa.Table.from_pandas(customers.assign(kind=kinds), preserve_index=False)
-    with pytest.raises(ValueError, match=r"differ in whether 'grade' has categories; scan it with"):
-        evaluate(model, scan_arrow(table, "kind", categorical_features="from_dtype"))
+    with pytest.raises(ValueError, match=r"differ in how they read 'grade'; scan it with"):
+        evaluate(model, scan_arrow(table, "kind", categories="auto"))
 
 
 def test_cross_validation_recodes_the_rows_of_each_fold(source, customers, kinds, peer):
@@ -169,7 +171,7 @@ def test_cross_validation_recodes_the_rows_of_each_fold(source, customers, kinds
     assert search.cv_results_["mean_test_score"][0] == pytest.approx(
         cross_val_score(peer, customers, kinds).mean(), abs=0.03
     )
-    model = LinearDiscriminantAnalysis(categorical_features=CHOSEN)
+    model = LinearDiscriminantAnalysis(categories=CHOSEN)
     assert progressive_score(model, source).n_rows < 400
 
 
@@ -177,7 +179,7 @@ def test_cross_validation_recodes_the_rows_of_each_fold(source, customers, kinds
 def test_a_category_of_one_fold_alone(customers, kinds, scoring):
     city = customers["city"].where(customers.index != 7, "Bern")
     table = pa.Table.from_pandas(customers.assign(city=city, kind=kinds), preserve_index=False)
-    source = scan_arrow(table, "kind", categorical_features=CHOSEN)
+    source = scan_arrow(table, "kind", categories=CHOSEN)
     search = StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1, 0.3]}, scoring=scoring)
     assert np.isfinite(search.fit(source).best_score_)
     assert search.best_estimator_.categories_["city"] == ["Bern", "Oslo", "Paris", "Rome", None]
@@ -185,7 +187,7 @@ def test_a_category_of_one_fold_alone(customers, kinds, scoring):
 
 def test_rows_without_names_and_missing_columns_are_refused(model, customers):
     with pytest.raises(
-        ValueError, match=r"learnt categories, so rows need the names of their columns, 'age'"
+        ValueError, match=r"learnt more than numbers, so rows need the names of their columns, 'age'"
     ):
         model.predict(np.zeros((2, 4)))
     with pytest.raises(ValueError, match="the frame: there is no column 'city'"):
@@ -208,21 +210,21 @@ def test_errors_of_frames_have_the_remedies_of_frames(customers, kinds):
     day = customers.assign(day=pd.Timestamp("2026-01-01"))
     mixed = customers.assign(note=pd.Series([1, "a"] * 200, dtype=object))
     for rows, chosen, message in (
-        (
-            day,
-            "from_dtype",
-            r"'day' \(timestamp\[\w+\]\) cannot be features; leave them out, or make numbers",
-        ),
+        (day, "auto", r"'day' \(timestamp\[\w+\]\) cannot be features; leave them out, or make numbers"),
         (
             customers,
-            ["grade"],
+            Categorical(["grade"]),
             r"'city' \(.*\) cannot be features; leave them out, or learn text as categories",
         ),
-        (customers[["age", "grade"]].to_numpy(), ["grade"], "names columns, and the rows are an array"),
-        (mixed, "from_dtype", "the frame: Conversion failed for column note .*holds values of one type"),
+        (
+            customers[["age", "grade"]].to_numpy(),
+            Categorical(["grade"]),
+            "names columns, and the rows are an array",
+        ),
+        (mixed, "auto", "the frame: Conversion failed for column note .*holds values of one type"),
     ):
         with pytest.raises(ValueError, match=message):
-            LinearDiscriminantAnalysis(categorical_features=chosen).fit(rows, kinds)
+            LinearDiscriminantAnalysis(categories=chosen).fit(rows, kinds)
 
 
 def test_transform_of_incomplete_rows_says_how_to_complete_a_frame(customers, kinds):
@@ -243,7 +245,7 @@ def test_columns_whose_labels_are_numbers(customers, kinds):
     named = LinearDiscriminantAnalysis().fit(customers, kinds)
     np.testing.assert_array_equal(model.predict_proba(numbered), named.predict_proba(customers))
     with pytest.raises(ValueError, match="columns 1 hold text"):
-        LinearDiscriminantAnalysis(categorical_features=None).fit(numbered, kinds)
+        LinearDiscriminantAnalysis(categories=None).fit(numbered, kinds)
 
 
 def test_a_warning_of_rank_does_not_blame_the_dummies(customers, kinds):
@@ -251,21 +253,23 @@ def test_a_warning_of_rank_does_not_blame_the_dummies(customers, kinds):
     with pytest.warns(
         UserWarning, match=r"constant \('one'\) or collinear \('age', 'twice'\)\. The model works"
     ):
-        LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(X, kinds).predict(X)
+        LinearDiscriminantAnalysis(categories=CHOSEN).fit(X, kinds).predict(X)
     with pytest.raises(
         np.linalg.LinAlgError, match=r"collinear \('city=Oslo', .* 'grade=3'\)\. Leave them out"
     ):
-        model = GaussianDiscriminantAnalysis(covariance_model="EEE", categorical_features=CHOSEN)
+        model = GaussianDiscriminantAnalysis(covariance_model="EEE", categories=CHOSEN)
         model.fit(customers, kinds)
 
 
 def test_a_source_that_lacks_a_category_says_how_to_scan_it(model, customers, kinds, tmp_path):
     table = pa.Table.from_pandas(customers.assign(kind=kinds).dropna(), preserve_index=False)
     write_to_dataset(table, tmp_path, partition_cols=["city"])
-    with pytest.raises(ValueError, match=r"feature 'city' .*categorical_features=list\(model.categories_\)"):
+    with pytest.raises(
+        ValueError, match=r"feature 'city' .*and with categories=Categorical\(columns=\['city', 'grade'\]\)"
+    ):
         evaluate(model, scan_parquet(tmp_path, "kind"))
     names, categorical = list(model.feature_names_in_), list(model.categories_)
-    scanned = scan_parquet(tmp_path, "kind", features=names, categorical_features=categorical)
+    scanned = scan_parquet(tmp_path, "kind", features=names, categories=Categorical(categorical))
     assert evaluate(model, scanned).accuracy == model.score(
         customers.dropna(), kinds[customers.notna().all(axis=1)]
     )
@@ -277,7 +281,9 @@ def test_searches_and_cross_validation_of_frames(customers, kinds):
     scores = cross_validate(LinearDiscriminantAnalysis(), text, y, scoring="accuracy")["test_score"]
     expected = cross_validate(LinearDiscriminantAnalysis(), rows, scoring="accuracy")["test_score"]
     np.testing.assert_array_equal(scores, expected)
-    search = StatisticsSearchCV(GaussianNB(), {"alpha": [0.5, 5.0]}, scoring="neg_log_loss").fit(text, y)
+    search = StatisticsSearchCV(GaussianNB(), {"categories__alpha": [0.5, 5.0]}, scoring="neg_log_loss").fit(
+        text, y
+    )
     assert search.best_estimator_.categories_ == {"city": ["Oslo", "Paris", "Rome", None]}
 
 
@@ -337,13 +343,13 @@ def test_an_identifier_is_refused_by_name(customers, kinds):
         ValueError,
         match=r"'name' has 400 categories in 400 rows: it identifies rows. Leave it out, of a source with",
     ):
-        LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(rows, kinds)
+        LinearDiscriminantAnalysis(categories="auto").fit(rows, kinds)
 
 
 def test_new_categories_are_reported_beside_the_drift(source, customers, kinds):
-    before = LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(customers, kinds)
+    before = LinearDiscriminantAnalysis(categories=CHOSEN).fit(customers, kinds)
     moved = customers.assign(city=customers["city"].replace("Oslo", "Bern"))
-    after = LinearDiscriminantAnalysis(categorical_features=CHOSEN).fit(moved, kinds)
+    after = LinearDiscriminantAnalysis(categories=CHOSEN).fit(moved, kinds)
     report = drift(before.statistics_, after.statistics_)
     assert report.new_categories == ("city=Bern",)
     assert report.alarms(no_new_categories=True) == ("category city=Bern is new",)

@@ -178,7 +178,7 @@ def test_text_with_labels_beside_it_and_files_that_dask_would_join(tmp_path):
     assert evaluate(model, X, y).accuracy == expected.score(rows, rows["kind"])
     assert model.partial_fit(X[["age", "city"]], y).statistics_.n_rows == 120
     with pytest.raises(ValueError, match=r"'city' .* cannot be features; leave them out, or learn text as"):
-        LinearDiscriminantAnalysis(categorical_features=None).fit(X, y)
+        LinearDiscriminantAnalysis(categories=None).fit(X, y)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, 1e300])

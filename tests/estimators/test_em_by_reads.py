@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import streamgda
 from streamgda import (
+    Categorical,
     GaussianNB,
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
@@ -246,5 +247,5 @@ def test_categories_are_known_after_several_reads(model):
     X = pd.DataFrame(rng.normal(size=(300, 4)) + y[:, None], columns=list("abcd"))
     X = X.mask(rng.random(X.shape) < 0.15).assign(place=rng.choice(["u", "v", "w"], 300))
     options = {"missing": "marginal", "max_patterns": 2, "max_reads": 3, "em_tol": 1.0}
-    fitted = model(categorical_features=["place"], **options).fit(X, y)
+    fitted = model(categories=Categorical(["place"]), **options).fit(X, y)
     assert fitted.score(X, y) > 0.75

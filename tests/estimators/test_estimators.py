@@ -621,7 +621,7 @@ def test_only_statistics_make_a_model(model):
 def test_a_missing_category_is_not_made_a_number(model, missing):
     X, y = random_rows(2, 2, dtype=np.int64, n_rows=200)
     frame = pd.DataFrame(X, columns=["a", "b"]).astype({"a": "category"})
-    fitted = model(missing=missing, categorical_features=None).fit(frame, y)
+    fitted = model(missing=missing, categories=None).fit(frame, y)
     frame.loc[3, "a"] = None
     for method in (fitted.predict, lambda rows: fitted.partial_fit(rows, y)):
         with pytest.raises(ValueError, match="column 'a' is categorical and has missing values"):

@@ -124,9 +124,9 @@ def test_options_are_saved_and_those_of_older_versions_loaded():
         "smooth": {"most": 4, "share": 0.5},
         "tol": 1,
     }
-    assert options.from_plain({"smooth": {"most": 4, "share": 0.5}})["smooth"] == Smooth(4)
-    assert options.from_plain({"smooth": "usual"})["smooth"] == "usual"
-    assert options.from_plain({"smooth_most": 4, "tol": 1}) == {"smooth": Smooth(4), "tol": 1}
-    assert options.from_plain({"smooth_most": 3})["smooth"] == "usual"
-    assert options.from_plain({"smooth": None, "smooth_most": 9})["smooth"] is None
-    assert options.from_plain({"tol": 1}) == {"tol": 1}
+    assert options.from_plain(Model, {"smooth": {"most": 4, "share": 0.5}})["smooth"] == Smooth(4)
+    assert options.from_plain(Model, {"smooth": "usual"})["smooth"] == "usual"
+    assert options.from_plain(Model, {"smooth_most": 4, "tol": 1}) == {"smooth": Smooth(4), "tol": 1}
+    assert options.from_plain(Model, {"smooth_most": 3})["smooth"] == "usual"
+    assert options.from_plain(Model, {"smooth": None, "smooth_most": 9})["smooth"] is None
+    assert options.from_plain(Model, {"tol": 1}) == {"tol": 1}

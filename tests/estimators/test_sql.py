@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 
 from streamgda import (
+    Categorical,
     GaussianNB,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
@@ -83,10 +84,10 @@ def test_a_null_has_no_prediction(dialect):
 
 TABLE_MODELS = [
     LinearDiscriminantAnalysis(),
-    LinearDiscriminantAnalysis(categorical_model="conditional"),
-    GaussianNB(max_categories=2, temperature=2.0),
+    LinearDiscriminantAnalysis(categories=Categorical(model="conditional")),
+    GaussianNB(categories=Categorical(max_categories=2), temperature=2.0),
     QuadraticDiscriminantAnalysis(),
-    QuadraticDiscriminantAnalysis(pooling="bayes", max_categories=2),
+    QuadraticDiscriminantAnalysis(pooling="bayes", categories=Categorical(max_categories=2)),
 ]
 
 
@@ -103,7 +104,7 @@ def a_table(n_rows=300):
 @pytest.mark.parametrize("model", TABLE_MODELS, ids=str)
 def test_tables_with_categories(model, dialect):
     X, y = a_table()
-    check(clone(model).set_params(categorical_features=["town", "grade", "fast"]).fit(X, y), X, dialect)
+    check(clone(model).set_params(categories=Categorical(["town", "grade", "fast"])).fit(X, y), X, dialect)
 
 
 @pytest.mark.parametrize("dialect", DATABASES)

@@ -15,8 +15,11 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.naive_bayes import GaussianNB as Peer
 
 from streamgda import (
+    Categorical,
+    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
     cross_validate,
@@ -60,7 +63,7 @@ def weather(columns=COLUMNS):
 )
 def test_naive_bayes_of_the_weather(alpha, left_out, expected):
     X, y = weather()
-    model = GaussianNB(alpha=alpha, var_smoothing=0, categorical_features="from_dtype").fit(X, y)
+    model = GaussianNB(var_smoothing=0, categories=Categorical(alpha=alpha)).fit(X, y)
     row = pd.DataFrame([["sunny", 66.0, 90.0, "yes"]], columns=COLUMNS).assign(**dict.fromkeys(left_out))
     if left_out:  # no learnt row lacks it
         with pytest.warns(UserWarning, match="no learnt row has"):
@@ -82,7 +85,9 @@ def table():
     return pd.DataFrame({"age": age, "income": income, "city": city, "grade": grade}), y
 
 
-CHOSEN = {"categorical_features": ["city", "grade"]}
+NAMED = ["city", "grade"]
+CHOSEN = Categorical(NAMED)
+CONDITIONAL = Categorical(NAMED, "conditional")
 VALUES = {"city": ["Oslo", "Paris", "Rome", None], "grade": [1, 2, 3]}
 
 
@@ -131,15 +136,15 @@ def conditional(X, y, rows, *, pooled, values=VALUES, alpha=1.0, ridge=1.0):
 
 
 MODELS = [
-    (QuadraticDiscriminantAnalysis(**CHOSEN), False),
-    (LinearDiscriminantAnalysis(categorical_model="conditional", **CHOSEN), True),
+    (QuadraticDiscriminantAnalysis(categories=CHOSEN), False),
+    (LinearDiscriminantAnalysis(categories=CONDITIONAL), True),
 ]
 
 
 @pytest.mark.parametrize(("model", "pooled"), MODELS)
 def test_the_conditional_model_row_by_row(model, pooled, table):
     X, y = table
-    model = model.set_params(alpha=0.5, categorical_ridge=2.0).fit(X, y)
+    model = model.set_params(categories__alpha=0.5, categories__ridge=2.0).fit(X, y)
     rows = X[:20]
     expected = conditional(X, y, rows, pooled=pooled, alpha=0.5, ridge=2.0)
     np.testing.assert_allclose(model.predict_log_proba(rows), log_softmax(expected, axis=1), rtol=1e-9)
@@ -151,7 +156,7 @@ def test_the_conditional_model_row_by_row(model, pooled, table):
 @pytest.mark.parametrize(("model", "pooled"), MODELS)
 def test_an_unseen_category_is_summed_over(model, pooled, table):
     X, y = table
-    model = model.set_params(alpha=1.0, categorical_ridge=1.0).fit(X, y)
+    model = model.set_params(categories__alpha=1.0, categories__ridge=1.0).fit(X, y)
     rows = X[:5].assign(city=["Rome", "Bern", "Bern", None, "Bern"], grade=[1, 1, 9, 2, 3])
     with pytest.warns(UserWarning, match="'city' in 3 rows, 'grade' in 1 row"):
         found = model.predict_log_proba(rows)
@@ -170,10 +175,7 @@ def test_numbers_far_from_zero_keep_their_digits(model, apart):
     def frame(shift):
         return pd.DataFrame(numbers + shift, columns=["a", "b"]).assign(city=city)  # exact
 
-    near, far = (
-        clone(model).set_params(categorical_features="from_dtype").fit(frame(shift), y)
-        for shift in (0.0, 2.0**30)
-    )
+    near, far = (clone(model).set_params(categories="auto").fit(frame(shift), y) for shift in (0.0, 2.0**30))
     for name in ("predict_log_proba", "score_samples", "mahalanobis", "p_values"):
         expected, found = getattr(near, name)(frame(0.0)), getattr(far, name)(frame(2.0**30))
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, err_msg=name)
@@ -190,7 +192,7 @@ def test_numbers_far_from_zero_keep_their_digits(model, apart):
 
 def test_naive_bayes_is_the_product_of_two_of_scikit_learn(table):
     X, y = table
-    model = GaussianNB(alpha=0.7, **CHOSEN).fit(X, y)
+    model = GaussianNB(categories=Categorical(NAMED, alpha=0.7)).fit(X, y)
     codes = np.array([dummies(X)[:, :4].argmax(axis=1), X["grade"] - 1]).T
     of_categories = CategoricalNB(alpha=0.7).fit(codes, y)
     of_numbers = Peer().fit(X[["age", "income"]].to_numpy(), y)
@@ -198,7 +200,7 @@ def test_naive_bayes_is_the_product_of_two_of_scikit_learn(table):
     joint += of_numbers.predict_joint_log_proba(X[["age", "income"]].to_numpy()) - np.log(model.priors_)
     np.testing.assert_allclose(model.predict_joint_log_proba(X), joint, rtol=1e-10)
     assert model.log_likelihood_ == pytest.approx(joint[np.arange(len(y)), y].sum())
-    for name, expected in zip(CHOSEN["categorical_features"], of_categories.feature_log_prob_, strict=True):
+    for name, expected in zip(NAMED, of_categories.feature_log_prob_, strict=True):
         np.testing.assert_allclose(model.category_log_prob_[name], expected)
     np.testing.assert_allclose(model.theta_, of_numbers.theta_)
     np.testing.assert_allclose(model.var_, of_numbers.var_)
@@ -207,32 +209,32 @@ def test_naive_bayes_is_the_product_of_two_of_scikit_learn(table):
 
 def test_a_missing_category_may_be_none(table):
     X, y = table
-    model = GaussianNB(**CHOSEN).fit(X, y).set_params(missing="marginal")
+    model = GaussianNB(categories=CHOSEN).fit(X, y).set_params(missing="marginal")
     known = X["city"].notna().to_numpy()
     codes = dummies(X)[:, :3].argmax(axis=1)[:, None]
     of_city = CategoricalNB().fit(codes[known], y[known])
     np.testing.assert_allclose(model.category_log_prob_["city"][:, :3], of_city.feature_log_prob_[0])
     assert np.isnan(model.category_log_prob_["city"][:, 3]).all()
-    without = GaussianNB(categorical_features=["grade"]).fit(X[["age", "income", "grade"]], y)
+    without = GaussianNB(categories=Categorical(["grade"])).fit(X[["age", "income", "grade"]], y)
     np.testing.assert_allclose(model.predict_proba(X[~known]), without.predict_proba(X[~known]), rtol=1e-9)
 
 
 def test_naive_bayes_learns_each_column_from_the_rows_that_have_it(table):
     X, y = table
     X = X.mask(np.random.default_rng(3).random(X.shape) < 0.2).astype({"grade": object})
-    model = GaussianNB(missing="marginal", var_smoothing=0, **CHOSEN).fit(X, y)
+    model = GaussianNB(missing="marginal", var_smoothing=0, categories=CHOSEN).fit(X, y)
     joint = np.log(np.bincount(y) / len(y)) * np.ones((len(y), 1))
     for name in ("age", "income"):
         for k, values in X[name].astype(float).groupby(y):
             joint[:, k] += np.nan_to_num(
                 norm.logpdf(X[name].astype(float), values.mean(), values.std(ddof=0))
             )
-    for name in CHOSEN["categorical_features"]:
+    for name in NAMED:
         for k, values in X[name].groupby(y):
             counts = values.value_counts().reindex(X[name].dropna().unique(), fill_value=0) + 1
             joint[:, k] += X[name].map(np.log(counts / counts.sum())).fillna(0).astype(float)
     np.testing.assert_allclose(model.predict_joint_log_proba(X), joint, rtol=1e-9)
-    batches = GaussianNB(missing="marginal", var_smoothing=0, **CHOSEN)
+    batches = GaussianNB(missing="marginal", var_smoothing=0, categories=CHOSEN)
     for some in np.array_split(np.argsort(X["city"].fillna("~")), 4):
         batches.partial_fit(X.iloc[some], y[some])
     np.testing.assert_allclose(batches.predict_joint_log_proba(X), joint, rtol=1e-9)
@@ -244,8 +246,10 @@ def test_rare_categories_are_one(model, table):
     counts = X["city"].value_counts(dropna=False)
     kept = counts.index[:2]
     fewer = X.assign(city=[city if city in kept else "infrequent" for city in X["city"]])
-    found = model.set_params(max_categories=3, **CHOSEN).fit(X, y).predict_proba(X)
-    expected = model.set_params(max_categories=255).fit(fewer, y).predict_proba(fewer)
+    found = (
+        model.set_params(categories__max_categories=3, categories__columns=NAMED).fit(X, y).predict_proba(X)
+    )
+    expected = model.set_params(categories__max_categories=255).fit(fewer, y).predict_proba(fewer)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
     model.sample(5, random_state=0)
 
@@ -253,12 +257,12 @@ def test_rare_categories_are_one(model, table):
 @pytest.mark.parametrize(
     "model",
     [
-        GaussianNB(**CHOSEN),
-        GaussianNB(exact=True, pooling="bayes", **CHOSEN),
-        QuadraticDiscriminantAnalysis(**CHOSEN),
-        QuadraticDiscriminantAnalysis(pooling="bayes", shrinkage=0.1, **CHOSEN),
-        QuadraticDiscriminantAnalysis(exact=True, reg_param=0.1, **CHOSEN),
-        LinearDiscriminantAnalysis(categorical_model="conditional", shrinkage="oas", **CHOSEN),
+        GaussianNB(categories=CHOSEN),
+        GaussianNB(exact=True, pooling="bayes", categories=CHOSEN),
+        QuadraticDiscriminantAnalysis(categories=CHOSEN),
+        QuadraticDiscriminantAnalysis(pooling="bayes", shrinkage=0.1, categories=CHOSEN),
+        QuadraticDiscriminantAnalysis(exact=True, reg_param=0.1, categories=CHOSEN),
+        LinearDiscriminantAnalysis(categories=CONDITIONAL, shrinkage="oas"),
     ],
     ids=repr,
 )
@@ -267,7 +271,7 @@ def test_all_that_a_model_does(model, table, tmp_path):
     model.fit(X, y)
     proba = model.predict_proba(X)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
-    learner = type(model)(**model.get_params())
+    learner = clone(model)
     for part in (slice(0, 50), slice(50, 240)):
         learner.partial_fit(X[part], y[part])
         learner.predict(X[:3]) if part.start else None
@@ -288,7 +292,7 @@ def test_all_that_a_model_does(model, table, tmp_path):
     np.testing.assert_array_equal(filled[:, 1:], model.impute(X[:6])[:, 1:])
     assert np.isfinite(filled).all()
     np.testing.assert_allclose(model.set_params(missing="marginal").predict_proba(lacking).sum(axis=1), 1)
-    with pytest.raises(ValueError, match="scikit-learn has no model of numbers and categories"):
+    with pytest.raises(ValueError, match="scikit-learn has no model of numbers together with .city"):
         model.to_sklearn()
     with pytest.raises(ValueError, match="no quadric"):
         model.boundary(0, 1)
@@ -296,7 +300,7 @@ def test_all_that_a_model_does(model, table, tmp_path):
 
 def test_imputed_numbers_are_conditional_means(table):
     X, y = table
-    model = LinearDiscriminantAnalysis(categorical_model="conditional", **CHOSEN).fit(X, y)
+    model = LinearDiscriminantAnalysis(categories=CONDITIONAL).fit(X, y)
     filled = model.impute(X[:1].assign(age=np.nan))[0, 0]
     ages = np.linspace(-40, 40, 8001)
     rows = pd.concat([X[:1]] * len(ages)).assign(age=ages)
@@ -306,23 +310,23 @@ def test_imputed_numbers_are_conditional_means(table):
 
 def test_a_search_chooses_the_model(table):
     X, y = table
-    source = scan_arrow(X.assign(kind=y), "kind", categorical_features=["city", "grade"])
-    grid = {"categorical_model": ["dummies", "conditional"], "categorical_ridge": [0.5, 5.0]}
+    source = scan_arrow(X.assign(kind=y), "kind", categories=Categorical(["city", "grade"]))
+    grid = {"categories__model": ["dummies", "conditional"], "categories__ridge": [0.5, 5.0]}
     search = StatisticsSearchCV(LinearDiscriminantAnalysis(), grid, cv=3).fit(source)
     assert search.n_reads_ <= 2
     scores = search.cv_results_["mean_test_score"]
     assert scores[0] == scores[1] != scores[2]
     best = search.best_estimator_
-    assert best.categorical_model == search.best_params_["categorical_model"]
+    assert best.categories.model == search.best_params_["categories__model"]
 
 
 @pytest.mark.parametrize("model", [GaussianNB(), *(model for model, _ in MODELS)])
 def test_datasets_are_predicted_and_folds_tried(model, table, tmp_path):
     X, y = table
     table = X.assign(kind=y)
-    source = scan_arrow(table, "kind", categorical_features=["city", "grade"])
-    model.set_params(categorical_features=None).fit(source)
-    expected = type(model)(**model.get_params()).set_params(**CHOSEN).fit(X, y).predict_proba(X)
+    source = scan_arrow(table, "kind", categories=Categorical(["city", "grade"]))
+    model.set_params(categories__columns=()).fit(source)
+    expected = clone(model).set_params(categories__columns=NAMED).fit(X, y).predict_proba(X)
     assert evaluate(model, source).accuracy == (expected.argmax(axis=1) == y).mean()
     table.to_parquet(tmp_path / "table.parquet")
     predict_dataset(model, tmp_path / "table.parquet", tmp_path / "out")
@@ -335,29 +339,29 @@ def test_datasets_are_predicted_and_folds_tried(model, table, tmp_path):
 
 def test_what_a_model_does_not_have(table):
     X, y = table
-    model = LinearDiscriminantAnalysis(categorical_model="conditional", **CHOSEN).fit(X, y)
+    model = LinearDiscriminantAnalysis(categories=CONDITIONAL).fit(X, y)
     for name in ("coef_", "intercept_", "xbar_", "scalings_"):
-        with pytest.raises(AttributeError, match="numbers given categories"):
+        with pytest.raises(AttributeError, match="numbers given 'city', 'grade'"):
             getattr(model, name)
-    with pytest.raises(AttributeError, match="numbers given categories"):
+    with pytest.raises(AttributeError, match="numbers given 'city', 'grade'"):
         model.transform(X)
     with pytest.raises(ValueError, match="all columns have categories"):
-        GaussianNB(**CHOSEN).fit(X[["city", "grade"]], y)
+        GaussianNB(categories=CHOSEN).fit(X[["city", "grade"]], y)
     for params in ({"shrinkage": "auto"}, {"solver": "eigen", "covariance_estimator": LedoitWolf()}):
         with pytest.raises(ValueError, match="fourth moments of the numbers"):
-            QuadraticDiscriminantAnalysis(**params, **CHOSEN).fit(X, y)
+            QuadraticDiscriminantAnalysis(**params, categories=CHOSEN).fit(X, y)
     with pytest.raises(ValueError, match="Student t"):
-        QuadraticDiscriminantAnalysis(predictive="student", **CHOSEN).fit(X, y)
-    assert GaussianNB(predictive="student", **CHOSEN).fit(X, y).predict(X[:2]).shape == (2,)
+        QuadraticDiscriminantAnalysis(predictive="student", categories=CHOSEN).fit(X, y)
+    assert GaussianNB(predictive="student", categories=CHOSEN).fit(X, y).predict(X[:2]).shape == (2,)
     with pytest.raises(AttributeError, match="no probabilities"):
-        _ = LinearDiscriminantAnalysis(**CHOSEN).fit(X, y).category_log_prob_
+        _ = LinearDiscriminantAnalysis(categories=CHOSEN).fit(X, y).category_log_prob_
 
 
 @pytest.mark.parametrize("solver", ["svd", "lsqr", "eigen"])
 def test_dummies_are_a_pipeline_of_scikit_learn(table, solver):
     X, y = table
     frame = X.astype({"city": "str"})
-    model = LinearDiscriminantAnalysis(solver, **CHOSEN).fit(frame, y)
+    model = LinearDiscriminantAnalysis(solver, categories=CHOSEN).fit(frame, y)
     peer = model.to_sklearn()
     np.testing.assert_allclose(peer.predict_proba(frame), model.predict_proba(frame), rtol=1e-7)
     np.testing.assert_array_equal(peer.predict(frame), model.predict(frame))
@@ -380,8 +384,8 @@ def test_cover_types(model, errors, log_loss, real_data):
     X = whole.drop(columns=[name for columns in places for name in columns])
     for name, columns in zip(("area", "soil"), places, strict=True):
         X[name] = whole[columns].to_numpy().argmax(axis=1)
-    model.set_params(categorical_features=["area", "soil"]).fit(X[:11_340], y[:11_340])
-    every = GaussianNB(categorical_features=["area", "soil"]).fit(X, y).statistics_.schema
+    model.set_params(categories=Categorical(["area", "soil"])).fit(X[:11_340], y[:11_340])
+    every = GaussianNB(categories=Categorical(["area", "soil"])).fit(X, y).statistics_.schema
     model = type(model).from_statistics(model.statistics_.in_schema(every), **model.get_params())
     rows, truth = X[15_120:], y[15_120:]
     assert len(rows) == 565_892
@@ -389,3 +393,90 @@ def test_cover_types(model, errors, log_loss, real_data):
     assert (model.classes_[logs.argmax(axis=1)] != truth).sum() == errors
     chosen = logs[np.arange(len(truth)), np.searchsorted(model.classes_, truth)]
     assert -chosen.mean() == pytest.approx(log_loss, abs=2e-9)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"columns": "city"}, r"'columns' parameter of Categorical must be a str among {'auto'} or an array"),
+        ({"model": "naive"}, r"'model' parameter .* among {'dummies', 'conditional'} or None. Got 'naive'"),
+        ({"alpha": -1}, r"'alpha' parameter of Categorical must be a float in the range \[0.0, inf\)"),
+        ({"ridge": 0}, "'ridge' parameter"),
+        ({"max_categories": 1}, "'max_categories' parameter"),
+    ],
+)
+def test_parameters_of_categories_are_checked(params, message):
+    with pytest.raises(ValueError, match=message):
+        Categorical(**params)
+    with pytest.raises(ValueError, match=message):
+        GaussianNB().set_params(**{f"categories__{name}": value for name, value in params.items()})
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        (GaussianNB, "dummies"),
+        (QuadraticDiscriminantAnalysis, "dummies"),
+        (GaussianDiscriminantAnalysis, "conditional"),
+        (MixtureDiscriminantAnalysis, "conditional"),
+    ],
+)
+def test_a_model_that_an_estimator_does_not_have_is_an_error_before_rows_are_read(kind, model):
+    estimator = kind(categories=Categorical(model=model))
+    if kind is MixtureDiscriminantAnalysis:
+        estimator.set_params(covariance_type="tied")
+    with pytest.raises(ValueError, match=rf"{kind.__name__} does not take Categorical\(model='{model}'\)"):
+        estimator.fit([[0.0], [1.0]], [0, 1])
+
+
+def test_a_change_of_categories_needs_no_read_and_changes_no_other_model(table):
+    X, y = table
+    model = GaussianNB(categories=CHOSEN).fit(X, y)
+    twin, before = clone(model).fit(X, y), model.predict_proba(X)
+    assert twin.categories is model.categories
+    model.set_params(categories__alpha=20.0)
+    expected = GaussianNB(categories=Categorical(NAMED, alpha=20.0)).fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(model.predict_proba(X), expected)
+    np.testing.assert_array_equal(twin.predict_proba(X), before)
+    assert abs(expected - before).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("kind", "saved", "expected"),
+    [
+        (GaussianNB, {}, "auto"),
+        (GaussianNB, {"categorical_features": "from_dtype", "alpha": 1.0, "max_categories": 255}, "auto"),
+        (GaussianNB, {"categorical_features": None, "alpha": 1.0, "max_categories": 255}, None),
+        (GaussianNB, {"categorical_features": None, "alpha": 2.0}, Categorical((), alpha=2.0)),
+        (GaussianNB, {"categorical_features": ["city"], "alpha": 2.0}, Categorical(["city"], alpha=2.0)),
+        (
+            LinearDiscriminantAnalysis,
+            {
+                "categorical_features": "from_dtype",
+                "categorical_model": "dummies",
+                "alpha": 1.0,
+                "categorical_ridge": 1.0,
+                "max_categories": 255,
+            },
+            "auto",
+        ),
+        (
+            LinearDiscriminantAnalysis,
+            {"categorical_features": ["a"], "categorical_model": "conditional", "categorical_ridge": 3.0},
+            Categorical(["a"], "conditional", ridge=3.0),
+        ),
+    ],
+)
+def test_parameters_of_models_saved_by_older_versions(kind, saved, expected):
+    params = saved if kind is GaussianNB else {"solver": "svd", **saved}
+    assert kind(**kind._upgraded(params)).categories == expected
+
+
+def test_old_parameters_are_errors_that_name_the_new_spelling():
+    said = r"alpha is now a parameter of an option: categories=Categorical\(alpha=\.\.\.\)"
+    with pytest.raises(TypeError, match=said):
+        GaussianNB(alpha=2)
+    with pytest.raises(ValueError, match=said):
+        GaussianNB().set_params(alpha=2)
+    with pytest.raises(ValueError, match=r"among {'auto'}, a Categorical or None. Got \['city'\] instead"):
+        GaussianNB(categories=["city"]).fit([[0.0], [1.0]], [0, 1])

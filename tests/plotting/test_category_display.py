@@ -18,7 +18,7 @@ KINDS = ["a", "b", "b", "a", "c", "a", "b", "c", "a", "a", "c", "c"]
 
 
 def test_bars_are_changes_of_log_odds():
-    model = GaussianNB(categorical_features="from_dtype").fit(ROWS, KINDS)
+    model = GaussianNB(categories="auto").fit(ROWS, KINDS)
     display = CategoryEffectDisplay.from_estimator(model, column="colour")
     assert display.names == ["colour=blue", "colour=red"]
     tables, priors = np.exp(model.category_log_prob_["colour"]), model.priors_
@@ -34,10 +34,10 @@ def test_bars_are_changes_of_log_odds():
 
 
 def test_errors_say_what_there_is():
-    model = GaussianNB(categorical_features="from_dtype").fit(ROWS, KINDS)
+    model = GaussianNB(categories="auto").fit(ROWS, KINDS)
     with pytest.raises(ValueError, match="'size' has no categories"):
         CategoryEffectDisplay.from_estimator(model, column="size")
-    dummies = LinearDiscriminantAnalysis(categorical_features="from_dtype").fit(ROWS, KINDS)
+    dummies = LinearDiscriminantAnalysis(categories="auto").fit(ROWS, KINDS)
     with pytest.raises(ValueError, match="regions are drawn of models of numbers"):
         DecisionRegionsDisplay.from_estimator(model)
     with pytest.raises(AttributeError, match="no probabilities of categories"):

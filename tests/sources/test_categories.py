@@ -1,18 +1,29 @@
 """Tables with strings, bools, dates, nulls and dictionaries, from every source, against dummies by pandas."""
 
+from dataclasses import dataclass
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import ClassStatistics, accumulate, scan_arrow, scan_dask, scan_parquet
+from streamgda import (
+    Categorical,
+    ClassStatistics,
+    StatisticsLedger,
+    accumulate,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+)
 
 CATEGORIES = {"city": ["Oslo", "Paris", "Rome", None], "grade": [1, 2, 3], "year": ["2024", "2025"]}
-CHOSEN = ["city", "grade", "year"]
+CHOSEN = Categorical(["city", "grade", "year"])
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +73,7 @@ def test_parquet_of_unlike_dictionaries_and_hive_partitions(tmp_path, customers,
         city = part["city"].astype("category") if year == "2024" else part["city"]
         part.drop(columns="year").assign(city=city).to_parquet(folder / "part.parquet", row_group_size=40)
     features = ["age", "city", "spent", "member", "grade", "year"]
-    source = scan_parquet(tmp_path, "kind", features=features, categorical_features=CHOSEN)
+    source = scan_parquet(tmp_path, "kind", features=features, categories=CHOSEN)
     found = accumulate(source, "tied")
     assert found.schema.values[2] == ("2024y", "2025y")
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
@@ -99,17 +110,17 @@ def test_arrow_data_of_any_library(tmp_path, kind, customers, expected):
             "polars": pl.from_arrow,
         }
         data = pl.from_arrow(table).lazy() if kind == "lazy" else make[kind](table)
-    check(scan_arrow(data, "kind", exclude=["joined"], categorical_features=CHOSEN), expected)
+    check(scan_arrow(data, "kind", exclude=["joined"], categories=CHOSEN), expected)
 
 
 def test_dask_frames(customers, expected):
     frame = dd.from_pandas(customers.astype({"city": "category"}), npartitions=4)
-    check(scan_dask(frame, "kind", exclude=["joined"], categorical_features=CHOSEN), expected)
+    check(scan_dask(frame, "kind", exclude=["joined"], categories=CHOSEN), expected)
 
 
 def test_categories_are_those_of_strings_and_dictionaries_by_their_types(customers):
     table = pa.Table.from_pandas(customers.astype({"grade": "category"}), preserve_index=False)
-    source = scan_arrow(table, "kind", exclude=["joined"], categorical_features="from_dtype")
+    source = scan_arrow(table, "kind", exclude=["joined"], categories="auto")
     assert source.encoded == ("city", "grade", "year")
 
 
@@ -118,26 +129,24 @@ def test_all_columns_that_can_be_no_feature_are_named_with_their_remedies(custom
     message = (
         r"columns 'city' \(\w*string\), 'year' \(\w*string\), 'joined' \(timestamp\[.s\]\) cannot be "
         r"features; leave them out, with exclude=\['city', 'year', 'joined'\].*"
-        r"categorical_features='from_dtype', or make numbers of dates, such as days since a date"
+        r"categories='auto', or make numbers of dates, such as days since a date"
     )
     with pytest.raises(ValueError, match=message):
-        scan_arrow(table, "kind", categorical_features=None)
+        scan_arrow(table, "kind", categories=None)
     with pytest.raises(ValueError, match=r"columns 'joined' \(timestamp.*make numbers of dates"):
         scan_arrow(table, "kind")
     with pytest.raises(ValueError, match="there is no column 'town'"):
-        scan_arrow(table, "kind", exclude=["joined"], categorical_features=["town"])
-    with pytest.raises(ValueError, match="must be 'from_dtype', a list of column names or None"):
-        scan_arrow(table, "kind", exclude=["joined"], categorical_features="city")
+        scan_arrow(table, "kind", exclude=["joined"], categories=Categorical(["town"]))
+    with pytest.raises(ValueError, match="must be 'auto', None or Categorical"):
+        scan_arrow(table, "kind", exclude=["joined"], categories="city")
 
 
 def test_a_null_among_numbers_is_no_category_and_is_named(tmp_path, customers):
     pq.write_table(pa.Table.from_pandas(customers.assign(spent=np.nan)), tmp_path / "a.parquet")
-    source = scan_parquet(tmp_path, "kind", exclude=["joined"], categorical_features=CHOSEN)
+    source = scan_parquet(tmp_path, "kind", exclude=["joined"], categories=CHOSEN)
     with pytest.raises(ValueError, match=r"a.parquet.* row 0: feature 'spent' is NaN or null"):
         accumulate(source, "tied")
-    dropping = scan_parquet(
-        tmp_path, "kind", exclude=["joined", "spent"], categorical_features=CHOSEN, missing="drop"
-    )
+    dropping = scan_parquet(tmp_path, "kind", exclude=["joined", "spent"], categories=CHOSEN, missing="drop")
     assert accumulate(dropping, "tied").n_dropped == 0
 
 
@@ -159,7 +168,45 @@ def test_a_partition_key_has_categories_if_it_is_named(tmp_path, customers):
     for year, part in customers.groupby("year"):
         (tmp_path / f"year={year}y").mkdir()
         part[["age", "kind"]].to_parquet(tmp_path / f"year={year}y" / "part.parquet")
-    with pytest.raises(ValueError, match=r"'2024y' is not a number; .* categorical_features=\['year'\]"):
+    with pytest.raises(
+        ValueError, match=r"'2024y' is not a number; .* categories=Categorical\(columns=\['year'\]\)"
+    ):
         accumulate(scan_parquet(tmp_path, "kind", features=["age", "year"]))
-    source = scan_parquet(tmp_path, "kind", features=["age", "year"], categorical_features=["year"])
+    source = scan_parquet(tmp_path, "kind", features=["age", "year"], categories=Categorical(["year"]))
     assert accumulate(source).schema.values == (("2024y", "2025y"),)
+
+
+@dataclass(frozen=True, repr=False)
+class Shortened(Categorical):
+    """Categories by the first letters of their values."""
+
+    letters: int = 1
+
+    @property
+    def identity(self):
+        return ["shortened", self.letters]
+
+    def read(self, columns, numbers, origin):
+        text = {name: column.cast(pa.string()) for name, column in columns.items()}
+        short = {name: pc.utf8_slice_codeunits(column, 0, self.letters) for name, column in text.items()}
+        return super().read(short, numbers, origin)
+
+
+def test_how_columns_are_encoded_is_a_part_of_the_identity_of_rows(tmp_path, customers):
+    path = str(tmp_path / "customers.parquet")
+    customers.to_parquet(path)
+
+    def scanned(categories):
+        source = scan_parquet(path, "kind", features=["age", "city"], categories=categories)
+        (split,) = source.splits()
+        return source, str(split.identity)
+
+    (usual, same), (of_letters, other) = scanned(Categorical(["city"])), scanned(Shortened(["city"]))
+    assert accumulate(of_letters).schema.values == (("O", "P", "R", None),)
+    assert len({same, other, scanned(Shortened(["city"], letters=2))[1]}) == 3
+    assert same == scanned("auto")[1] == scanned(Categorical(["city"], "conditional", alpha=7))[1]
+    assert usual.read_options["categorical_features"] == ["city"]  # as ledgers of 0.2 hold it
+    StatisticsLedger(str(tmp_path / "ledger")).refresh(usual)
+    StatisticsLedger(str(tmp_path / "ledger")).refresh(scanned(Categorical(["city"], alpha=7))[0])
+    with pytest.raises(ValueError, match=r"with categories=\['city'\], and here it is .*short"):
+        StatisticsLedger(str(tmp_path / "ledger")).refresh(of_letters)

@@ -427,7 +427,7 @@ def test_roles_that_columns_cannot_have(folder, arguments, message):
 def test_a_text_column_among_the_features(tmp_path):
     pq.write_table(TABLE.append_column("note", pa.array(["x"] * N)), tmp_path / "1.parquet")
     with pytest.raises(ValueError, match=r"columns 'note' .string. .* features=\['u', 'v'\]"):
-        scan_parquet(tmp_path, "y", categorical_features=None)
+        scan_parquet(tmp_path, "y", categories=None)
     assert scan_parquet(tmp_path, "y").encoded == ("note",)
 
 

@@ -602,7 +602,7 @@ def test_what_is_no_arrow_data_is_refused():
     with pytest.raises(TypeError, match=r"the path rows.parquet; scan_parquet takes paths"):
         scan_arrow("rows.parquet", "y")
     with pytest.raises(ValueError, match=r"the data: columns 'y' \(string\) cannot be features"):
-        scan_arrow(rows("str"), "u", categorical_features=None)
+        scan_arrow(rows("str"), "u", categories=None)
     with pytest.raises(ValueError, match="the data: there is no column 'z'"):
         scan_arrow(pd.DataFrame({"x": [1.0]}), "z")
 
@@ -942,7 +942,7 @@ def test_rows_and_labels_that_do_not_fit():
     with pytest.raises(ValueError, match="name columns of a data frame"):
         scan_dask(X, y, features=["u"])
     with pytest.raises(ValueError, match=r"the data frame: columns 'y' \(.*string\) cannot be features"):
-        scan_dask(partitioned(rows("str"), 300), "u", categorical_features=None)
+        scan_dask(partitioned(rows("str"), 300), "u", categories=None)
 
 
 @pytest.mark.parametrize("names", [("u", "v"), (0, 1), ("u", 1)])
@@ -1247,7 +1247,7 @@ def test_the_schema_of_a_dataset_decides_what_its_columns_are(tmp_path):
     assert state.feature_names == ("v", "u")
     assert state.allclose(ClassStatistics().update(X, LABELS["int"].astype(str)), rtol=1e-12)
     with pytest.raises(ValueError, match=r"columns 'y' \(string\) cannot be features"):
-        scan_arrow(ds.dataset(tmp_path, schema=as_text), "u", categorical_features=None)
+        scan_arrow(ds.dataset(tmp_path, schema=as_text), "u", categories=None)
 
 
 def test_a_dataset_that_has_no_parts_is_refused_at_once(tmp_path):
