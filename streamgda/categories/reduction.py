@@ -84,7 +84,7 @@ def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: 
     means, low_means = (
         np.concatenate(pair, axis=1) for pair in ((moments.means, shares), (moments.low_means, low_shares))
     )
-    return Moments(kind, moments.weights, moments.low_weights, means, low_means, products)
+    return Moments(kind, moments.weights, moments.weight_tails, means, low_means, products)
 
 
 def _products(

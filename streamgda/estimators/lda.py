@@ -193,7 +193,8 @@ class LinearDiscriminantAnalysis(
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
         by_class = isinstance(self.shrinkage, str)
-        return statistics_for(self.shrinkage, exact=self.exact) if by_class else super().required_statistics()
+        required = super().required_statistics()
+        return statistics_for(self.shrinkage, required) if by_class else required
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk or estimated."""

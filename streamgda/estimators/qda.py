@@ -224,7 +224,7 @@ class QuadraticDiscriminantAnalysis(
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
-        return statistics_for(self.shrinkage, exact=self.exact)
+        return statistics_for(self.shrinkage, super().required_statistics())
 
     def _covariances(self, statistics: Statistics) -> Array:
         """The covariances of the classes, shrunk or estimated, and regularised."""

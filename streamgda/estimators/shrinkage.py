@@ -24,9 +24,10 @@ Shrinkage = float | Literal["auto", "oas"] | None
 _LEAST_KURTOSIS = 1 - 1e-6  # no distribution has less than 1; below it, fourth powers have underflown
 
 
-def statistics_for(shrinkage: Shrinkage, **extra: bool) -> Required:
-    """What statistics keep with which each class can be shrunk."""
-    return Required.of("full", fourth_moments=isinstance(shrinkage, str) and shrinkage == "auto", **extra)
+def statistics_for(shrinkage: Shrinkage, required: Required) -> Required:
+    """What statistics keep with which each class can be shrunk, beside what else is required."""
+    is_automatic = isinstance(shrinkage, str) and shrinkage == "auto"
+    return Required("full", required.extra | {"fourth_moments"} if is_automatic else required.extra)
 
 
 def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:

@@ -227,7 +227,7 @@ class ExactMoments:
         return self._shaped(_quotients(products, 1, square))
 
     @property
-    def low_weights(self) -> Array:
+    def weight_tails(self) -> Array:
         """The low part of each weight, which `weights` lacks."""
         low: Array = (self._weights - _FRACTION(self.weights)).astype(np.float64)
         return low

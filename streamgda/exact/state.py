@@ -273,8 +273,8 @@ class ExactClassStatistics(Statistics):
         with self._lock:
             state = ClassStatistics(self.covariance_type)
             state._described_as(self)
-            kind, low_weights = self._labelled.kind, self._moments.low_weights
-            rounded = Moments(kind, self.weights, low_weights, self.means, self.mean_tails, self.scatter)
+            kind, weight_tails = self._labelled.kind, self._moments.weight_tails
+            rounded = Moments(kind, self.weights, weight_tails, self.means, self.mean_tails, self.scatter)
             if not rounded.are_finite():
                 raise ValueError(
                     "the features are too large: their squares exceed float64. Rescale them first"

@@ -102,7 +102,7 @@ def total_weights(states: Sequence[PatternState], n_classes: int) -> tuple[Array
     for state in states:
         moments = state.moments
         weights[state.places], rest = two_sum(weights[state.places], moments.weights)
-        low_means[state.places] += rest + moments.low_weights
+        low_means[state.places] += rest + moments.weight_tails
     return two_sum(weights, low_means)
 
 

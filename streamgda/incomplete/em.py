@@ -119,7 +119,7 @@ class Parameters:
     populations: tuple[Population, ...]
     normals: Sequence[Normal]
 
-    def moments(self, weights: Array, low_weights: Array) -> Moments:
+    def moments(self, weights: Array, weight_tails: Array) -> Moments:
         """The moments of classes of these weights that have these parameters."""
         available = self.populations[0].available
         means, low_means = available.means.copy(), available.low_means.copy()
@@ -131,7 +131,7 @@ class Parameters:
             covariance = normal.covariance * np.outer(scale, scale)
             population.matrix_of(covariances)[np.ix_(varying, varying)] = covariance
         scatter = covariances * self.kind.freedom(weights, 0)
-        return Moments(self.kind, weights, low_weights, means, low_means, scatter)
+        return Moments(self.kind, weights, weight_tails, means, low_means, scatter)
 
     def maximised(self, expected: Statistics) -> Parameters:
         """The next parameters, from the expected statistics: the M step."""

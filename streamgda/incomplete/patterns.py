@@ -466,7 +466,7 @@ class PatternSums:
     def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
         self._plain, self._most, self._separates = plain, most, separates
         self._sums: dict[Pattern, Accumulation] = {}
-        self._merged = Keyed[Pattern, Labelled[Any]]()  # exact sums, fourth moments, earlier sums
+        self._merged = Keyed[Pattern, Labelled[Any]]()  # states that keep more, and earlier sums
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
 
     def add(self, block: Block, workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ from streamgda.statistics.required import EXTRAS, Required
 
 Counts = NDArray[np.int64]
 SquaredWeights = NDArray[Any]
-"""Σ w² of each class: float64 in floating states, Python integers in exact ones."""
+"""Σ w² of each class: float64, or Python integers beside sums of integers."""
 
 _LEAST_WEIGHT = 1e-150  # so that float64 holds squares of weights, and of their inverses
 

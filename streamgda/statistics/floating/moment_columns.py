@@ -37,8 +37,8 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
         "mean_tail": held.low_means,
         _scatter_column(held.kind): held.kind.packed(held.scatter)[:n_classes],
     }
-    if held.low_weights.any():
-        columns["weight_tail"] = held.low_weights
+    if held.weight_tails.any():
+        columns["weight_tail"] = held.weight_tails
     squares = state.squared_weights
     if squares is not None and (squares != held.least_squares(state.counts)).any():
         columns["squared_weight"] = squares
@@ -108,8 +108,8 @@ def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
     weights = arrays["weight"]
     scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
     fourth = _fourth_moments(kind, arrays, n_features) if "fourth_moment" in arrays else None
-    low_weights = arrays.get("weight_tail", np.zeros_like(weights))
-    return Moments(kind, weights, low_weights, arrays["mean"], arrays["mean_tail"], scatter, fourth)
+    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
+    return Moments(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, fourth)
 
 
 def _squares(moments: Moments, counts: NDArray[np.int64], given: Array | None = None) -> Array | None:

@@ -3,7 +3,7 @@
 A mean is kept as the unevaluated sum of two float64 numbers, ``means + low_means``. The difference of two
 means, on which the merge rests, is then right to the last digit even if the mean is 10^12 times the
 deviation. Nor does a mean stop changing after 10^16 rows. A weight is kept in the same way, ``weights +
-low_weights``. So the same rows have the same weight, however they were cut and merged.
+weight_tails``. So the same rows have the same weight, however they were cut and merged.
 
 Moments are merged pairwise by the formula of Chan, Golub & LeVeque (1983, "Algorithms for computing the
 sample variance", eq. 2.1) in the weighted matrix form of Schubert & Gertz (2018, "Numerically stable
@@ -52,7 +52,7 @@ class Moments:
     ----------
     kind : CovarianceKind
         What is kept of the scatter.
-    weights, low_weights : ndarray of shape (n_classes,)
+    weights, weight_tails : ndarray of shape (n_classes,)
         Their sum is the weight of a class.
     means, low_means : ndarray of shape (n_classes, n_features)
         Their sum is the mean of a class.
@@ -66,7 +66,7 @@ class Moments:
 
     kind: CovarianceKind
     weights: Array
-    low_weights: Array
+    weight_tails: Array
     means: Array
     low_means: Array
     scatter: Array
@@ -113,7 +113,7 @@ class Moments:
         """All arrays."""
         return (
             self.weights,
-            self.low_weights,
+            self.weight_tails,
             self.means,
             self.low_means,
             self.scatter,
@@ -163,7 +163,7 @@ class Moments:
         return type(self)(
             self.kind,
             self.weights.copy(),
-            self.low_weights.copy(),
+            self.weight_tails.copy(),
             self.means.copy(),
             self.low_means.copy(),
             self.scatter.copy(),
@@ -175,7 +175,7 @@ class Moments:
         return type(self)(
             self.kind,
             self.weights[classes],
-            self.low_weights[classes],
+            self.weight_tails[classes],
             self.means[classes],
             self.low_means[classes],
             self.kind.take(self.scatter, classes),
@@ -185,7 +185,7 @@ class Moments:
     def put(self, classes: Rows, part: Moments) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
-        self.low_weights[classes] = part.low_weights
+        self.weight_tails[classes] = part.weight_tails
         self.means[classes] = part.means
         self.low_means[classes] = part.low_means
         if part.scatter is not self.scatter:  # which the classes may share
@@ -204,7 +204,7 @@ class Moments:
         return type(self)(
             self.kind,
             self.weights,
-            self.low_weights,
+            self.weight_tails,
             self.means,
             self.low_means,
             part.scatter if self.kind.is_pooled else self.scatter,
@@ -273,7 +273,7 @@ class Moments:
         return replace(
             wider,
             weights=self.weights.copy(),
-            low_weights=self.low_weights.copy(),
+            weight_tails=self.weight_tails.copy(),
             scatter=self.kind.unpacked(packed, *wider.means.shape),
         )
 
@@ -299,7 +299,7 @@ class Moments:
         return replace(
             self,
             weights=self.weights * factor,
-            low_weights=self.low_weights * factor,
+            weight_tails=self.weight_tails * factor,
             scatter=self.scatter * factor,
             fourth=self.fourth and self.fourth.scaled(factor),
         )
@@ -311,7 +311,7 @@ class Moments:
 
     def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
-        left = (self.weights - part.weights) + (self.low_weights - part.low_weights)
+        left = (self.weights - part.weights) + (self.weight_tails - part.weight_tails)
         rounding = _WEIGHT_TOL * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
@@ -435,7 +435,7 @@ class Moments:
         """The sum with moments of the same classes, but for a pooled scatter, and the vectors for that."""
         ours = self
         weights, rest = two_sum(ours.weights, other.weights)
-        weights, low_weights = two_sum(weights, rest + (ours.low_weights + other.low_weights))
+        weights, weight_tails = two_sum(weights, rest + (ours.weight_tails + other.weight_tails))
         our_share = (ours.weights / weights)[:, None]
         their_share = (other.weights / weights)[:, None]
         # The mean that moves less is the anchor, whichever of the two comes first.
@@ -455,7 +455,7 @@ class Moments:
         if not self.kind.is_pooled:
             scatter = ours.scatter + other.scatter
             scatter += self.kind.outer(spread)
-        return type(self)(self.kind, weights, low_weights, means, low_means, scatter, fourth), spread
+        return type(self)(self.kind, weights, weight_tails, means, low_means, scatter, fourth), spread
 
     def subtract(self, part: Moments, counts: Counts) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
@@ -484,7 +484,7 @@ class Moments:
     def _minus(self, part: Moments) -> Self:
         """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
         weights, rest = two_sum(self.weights, -part.weights)
-        weights, low_weights = two_sum(weights, rest + (self.low_weights - part.low_weights))
+        weights, weight_tails = two_sum(weights, rest + (self.weight_tails - part.weight_tails))
         gap = (part.means - self.means) + (part.low_means - self.low_means)
         retreat = gap * (part.weights / weights)[:, None]
         means, low_means = two_sum(self.means, self.low_means - retreat)
@@ -498,7 +498,7 @@ class Moments:
         return replace(
             self,
             weights=weights,
-            low_weights=low_weights,
+            weight_tails=weight_tails,
             means=means,
             low_means=low_means,
             scatter=scatter,

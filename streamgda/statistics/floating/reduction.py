@@ -64,7 +64,7 @@ def add_rows(
     """
     if not moments.kind.has_products:
         row_weights = None if block.weights is None else np.array(block.weights, dtype=np.float64)
-        arrays = moments.weights, moments.low_weights, moments.means, moments.low_means, moments.scatter
+        arrays = moments.weights, moments.weight_tails, moments.means, moments.low_means, moments.scatter
         of_rows = places.astype(np.int32)[block.codes]
         is_finite = merge_rows(block.features, of_rows, row_weights, arrays[:2], arrays[2:])
         if not is_finite or not np.isfinite(moments.weights[places]).all():
@@ -79,8 +79,8 @@ def add_rows(
         weights[ranks] = block.weights
         totals, low_totals = _sums_of_weights(weights, bounds)
     together, rest = two_sum(before, totals)
-    rest += moments.low_weights[places] + low_totals
-    moments.weights[places], moments.low_weights[places] = two_sum(together, rest)
+    rest += moments.weight_tails[places] + low_totals
+    moments.weights[places], moments.weight_tails[places] = two_sum(together, rest)
     shares = totals / together
     of_classes = places, totals, np.where(before == 0, -1.0, shares), np.sqrt(before * shares)
     weighed = None if weights is None else (weights, np.sqrt(weights))
@@ -181,8 +181,8 @@ class Accumulation:
         if self._sums is None:
             self._sums = AnchoredSums(moments.weights, moments.means, moments.low_means, moments.scatter)
         weights, rest = two_sum(moments.weights[places], counts.astype(np.float64))
-        rest += moments.low_weights[places]
-        moments.weights[places], moments.low_weights[places] = two_sum(weights, rest)
+        rest += moments.weight_tails[places]
+        moments.weights[places], moments.weight_tails[places] = two_sum(weights, rest)
         if not self._sums.add(block.features, places.astype(np.int32)[block.codes]):
             block.raise_for_values()
 
@@ -197,7 +197,7 @@ class Accumulation:
         self._end_sums()
         kept, moments = self._places, self._moments
         if not np.array_equal(kept, np.arange(len(moments.weights))):  # one array after the other
-            moments.weights, moments.low_weights = moments.weights[kept], moments.low_weights[kept]
+            moments.weights, moments.weight_tails = moments.weights[kept], moments.weight_tails[kept]
             moments.means = moments.means[kept]
             moments.low_means = moments.low_means[kept]
             moments.scatter = moments.kind.take(moments.scatter, kept)
