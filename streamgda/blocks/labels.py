@@ -18,7 +18,7 @@ from streamgda.blocks.wording import counted, listed
 Labels = NDArray[Any]
 Codes = NDArray[Any]
 
-_PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the number of a part of its rows
+PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the number of a part of its rows
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
@@ -34,7 +34,7 @@ def no_labels() -> Labels:
 def kind_of(labels: Labels) -> str:
     """The kind of labels in an encoded array: "int", "str" or "bool"; of divided ones, said of them."""
     if labels.dtype.names:
-        return f"{_PARTS[1]}es of {kind_of(labels['label'])}"
+        return f"{PARTS[1]}es of {kind_of(labels['label'])}"
     return _KINDS[labels.dtype.kind]
 
 
@@ -46,13 +46,13 @@ def divided_labels(classes: Labels, numbers: ArrayLike) -> Labels:
     >>> divided_labels(np.array(["a", "a", "b"]), [0, 1, 0]).tolist()
     [('a', 0), ('a', 1), ('b', 0)]
     """
-    labels = np.empty(len(classes), list(zip(_PARTS, (classes.dtype, np.int32), strict=True)))
-    for name, values in zip(_PARTS, (classes, numbers), strict=True):
+    labels = np.empty(len(classes), list(zip(PARTS, (classes.dtype, np.int32), strict=True)))
+    for name, values in zip(PARTS, (classes, numbers), strict=True):
         labels[name] = values
     return labels
 
 
-def by_class(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
+def whole_classes(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
     """The classes of sorted labels, and where the first part of each stands.
 
     Labels of classes are each its own.
@@ -80,11 +80,11 @@ def labels_in(columns: Mapping[str, NDArray[Any]]) -> Labels:
     ValueError
         As `as_labels` does.
     """
-    labels, numbers = as_labels(columns["label"]), columns.get(_PARTS[1])
+    labels, numbers = as_labels(columns["label"]), columns.get(PARTS[1])
     if numbers is None:
         return labels.copy()
     if numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers > np.iinfo(np.int32).max)).any():
-        raise ValueError(f"column {_PARTS[1]!r} holds other things than the numbers of parts")
+        raise ValueError(f"column {PARTS[1]!r} holds other things than the numbers of parts")
     return divided_labels(labels, numbers)
 
 
@@ -204,7 +204,7 @@ def _typed(values: NDArray[Any]) -> Labels:
     missing value.
     """
     kind = values.dtype.kind
-    if kind in "bU" or values.dtype.names == _PARTS:
+    if kind in "bU" or values.dtype.names == PARTS:
         return values
     if kind in "iu":
         if kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
@@ -267,7 +267,7 @@ def _check_width(n_labels: int, width: int, among: NDArray[Any]) -> None:
 def trimmed(classes: Labels) -> Labels:
     """Strings at the width of the longest of them; other labels as they are."""
     if classes.dtype.names:
-        return divided_labels(trimmed(classes["label"]), classes[_PARTS[1]])
+        return divided_labels(trimmed(classes["label"]), classes[PARTS[1]])
     if classes.dtype.kind != "U":
         return classes
     width = max(int(np.strings.str_len(classes).max(initial=0)), 1)

@@ -53,7 +53,7 @@ class ScoreFormula:
     linear: Array | None = None
 
     @property
-    def by_class(self) -> list[NDArray[np.intp]]:
+    def members(self) -> list[NDArray[np.intp]]:
         """The subclasses of each class."""
         return np.split(np.arange(len(self.constants)), self.starts[1:])
 
@@ -86,7 +86,7 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
 def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int) -> ScoreFormula:
     """The scores of classes at these places, among others of which no row has come: their score is −∞."""
     sizes = np.ones(n_classes, np.intp)
-    sizes[places] = list(map(len, formula.by_class))
+    sizes[places] = list(map(len, formula.members))
     is_present = np.repeat(np.isin(np.arange(n_classes), places), sizes)
 
     def padded(values: Array, other: float = 0.0) -> Array:

@@ -152,7 +152,7 @@ def _add_scores(steps: _Steps, formula: ScoreFormula) -> list[int]:
     That of several subclasses is the logarithm of the sum of the exponentials of their scores, gda_s0 and so
     on, of which gda_h0 is the highest.
     """
-    members = [own[np.isfinite(formula.constants[own])] for own in formula.by_class]
+    members = [own[np.isfinite(formula.constants[own])] for own in formula.members]
     steps.add(*(f"{_score(formula, i)} AS gda_s{i}" for own in members for i in own))
     classes = [k for k, own in enumerate(members) if len(own)]
     highest = [f"{steps.sql.largest([f'gda_s{i}' for i in members[k]])} AS gda_h{k}" for k in classes]

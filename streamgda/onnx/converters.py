@@ -85,8 +85,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         return str(output)
 
     formula = score_formula(operator.raw_operator, "ONNX")
-    members, n_most = formula.by_class, max(map(len, formula.by_class))
-    places = np.concatenate([np.resize(own, n_most) for own in members])  # as many subclasses in each class
+    members, n_most = formula.members, max(map(len, formula.members))
+    places = np.concatenate([np.resize(own, n_most) for own in members])  # as many parts in each class
     is_own = np.concatenate([np.arange(n_most) < len(own) for own in members])
     constants = np.maximum(np.where(is_own, formula.constants[places], -np.inf), _ABSENT)[:, None]
     rows = node("Cast", operator.inputs[0].full_name, to=TensorProto.DOUBLE)

@@ -36,7 +36,7 @@ from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import learnt_columns
 from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.statistics.rules import RowRule
 
 ALWAYS_TRAINING = -1  # rows of this fold are never held out, as in PredefinedSplit
@@ -142,7 +142,7 @@ def read_folds(
                 rule=rules[i],
             )
             empties[i] = FoldStatistics(empty, rule)
-        read = read_into(source, SideBySide(list(empties.values())), **how)
+        read = read_into(source, StatesTogether(list(empties.values())), **how)
     by_rule = dict(zip(empties, read.states, strict=True))
     return [by_rule[i] for i in apart], source, n_reads + 1
 

@@ -9,6 +9,7 @@ from itertools import chain
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from streamgda.blocks.labels import PARTS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.required import EXTRAS, Required
@@ -28,7 +29,7 @@ KINDS = {
 
 COLUMNS = frozenset(
     {
-        *("pattern", "label", "subclass", "count", "weight", "weight_tail", "squared_weight"),
+        *("pattern", *PARTS, "count", "weight", "weight_tail", "squared_weight"),
         *("mean", "mean_tail", "scatter", "pooled_scatter"),
         *chain.from_iterable(extra.columns for extra in EXTRAS.values()),
     }

@@ -279,8 +279,8 @@ class FoldStatistics(Locked):
             before += state
 
 
-class SideBySide(Locked):
-    """Statistics of folds, of the same rows kept apart by other subclasses, for which rows are read once.
+class StatesTogether(Locked):
+    """Statistics of folds, of the same rows under several rules, for which rows are read once.
 
     Parameters
     ----------
@@ -320,13 +320,13 @@ class SideBySide(Locked):
         with self._lock:
             return type(self)(self.states)
 
-    def __iadd__(self, other: SideBySide) -> Self:
+    def __iadd__(self, other: StatesTogether) -> Self:
         first, second = in_order(self, other)
         with first, second:
             self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         return self
 
-    def __add__(self, other: SideBySide) -> Self:
+    def __add__(self, other: StatesTogether) -> Self:
         total = self.copy()
         total += other
         return total

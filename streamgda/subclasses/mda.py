@@ -21,7 +21,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels, by_class, label_columns
+from streamgda.blocks.labels import Labels, label_columns, whole_classes
 from streamgda.blocks.wording import Message, counted, listed
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
@@ -224,7 +224,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     def _finalise(self, statistics: Statistics) -> Any:
         normal, statistics = self._normal(), statistics.narrowed(self.required_statistics())
         if self.covariance_type == "tied":  # here the priors set the centre of all rows
-            classes, starts = by_class(statistics.classes)
+            classes, starts = whole_classes(statistics.classes)
             every, normal.priors = np.arange(len(statistics.classes)), self.priors
             if len(classes) < len(every):
                 shares = shares_of(starts, statistics.weights)
@@ -255,11 +255,11 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     def labels_of(self, statistics: Statistics) -> Labels:
         """The labels of the classes of statistics, sorted; shape (n_classes,)."""
-        return by_class(statistics.classes)[0]
+        return whole_classes(statistics.classes)[0]
 
     def _view(self, statistics: Statistics) -> View:
         view = super()._view(statistics)
-        labels, starts = by_class(statistics.classes)
+        labels, starts = whole_classes(statistics.classes)
         if len(labels) == len(statistics.classes):
             return replace(view, labels=labels)
 
@@ -396,7 +396,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     @of_one_moment
     def subclass_weights_(self) -> Array:
         """The share of each subclass in the rows of its class."""
-        return shares_of(by_class(self.statistics_.classes)[1], self.statistics_.weights)
+        return shares_of(whole_classes(self.statistics_.classes)[1], self.statistics_.weights)
 
     @property
     @of_one_moment
@@ -482,7 +482,7 @@ class Drawing:
         else:
             covariance = np.zeros(_of_numbers(statistics).n_features)
         drawn = self._centers(sampled, covariance, new)
-        for label in drawn.keys() & set([] if before is None else by_class(before.classes)[0].tolist()):
+        for label in drawn.keys() & set([] if before is None else whole_classes(before.classes)[0].tolist()):
             drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
         return SubclassCenters({**(known or {}), **drawn}, covariance)
 

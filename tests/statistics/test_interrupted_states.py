@@ -9,7 +9,7 @@ from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistic
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import FoldRule
 from streamgda.statistics.floating import moments
-from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.subclasses.sampled import SampledStatistics
 from tests.interrupted import check_interruptions
 
@@ -69,7 +69,7 @@ def window():
 SEVERAL = {
     "folds": of_folds,
     "sampled": lambda: SampledStatistics(ClassStatistics("diag"), 4),
-    "side by side": lambda: SideBySide([of_folds(), of_folds()]),
+    "side by side": lambda: StatesTogether([of_folds(), of_folds()]),
 }
 
 
@@ -89,7 +89,7 @@ def _(state: SampledStatistics):
 
 
 @seen.register
-def _(state: SideBySide):
+def _(state: StatesTogether):
     return [seen(own) for own in state.states]
 
 

@@ -22,7 +22,7 @@ from streamgda import (
 )
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import FoldRule
-from streamgda.statistics.folded import FoldStatistics, SideBySide
+from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.statistics.locking import Locked
 from streamgda.subclasses.sampled import SampledStatistics
 
@@ -58,7 +58,7 @@ KINDS = {
     "window": lambda: WindowedStatistics(3, "diag", feature_names=NAMES),
     "folds": of_folds,
     "sampled": lambda: SampledStatistics(ClassStatistics("diag", feature_names=NAMES), 4),
-    "side by side": lambda: SideBySide([of_folds(), of_folds()]),
+    "side by side": lambda: StatesTogether([of_folds(), of_folds()]),
 }
 
 
@@ -140,7 +140,7 @@ def _(state: FoldStatistics):
 
 
 @sums_of.register
-def _(state: SideBySide):
+def _(state: StatesTogether):
     for own in state.states:
         yield from sums_of(own)
 
