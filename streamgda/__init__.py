@@ -2,8 +2,8 @@
 
 - Describe data: `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
 - Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
-  are missing, `IncompleteStatistics`. `WindowedStatistics` holds the last batches of a stream, and
-  `StatisticsLedger` the files of a dataset. `drift` compares two states.
+  are missing, `IncompleteStatistics`; `Marginal` says how. `WindowedStatistics` holds the last batches of a
+  stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
   `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`. `Categorical` says which columns have
   categories, and what models make of them. `load` reads what `save` wrote, and
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
     from streamgda.exact.state import ExactClassStatistics
+    from streamgda.incomplete.policy import Marginal
     from streamgda.incomplete.state import IncompleteStatistics
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
@@ -60,6 +61,7 @@ __all__ = [
     "HashedKFold",
     "IncompleteStatistics",
     "LinearDiscriminantAnalysis",
+    "Marginal",
     "MixtureDiscriminantAnalysis",
     "PassProgress",
     "QuadraticDiscriminantAnalysis",
@@ -95,6 +97,7 @@ _HOME_OF = {
     "ClassStatistics": "streamgda.statistics.floating.state",
     "ExactClassStatistics": "streamgda.exact.state",
     "IncompleteStatistics": "streamgda.incomplete.state",
+    "Marginal": "streamgda.incomplete.policy",
     "Evaluation": "streamgda.scoring.evaluation",
     "HashedKFold": "streamgda.selection.splitters",
     "StatisticsLedger": "streamgda.ledger.ledger",

@@ -293,6 +293,7 @@ def test_the_public_names_are_there():
         "HashedKFold",
         "IncompleteStatistics",
         "LinearDiscriminantAnalysis",
+        "Marginal",
         "MixtureDiscriminantAnalysis",
         "PassProgress",
         "QuadraticDiscriminantAnalysis",

@@ -95,7 +95,6 @@ def test_an_image_without_sources_learns_and_helps(tmp_path, level):
     assert run("-c", SESSION) == "learnt\n"
     assert "refresh" in run("-m", "streamgda", "--help")
     said = run("-m", "streamgda", "fit", "--help")
-    assert re.search(r"--max-reads N .*\[default:\s+10\]", said, re.DOTALL)
-    assert "[x>=1]" in said
+    assert re.search(r"--missing .*\[default:\s+raise\]", said, re.DOTALL)
     assert re.search(r"--exact\b", said)
     assert "--shrinkage auto|oas|SHARE" in said

@@ -139,7 +139,7 @@ def test_a_missing_value_in_prediction_is_mended_where_it_is_predicted(holed, tm
 
 
 def test_a_source_that_keeps_incomplete_rows_needs_a_model_that_learns_them(holed):
-    source = scan_parquet(holed, "kind", missing="keep")
+    source = scan_parquet(holed, "kind", missing="marginal")
     for learn in (GaussianNB().fit, GaussianNB().partial_fit):
         with pytest.raises(ValueError, match="row 3.*set missing='marginal' for the model too"):
             learn(source)

@@ -24,7 +24,7 @@ from streamgda.blocks.wording import Message
 Matrix = NDArray[Any]
 Column = NDArray[Any]
 Features = Matrix | Sequence[Column]
-Missing = Literal["raise", "drop", "keep"]
+Missing = Literal["raise", "drop", "marginal"]
 _CHOICES = get_args(Missing)
 RowName = Callable[[int], str]
 
@@ -34,7 +34,7 @@ _LEAVE_OUT = Message("Mend the data or leave out such rows, ⟨as a source does 
 
 _LEARN_INCOMPLETE = Message(
     "learn from what is observed: fit a model with ⟨missing='marginal'⟩"
-    "⟨, or accumulate a source with missing='keep'|⟩"
+    "⟨, or accumulate it with missing='marginal'|⟩"
 )
 
 # The limits of the size of a block.
@@ -285,6 +285,8 @@ class Block:
 
 def check_missing(missing: str) -> None:
     """Raise ValueError unless `missing` is one of the choices."""
+    if missing == "keep":
+        raise ValueError("missing='keep' is now missing='marginal', as for models")
     if missing not in _CHOICES:
         raise ValueError(f"missing must be {' or '.join(map(repr, _CHOICES))}; got {missing!r}")
 
@@ -333,7 +335,7 @@ def cut_into_blocks(
         As for `Block`. There may be any number of rows, and some classes may have none.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
-    missing : {"raise", "drop", "keep"}
+    missing : {"raise", "drop", "marginal"}
         "drop" leaves out rows without a feature, a label or a weight. The others leave out no row.
 
     Raises

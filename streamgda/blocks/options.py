@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, wraps
 from pkgutil import resolve_name
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +62,10 @@ class Entry(NamedTuple):
         return kind
 
 
-OPTIONS = {"categories": Entry("auto", "streamgda.categories.reading:Categorical")}
+OPTIONS = {
+    "categories": Entry("auto", "streamgda.categories.reading:Categorical"),
+    "missing": Entry("marginal", "streamgda.incomplete.policy:Marginal"),
+}
 """The parameters that are options, by their names."""
 
 RENAMED = {
@@ -68,8 +74,29 @@ RENAMED = {
     "alpha": ("categories", "alpha"),
     "categorical_ridge": ("categories", "ridge"),
     "max_categories": ("categories", "max_categories"),
+    "max_patterns": ("missing", "max_patterns"),
+    "max_reads": ("missing", "max_reads"),
+    "em_tol": ("missing", "tol"),
 }
 """Parameters of older versions: the option that each belongs to now, and its name there."""
+
+
+def new_spelling(old: str) -> str:
+    """How a parameter of an older version is given now."""
+    option, name = RENAMED[old]
+    return f"{old} is now a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
+
+
+def refusing_renamed(function: F) -> F:
+    """Decorate a function, so that its parameters of older versions are a TypeError with the new spelling."""
+
+    @wraps(function)
+    def call(*args: Any, **params: Any) -> Any:
+        for old in RENAMED.keys() & params:
+            raise TypeError(new_spelling(old))
+        return function(*args, **params)
+
+    return cast("F", call)
 
 
 def option_of(name: str, value: Any) -> Any:

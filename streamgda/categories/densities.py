@@ -87,7 +87,7 @@ class CategoricalDensities(Densities):
         tables = np.where(self.groups >= 0, self.log_tables, np.nan)
         return {name: tables[:, place] for name, place in zip(columns, self.columns, strict=True)}
 
-    def completed(self, formula: Any) -> Any:
+    def with_rest(self, formula: Any) -> Any:
         """The scores of numbers and dummies, from those of x − c − B z."""
         from streamgda.categories.formula import with_categories
 

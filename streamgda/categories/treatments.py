@@ -140,7 +140,7 @@ def _groups(
     """The dummy that stands for the group of each; −1 for a missing value that is no value of its own."""
     groups, most = np.arange(len(weights)), Categorical.of(model).max_categories
     for column, values in zip(columns, categories.values, strict=True):
-        if model.missing == "marginal" and values[-1] is None and len(values) > 1:
+        if model.missing != "raise" and values[-1] is None and len(values) > 1:
             groups[column.stop - 1] = -1
         own = groups[column][groups[column] >= 0]
         if most is not None and len(own) > most:

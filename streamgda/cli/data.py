@@ -7,10 +7,12 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamgda.blocks.options import OPTIONS, RENAMED
 from streamgda.cli.errors import describe
 from streamgda.cli.running import NAMES, Option, bundled, documented, literal, of_library
 from streamgda.estimators import ESTIMATORS, estimator_named
@@ -33,12 +35,17 @@ class Data:
 
     data: tuple[str, ...]
     features: list[str] | None = None
-    missing: str | None = None
+    missing: Any = None
     target: str | None = None
     weight: str | None = None
     filters: list[Comparison] | None = None
     exclude: Sequence[str] | None = None
     categories: list[str] | None = None
+
+    @property
+    def of_models(self) -> Any:
+        """The value of `missing` for models, to which rows that are left out do not come."""
+        return "raise" if self.missing in (None, "drop") else self.missing
 
     def without(self, *names: str | None) -> Data:
         """Exclude these columns from the features; with ``--features``, change nothing."""
@@ -101,9 +108,9 @@ class Data:
         return {"auto": "auto", "none": None}.get(",".join(names), Categorical(names))
 
     def _kept(self) -> dict[str, Any]:
-        """The options of both kinds of source. ``--missing marginal`` keeps rows with missing features."""
-        kept = {"marginal": "keep", "drop": "drop"}
-        return {"weight": self.weight, "missing": kept.get(self.missing or "", "raise")}
+        """The options of both kinds of source, for which ``--missing`` is a word."""
+        word = self.missing if isinstance(self.missing, str) else OPTIONS["missing"].word
+        return {"weight": self.weight, "missing": "raise" if self.missing is None else word}
 
 
 # ---------------------------------------------------------------------- the values of options
@@ -148,13 +155,32 @@ def _features(what: str, default: str) -> Option:
     return click.option("--features", **NAMES, help=text)
 
 
+def _missing_rows(context: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    """A word, or the option that a word and parameters give, as in ``marginal max_reads=20``."""
+    if value is None:
+        return None
+    word, *params = value.split() or [""]
+    entry = OPTIONS["missing"]
+    if word not in {"raise", "drop", entry.word} or (params and word != entry.word):
+        raise click.BadParameter(f"{value!r} is not one of 'raise', 'drop', {entry.word!r}.")
+    if not params:
+        return word
+    try:
+        return entry.kind().with_params(**{n: literal(v) for n, _, v in (p.partition("=") for p in params)})
+    except ValueError as error:
+        raise click.BadParameter(describe(error)) from error
+
+
 def _missing(what_else: str, **default: Any) -> Option:
     text = f"A row with a null or NaN is an error that names it, is left out, or is {what_else}"
-    return click.option("--missing", type=click.Choice(["raise", "drop", "marginal"]), help=text, **default)
+    return click.option(
+        "--missing", metavar="[raise|drop|marginal]", callback=_missing_rows, help=text, **default
+    )
 
 
 _TO_LEARN = _missing(
-    "learnt by the features that it has, if features are missing at random.  [default: raise]",
+    "learnt by the features that it has, if features are missing at random; 'marginal max_reads=20' sets a "
+    "parameter.  [default: raise]",
     default="raise",
 )
 
@@ -261,10 +287,28 @@ class ModelOptions:
         estimator: GaussianClassifier[Any] = self.kind().set_params(**self.params)
         return estimator
 
-    def build(self, statistics: Statistics, missing: str | None = None) -> GaussianClassifier[Any]:
-        """Make the model from statistics; if `missing` is "marginal", it predicts incomplete rows too."""
-        params = {"missing": missing, **self.params} if missing == "marginal" else self.params
+    def build(self, statistics: Statistics, missing: Any = "raise") -> GaussianClassifier[Any]:
+        """Make the model from statistics. Unless `missing` is "raise", the model gets it."""
+        params = self.params if missing == "raise" else {"missing": missing, **self.params}
         return self.kind.from_statistics(statistics, **params)
+
+
+def replaced_options(command: Any) -> Any:
+    """Decorate a command whose options of older versions are parameters of ``--missing`` now."""
+    for old, (option, name) in RENAMED.items():
+        if option == "missing":
+            callback = partial(_refuse_old, f"--missing '{OPTIONS[option].word} {name}={{}}'")
+            flag = "--" + old.replace("_", "-")
+            text = "A parameter of --missing marginal now.  [default: none]"
+            command = click.option(flag, hidden=True, expose_value=False, callback=callback, help=text)(
+                command
+            )
+    return command
+
+
+def _refuse_old(now: str, context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(f"{parameter.opts[0]} {value} is now {now.format(value)}.")
 
 
 def model_options(*, otherwise: str, default: str | None = None) -> Option:

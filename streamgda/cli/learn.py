@@ -8,26 +8,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.blocks.wording import counted
-from streamgda.cli.data import Data, ModelOptions, model_options, to_learn, to_learn_more
+from streamgda.cli.data import Data, ModelOptions, model_options, replaced_options, to_learn, to_learn_more
 from streamgda.cli.errors import describe
-from streamgda.cli.running import Reporting, Running, bundled, of_library, reporting_options, running_options
+from streamgda.cli.running import Reporting, Running, of_library, reporting_options, running_options
 from streamgda.cli.saved import check_replaceable, fault_of, is_model, out_option, save, statistics_of
 
 if TYPE_CHECKING:
     from streamgda.statistics.base import Statistics
 
 
-_QDA = "streamgda.estimators.qda:QuadraticDiscriminantAnalysis"
-
-em_options = bundled(
-    "em", dict, {name: of_library(_QDA, name) for name in ("max_patterns", "max_reads", "em_tol")}
-)
-
-
 @click.command()
 @to_learn
 @model_options(default="qda", otherwise="qda")
-@em_options
+@replaced_options
 @of_library("streamgda.passes.accumulate:accumulate", "exact")
 @click.option(
     "--statistics",
@@ -36,13 +29,11 @@ em_options = bundled(
 )
 @out_option("Where to save: a file or a URL.", required=True)
 @running_options
-def fit(
-    data: Data, model: ModelOptions, em: dict[str, Any], exact: bool, statistics: bool, out: str, run: Running
-) -> None:
+def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str, run: Running) -> None:
     """Learn a model from labelled data.
 
-    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or
-    --max-reads), if the rows have very many patterns of missing features.
+    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or max_reads),
+    if the rows have very many patterns of missing features.
 
     DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
     .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
@@ -57,24 +48,21 @@ def fit(
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     from streamgda import MixtureDiscriminantAnalysis, accumulate
-    from streamgda.incomplete.reads import MAX_READS
 
     model.check()
     source = data.labelled()
     check_replaceable(out, source)
-    reads = {"max_reads": MAX_READS, **{name: value for name, value in em.items() if value is not None}}
-    if statistics:
-        reads["max_reads"] = 1
     estimator = model.new().set_params(exact=exact)
     kept = estimator.required_statistics().keywords()
     with run.scheduler_options() as options:
         if isinstance(estimator, MixtureDiscriminantAnalysis):
-            missing = "marginal" if data.missing == "marginal" else "raise"
-            estimator.set_params(missing=missing)
+            estimator.set_params(missing=data.of_models)
             kept["rule"] = estimator.draw_centers(source, **options)
-        learnt = accumulate(source, **reads, **kept, **options)
+        one_read = statistics and isinstance(data.missing, str)
+        missing = None if one_read else data.of_models
+        learnt = accumulate(source, missing=missing, **kept, **options)
     try:
-        saved = learnt if statistics else model.build(learnt, missing=data.missing)
+        saved = learnt if statistics else model.build(learnt, data.of_models)
     except ValueError as error:
         raise ValueError(f"{describe(error).rstrip('.')}. {_rescue(learnt, out)}".rstrip()) from error
     save(saved, out, run)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from streamgda.diagnostics.base import Table
     from streamgda.estimators.classifier import GaussianClassifier
-    from streamgda.incomplete.state import IncompleteStatistics
     from streamgda.sources.base import Source
     from streamgda.statistics.base import Statistics
 
@@ -111,7 +110,7 @@ def load_model(path: str, data: Data) -> Any:
             f"streamgda merge {path} --model qda --out FILE"
         )
     if data.missing is not None:
-        model.set_params(missing="marginal" if data.missing == "marginal" else "raise")
+        model.set_params(missing=data.of_models)
     return predictor
 
 
@@ -142,7 +141,9 @@ def options_held(path: str) -> dict[str, Any]:
 
 def document_of(saved: Saved) -> dict[str, Any]:
     """Describe a model or statistics in plain values, for JSON."""
-    statistics = statistics_of(saved)
+    from streamgda.estimators.options import to_plain
+
+    statistics: Any = statistics_of(saved)
     sums = zip(statistics.classes.tolist(), statistics.counts, statistics.weights, strict=True)
     patterns: dict[str, Any] = {}
     if _has_patterns(statistics):
@@ -151,7 +152,7 @@ def document_of(saved: Saved) -> dict[str, Any]:
         patterns["patterns"] = [{"observed": list(seen), "counts": list(counts)} for seen, counts in rows]
     return {
         "kind": type(saved).__name__,
-        "parameters": saved.get_params() if is_model(saved) else {},
+        "parameters": to_plain(saved.get_params(deep=False)) if is_model(saved) else {},
         **statistics.required.keywords(),
         "n_rows": statistics.n_rows,
         "n_dropped": statistics.n_dropped,
@@ -176,9 +177,9 @@ def summary_of(saved: Saved) -> str:
     )
 
 
-def _has_patterns(statistics: Statistics) -> TypeGuard[IncompleteStatistics]:
+def _has_patterns(statistics: Any) -> bool:
     """Whether the statistics record which features are missing together."""
-    return statistics.ordinary().keeps_patterns and statistics.covariance_type != "diag"
+    return bool(statistics.simplest().missing != "raise" and statistics.covariance_type != "diag")
 
 
 # ---------------------------------------------------------------------- whether it can predict
@@ -273,13 +274,12 @@ def _text(saved: Saved) -> list[str]:
     """Describe a model or statistics in several lines."""
     import pandas as pd
 
-    statistics = statistics_of(saved)
+    statistics: Any = statistics_of(saved)
     names = statistics.feature_names
     lines = [summary_of(saved)]
     if is_model(saved):
-        lines.append(
-            f"parameters: {', '.join(f'{name}={value}' for name, value in saved.get_params().items())}"
-        )
+        params = (f"{name}={value}" for name, value in saved.get_params(deep=False).items())
+        lines.append(f"parameters: {', '.join(params)}")
     lines.append(", ".join(statistics.required.in_words()))
     features = (
         f"{statistics.n_features:,} without names" if names is None else abridged(names, _MOST_FEATURES)

@@ -127,10 +127,10 @@ def search(
     source = data.without(groups, fold).labelled()
     if out is not None:
         check_replaceable(out, source)
-    if data.missing == "marginal":
+    if data.of_models != "raise":
         for grid in grids:
             for estimator in grid["estimator"]:
-                estimator.set_params(missing="marginal")
+                estimator.set_params(missing=data.of_models)
     found = StatisticsSearchCV(
         None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold, calibrate=calibrate
     )

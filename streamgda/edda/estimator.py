@@ -20,8 +20,6 @@ from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
-from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
-from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 
@@ -54,25 +52,12 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         As in `QuadraticDiscriminantAnalysis`, but an array must sum to 1.
     tol : float, default=1e-4
         As in `QuadraticDiscriminantAnalysis`, for the covariances of each model.
-    missing : {"raise", "marginal"}, default="raise"
+    missing : {"raise", "marginal"} or Marginal, default="raise"
         As in `QuadraticDiscriminantAnalysis`. The models are fitted to the means and scatters that are
         likeliest for the observed values, with a covariance for each class.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
-    max_patterns : int, default=256
-        How many patterns of observed features may be kept, if features are missing in rows to learn from;
-        see `IncompleteStatistics`.
-    max_reads : int, default=10
-        How often `fit` may read the rows if they have more than `max_patterns` patterns. The first read gives
-        the means and variances of the available cases. Each further read is a step of EM. With one fifth of
-        the values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
-        once.
-    em_tol : float, default=0.005
-        EM that reads the rows ends when no read changes a mean by more than `em_tol` standard deviations, or
-        a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
-        features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
-        nothing, and always goes on to 1e-8.
     temperature : float, default=1.0
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
@@ -145,9 +130,6 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     covariance_model: str = "bic"
     priors: ArrayLike | None = None
     tol: float = 1e-4
-    max_patterns: int = MAX_PATTERNS
-    max_reads: int = MAX_READS
-    em_tol: float = READ_TOLERANCE
 
     @property
     def _encodings(self) -> tuple[str, ...]:

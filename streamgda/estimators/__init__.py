@@ -69,6 +69,7 @@ SKOPS_TYPES = [
     "streamgda.exact.numbers.ExactMoments",
     "streamgda.exact.state.ExactClassStatistics",
     "streamgda.exact.sums.Sums",
+    "streamgda.incomplete.policy.Marginal",
     "streamgda.statistics.labelled.Labelled",
     "streamgda.subclasses.centers.SubclassCenters",
 ]

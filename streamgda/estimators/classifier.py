@@ -23,7 +23,7 @@ from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner, at_one_moment, of_one_moment
 from streamgda.estimators.options import OptionOf
 from streamgda.estimators.priors import priors_of, sum_to_one
-from streamgda.estimators.reading import MissingAtPrediction, one_of
+from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised, G, RowScores, score_finalised
 from streamgda.estimators.view import PREDICTIVE, View
 from streamgda.gaussians.absent import PriorsAlone
@@ -35,6 +35,7 @@ from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.missing import MissingRows
 from streamgda.statistics.revisions import Revision
 
 
@@ -55,7 +56,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     # The parameters of all classifiers. An annotation here takes a place among those by position, too.
     _: KW_ONLY
-    missing: MissingAtPrediction = "raise"
+    missing: MissingRows = "raise"
     exact: bool = False
     temperature: float = 1.0
     categories: Wanted = "auto"
@@ -113,9 +114,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if gaussians is None:
             least = 2 if self._learnt_whole else 1
             reading.check_suffices(statistics, self._covariance_type, view.labels, least)
-            if statistics.keeps_patterns:
-                self._check_determined(statistics)
-                reading.warn_unless_converged(statistics)
+            if statistics.missing != "raise":
+                statistics.moments_for(self)  # raises if they do not determine a model
             gaussians = self._finalise(view.numbers)
         densities: Densities = gaussians
         for step in view.chain:
@@ -131,11 +131,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         view = View(statistics.classes, statistics.weights, statistics, chain)
         viewed: View = statistics.schema.viewed(view, self)
         return viewed
-
-    def _check_determined(self, statistics: Statistics) -> None:
-        """Raise an error if rows in which features are missing do not determine a class."""
-        for error in statistics.undetermined.values():
-            raise error
 
     def snapshot(self) -> Self:
         """A copy of the model with its own statistics, which later learning does not change.
@@ -156,8 +151,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         warned = self.__dict__.pop("_warned", {})
         now: dict[str, Any] = {}
         if (why_none := state.why_none) is not None and len(state.seen.classes) > 1:
-            now["undetermined"] = True
-            if "undetermined" not in warned:
+            now["none"] = True
+            if "none" not in warned:
                 said = "no class can be estimated yet, so each row gets the priors. "
                 warnings.warn(Message(said, Message.of(why_none())), stacklevel=6)
         if (common := state.gaussians.singular_common) is not None:
@@ -246,20 +241,20 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             for name, table in tables.items()
         }
 
-    # ------------------------------------------------------------------ learning from incomplete rows
+    # ------------------------------------------------------------------ how the rows were learnt
 
     @property
     def n_iter_(self) -> int:
-        """The number of steps of EM in learning from incomplete rows."""
+        """The number of steps of EM, if rows lack features."""
         reading.check_has_learnt(self)
-        steps = reading.completion_of(self.statistics_)
+        steps = self.statistics_.iteration
         return self.n_reads_ - 1 if steps is None else steps.n_iter
 
     @property
     def converged_(self) -> bool:
         """Whether these steps converged."""
         reading.check_has_learnt(self)
-        steps = reading.completion_of(self.statistics_)
+        steps = self.statistics_.iteration
         converged: bool = self.__dict__.get("_converged", True) if steps is None else steps.converged
         return converged
 
@@ -474,7 +469,7 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
 
 
 def score_rows(
-    model: GaussianClassifier[Any], rows: NDArray[Any], *, missing: MissingAtPrediction | None = None
+    model: GaussianClassifier[Any], rows: NDArray[Any], *, missing: MissingRows | None = None
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -484,7 +479,7 @@ def score_rows(
         Fitted.
     rows : ndarray of shape (n_rows, n_features)
         Numbers in the order of the features, as `check_rows` returns them.
-    missing : {"raise", "marginal"}, optional
+    missing : {"raise", "marginal"} or Marginal, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
     """
     return score_finalised(finalised(model), rows, missing or model.missing)

@@ -17,9 +17,9 @@ from streamgda.estimators.generative import GenerativeClassifier
 from streamgda.estimators.learning import ROWS_NEEDED
 from streamgda.estimators.scores import G
 from streamgda.estimators.shrinkage import Shrinkage
-from streamgda.incomplete.reads import ONE_READ, Reading, Steps
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.missing import Reading
 
 
 class DiscriminantAnalysis(GenerativeClassifier[G]):
@@ -46,9 +46,9 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
 
     # ------------------------------------------------------------------ covariance_estimator
 
-    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]]) -> Reading:
         if self.covariance_estimator is None:
-            return super()._read_blocks(blocks, steps)
+            return super()._read_blocks(blocks)
         self._check_estimator()
         kept = list(blocks())
         if any(block.weights is not None for block in kept):

@@ -77,7 +77,7 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
     densities, constants, starts = seen.densities.parts_with(seen.log_priors.copy())
     constants[list(densities.singular)] = -np.inf
     formula = ScoreFormula(*_normal(densities, constants), starts, state.calibration)
-    formula = cast("ScoreFormula", seen.densities.completed(formula))
+    formula = cast("ScoreFormula", seen.densities.with_rest(formula))
     if seen is state:
         return formula
     return _with_absent(formula, np.searchsorted(state.classes, seen.classes), len(state.classes))

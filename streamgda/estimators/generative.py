@@ -27,7 +27,6 @@ from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.posteriors import posteriors
 from streamgda.gaussians.regularisation import Regularisation
-from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 
@@ -419,7 +418,8 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     statistics : ClassStatistics or ExactClassStatistics
         The statistics of rows of these classes or some of them, of the covariance type that the model needs.
     """
-    if isinstance(statistics, IncompleteStatistics) and not statistics.is_complete:
+    statistics = statistics.simplest()
+    if statistics.missing != "raise":
         return _of_patterns(state, statistics)
     state = state.seen
     places = np.searchsorted(state.classes, statistics.classes)
@@ -437,7 +437,7 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     return float(weights @ terms[places] - squared / 2)
 
 
-def _of_patterns(state: Finalised[G], statistics: IncompleteStatistics) -> float:
+def _of_patterns(state: Finalised[G], statistics: Any) -> float:
     """Σ ln p(observed features, k) of rows in which features are missing."""
     state = state.seen
     places = np.searchsorted(state.classes, statistics.classes)

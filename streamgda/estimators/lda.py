@@ -38,8 +38,6 @@ from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Spectrum, Whitening
-from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
-from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -80,7 +78,7 @@ class LinearDiscriminantAnalysis(
         As in `QuadraticDiscriminantAnalysis`. The model works in the range of a singular covariance.
     covariance_estimator : object, optional
         As in `QuadraticDiscriminantAnalysis`, with solvers "lsqr" and "eigen".
-    missing : {"raise", "marginal"}, default="raise"
+    missing : {"raise", "marginal"} or Marginal, default="raise"
         As in `QuadraticDiscriminantAnalysis`. As a feature of 0 and 1, a missing category remains one of its
         own.
     exact : bool, default=False
@@ -89,19 +87,6 @@ class LinearDiscriminantAnalysis(
     predictive : {"plugin", "student"}, default="plugin"
         As in `QuadraticDiscriminantAnalysis`. A Student t density has N - n_classes - d + 1 degrees of
         freedom for N rows, and the decision function is then not linear.
-    max_patterns : int, default=256
-        How many patterns of observed features may be kept, if features are missing in rows to learn from;
-        see `IncompleteStatistics`.
-    max_reads : int, default=10
-        How often `fit` may read the rows if they have more than `max_patterns` patterns. The first read gives
-        the means and variances of the available cases. Each further read is a step of EM. With one fifth of
-        the values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
-        once.
-    em_tol : float, default=0.005
-        EM that reads the rows ends when no read changes a mean by more than `em_tol` standard deviations, or
-        a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
-        features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
-        nothing, and always goes on to 1e-8.
     temperature : float, default=1.0
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
@@ -182,9 +167,6 @@ class LinearDiscriminantAnalysis(
     covariance_estimator: Any = None
     _: KW_ONLY
     predictive: Predictive = "plugin"
-    max_patterns: int = MAX_PATTERNS
-    max_reads: int = MAX_READS
-    em_tol: float = READ_TOLERANCE
 
     @property
     def _encodings(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache, partial, wraps
 from importlib import import_module
 from itertools import chain, islice
-from numbers import Integral, Real
+from numbers import Real
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -30,34 +30,18 @@ from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, opt
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
-    MissingAtPrediction,
     announced_labels,
     blocks_to_learn,
     check_announced,
     check_has_learnt,
     check_holds_products,
-    complete_blocks,
     keeping_reads,
-    merged,
     one_of,
     reading_blocks,
     source_to_learn,
-    state_of_blocks,
-    updated,
 )
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.view import PREDICTIVE
-from streamgda.incomplete.reads import (
-    ONE_READ,
-    READ_TOLERANCE,
-    Keep,
-    Note,
-    Read,
-    Reading,
-    Steps,
-    read_incomplete,
-)
-from streamgda.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
@@ -66,6 +50,7 @@ from streamgda.sources.conversion import is_dask
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.missing import Keep, MissingRows, Note, Read, Reading, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.storage.saving import Savable
@@ -104,6 +89,11 @@ def of_one_moment(method: F) -> F:
     return cast("F", read)
 
 
+def _merged(statistics: Statistics, added: Statistics) -> Statistics:
+    """The statistics with the rows of others; another object if they could not take these."""
+    return (statistics if statistics.absorbs(added) else added.alike(statistics)).merge(added)
+
+
 def _version() -> str:
     version: str = import_module("streamgda").__version__
     return version
@@ -119,10 +109,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "priors": ["array-like", dict, None],
         "exact": ["boolean"],
-        "missing": [one_of("raise", "marginal")],
-        "max_patterns": [Interval(Integral, 1, None, closed="left")],
-        "max_reads": [Interval(Integral, 1, None, closed="left")],
-        "em_tol": [Interval(Real, 0, None, closed="left")],
+        "missing": [one_of("raise", "marginal"), options.OptionOf("missing")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "shrinkage": [one_of("auto", "oas"), Interval(Real, 0, 1, closed="both"), None],
         "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
@@ -142,10 +129,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     _learnt_whole: bool = False  # by `fit` or `from_statistics`, which raise an error if rows are too few
 
     exact: bool
-    missing: MissingAtPrediction
-    max_patterns: int = MAX_PATTERNS
-    max_reads: int = 1
-    em_tol: float = READ_TOLERANCE
+    missing: MissingRows
     singular: Literal["raise", "skip"] | None = None
     covariance_estimator: Any = None
 
@@ -184,13 +168,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         return Required.of(covariance_type, exact=self.exact)
 
     @property
-    def learns_incomplete(self) -> bool:
-        """Whether the model learns from rows in which features are missing."""
-        return self.missing == "marginal"
-
-    @property
-    def _em_steps(self) -> Steps:
-        return Steps(self.max_reads, self.em_tol)
+    def needs_all_classes(self) -> bool:
+        """Whether the model needs the moments of every class; else `singular` decides about a class."""
+        return True
 
     def _check_learns_in_parts(self) -> None:
         """Raise ValueError if a parameter needs all the rows in memory at once."""
@@ -205,37 +185,25 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def _warn_once(self, state: Finalised[Any]) -> None:
         """Warn once of what the densities lack. Copies in workers know of it, and do not warn again."""
 
-    def _read_blocks(self, blocks: Callable[[], Iterator[Block]], steps: Steps = ONE_READ) -> Reading:
+    def _read_blocks(self, blocks: Callable[[], Iterator[Block]]) -> Reading:
         """Read rows in memory, in blocks that are made anew for each read."""
-        return self._read(reading_blocks(blocks), steps)
+        return self._read(reading_blocks(blocks))
 
     def _read(
-        self,
-        read: Read,
-        steps: Steps = ONE_READ,
-        note: Note | None = None,
-        keep: Keep | None = None,
-        *,
-        is_more: bool = False,
+        self, read: Read, note: Note | None = None, keep: Keep | None = None, *, is_more: bool = False
     ) -> Reading:
-        """Read rows into a state, in one read or, for EM by reads, in several.
-
-        With `is_more`, the state will be added to others.
-        """
+        """Read rows into a state, as often as need be; once if `is_more`, to add it to others."""
         empty, n_reads = self._empty_for(read, is_more)
-        if not isinstance(empty, IncompleteStatistics):
-            return Reading(read(empty), n_reads + 1)
-        reading = read_incomplete(read, empty, steps, note, keep)
-        return replace(reading, n_reads=reading.n_reads + n_reads)
+        reading = policy_of(self.missing).read(read, empty, once=is_more, note=note, keep=keep)
+        return replace(reading, n_reads=reading.n_reads + n_reads) if n_reads else reading
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
         """The state of no rows that is to be filled, and how many reads it took to make it."""
         return self._empty(self.required_statistics()), 0
 
     def _empty(self, required: Required, rule: RowRule | None = None) -> Statistics:
-        """A state of no rows. It takes incomplete rows if the model learns from them."""
-        own: dict[str, Any] = {"incomplete": self.learns_incomplete, "max_patterns": self.max_patterns}
-        return empty_statistics(required, rule=rule, **own)
+        """A state of no rows."""
+        return empty_statistics(required, missing=self.missing, rule=rule)
 
     @classmethod
     def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[RowRule | None], int]:
@@ -318,10 +286,10 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress)
             twin._types = FittedTypes()
             with keeping_reads(partial(self._keep_reading, twin)) as keep:
-                reading = twin._read(read, self._em_steps, note_read if progress else None, keep)
+                reading = twin._read(read, note_read if progress else None, keep)
             return self._set_fitted(reading, twin, keep=True)
         blocks = partial(blocks_to_learn, twin, X, y, sample_weight, missing=missing, reset=True)
-        return self._set_fitted(twin._read_blocks(blocks, self._em_steps), twin)
+        return self._set_fitted(twin._read_blocks(blocks), twin)
 
     def partial_fit(
         self,
@@ -423,17 +391,15 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         self, statistics: Statistics, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]
     ) -> None:
         """Add the rows of a batch. A large one becomes a state of its own first, while others may learn."""
-        most = self.max_patterns if self.learns_incomplete else None
-        if most:
+        policy = policy_of(self.missing)
+        if self.missing != "raise":
             check_holds_products(statistics, self._covariance_type)
-        elif statistics.keeps_patterns:
-            blocks = complete_blocks(blocks)
         first = list(islice(blocks, 2))
         if len(first) > 1:
-            added = state_of_blocks(statistics, chain(first, blocks), most)
-            self._learn(partial(merged, added=added, max_patterns=self.max_patterns), fields_after)
+            added = cast("Statistics", policy.state_of(statistics, chain(first, blocks)))
+            self._learn(partial(_merged, added=added), fields_after)
         else:
-            self._learn(partial(updated, blocks=first, max_patterns=most), fields_after)
+            self._learn(partial(policy.update, blocks=first), fields_after)
 
     def _learn(
         self, change: Callable[[Statistics], Statistics], fields_after: Callable[[], dict[str, Any]]
@@ -522,13 +488,13 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
                 fields["feature_names_in_"] = np.array(added.feature_names, dtype=object)
             return fields
 
-        self._learn(partial(merged, added=added, max_patterns=self.max_patterns), fields_after)
+        self._learn(partial(_merged, added=added), fields_after)
         return self
 
     def _copied_statistics(self, other: Self | Statistics) -> Statistics:
         if isinstance(other, Statistics):
             self._check_exactness(other)
-            return self._narrowed(other).ordinary()
+            return self._narrowed(other).simplest()
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
@@ -560,10 +526,10 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             valid. The message says what to do.
         """
         check_statistics(statistics)
-        missing = {"missing": "marginal"} if statistics.ordinary().keeps_patterns else {}
-        estimator = cls().set_params(**{"exact": statistics.exact, **missing, **params})
+        own = {"exact": statistics.exact, "missing": statistics.simplest().missing}
+        estimator = cls().set_params(**{**own, **params})
         estimator._check_exactness(statistics)
-        reading = Reading(estimator._narrowed(statistics).ordinary())
+        reading = Reading(estimator._narrowed(statistics).simplest())
         return estimator._set_fitted(reading, estimator._twin())
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
@@ -680,7 +646,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def _hold_reading(self, reading: Reading) -> None:
         """Store statistics that were read."""
         self._hold(reading.statistics)
-        self._n_reads, self._converged, self._learnt_whole = reading.n_reads, reading.converged, True
+        self._n_reads, self._converged, self._learnt_whole = reading.n_reads, not reading.unfinished, True
 
     def _hold(self, statistics: Statistics) -> None:
         """Store statistics, which may be insufficient for a model."""

@@ -39,7 +39,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     var_smoothing : float, default=1e-9
         The portion of the largest variance of a feature over all rows that is added to every variance. It
         is computed from the statistics, so `partial_fit` of any batches gives the same result as `fit`.
-    missing : {"raise", "marginal"}, default="raise"
+    missing : {"raise", "marginal"} or Marginal, default="raise"
         As in `QuadraticDiscriminantAnalysis`.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see

@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods
 
-from streamgda.blocks.options import OPTIONS, RENAMED, Option, option_of
+from streamgda.blocks.options import OPTIONS, RENAMED, Option, new_spelling, option_of
 
 
 def check_not_renamed(estimator: Any, names: Iterable[str], error: type[Exception]) -> None:
@@ -17,9 +17,7 @@ def check_not_renamed(estimator: Any, names: Iterable[str], error: type[Exceptio
     """
     for old in names:
         if old in RENAMED and old not in estimator._get_param_names():
-            option, name = RENAMED[old]
-            kind = OPTIONS[option].kind.__name__
-            raise error(f"{old} is now a parameter of an option: {option}={kind}({name}=...)")
+            raise error(new_spelling(old))
 
 
 def check_options(model: Any) -> None:

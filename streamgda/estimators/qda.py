@@ -26,8 +26,6 @@ from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
 from streamgda.gaussians.regularisation import relative_eigenvalues
 from streamgda.gaussians.whitening import Singular, Whitening
-from streamgda.incomplete.reads import MAX_READS, READ_TOLERANCE
-from streamgda.incomplete.state import MAX_PATTERNS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
@@ -70,13 +68,13 @@ class QuadraticDiscriminantAnalysis(
         Estimates the covariance of each class with solver "eigen", in place of `shrinkage`. It has a method
         `fit`, which sets an attribute `covariance_`, as the estimators of `sklearn.covariance` do. It needs
         rows, so it works only with `fit` on arrays and data frames, without `sample_weight`.
-    missing : {"raise", "marginal"}, default="raise"
+    missing : {"raise", "marginal"} or Marginal, default="raise"
         How to predict a row with NaN. "raise" is an error. "marginal" uses the marginal density of the
         observed features, which is exact for Gaussians. The posterior of a row in which all features are NaN
         is the prior. With "marginal", the model also learns from rows with NaN, by the likelihood of the
         observed values. This assumes that features are missing at random: whether a value is missing may
         depend on observed values, and not on the value itself. A row in which all features are NaN counts
-        only for the prior.
+        only for the prior. `Marginal` says how often the rows may be read, and more.
         With "marginal", a missing category is no category of its own: its column is left out of the density,
         which is summed over its categories.
         To learn it so, fit with missing="raise", and then set missing="marginal": the densities are made from
@@ -105,19 +103,6 @@ class QuadraticDiscriminantAnalysis(
         estimated. "student" takes into account that they are estimated: a Student t density, wider for
         classes of few rows. Without pooling it has n_k - d degrees of freedom for d features (Jeffreys'
         prior). A class without degrees of freedom is treated as one with a singular covariance.
-    max_patterns : int, default=256
-        How many patterns of observed features may be kept, if features are missing in rows to learn from;
-        see `IncompleteStatistics`.
-    max_reads : int, default=10
-        How often `fit` may read the rows if they have more than `max_patterns` patterns. The first read gives
-        the means and variances of the available cases. Each further read is a step of EM. With one fifth of
-        the values missing at random, six to nine reads come as close as the data allows. `partial_fit` reads
-        once.
-    em_tol : float, default=0.005
-        EM that reads the rows ends when no read changes a mean by more than `em_tol` standard deviations, or
-        a covariance by more than `em_tol` times the product of those of its two features. Nearly collinear
-        features need a smaller value, such as 1e-5, and more reads. EM on the patterns themselves reads
-        nothing, and always goes on to 1e-8.
     temperature : float, default=1.0
         Divides ln p(x, k) before it becomes a posterior probability: p(k | x) ∝ p(x, k)^(1 / temperature).
         Above 1, probabilities are less sure; the predicted classes stay. `Evaluation.best_temperature` fits
@@ -202,9 +187,6 @@ class QuadraticDiscriminantAnalysis(
     singular: Literal["raise", "skip"] | None = None
     pooling: PoolingParameter = None
     predictive: Predictive = "plugin"
-    max_patterns: int = MAX_PATTERNS
-    max_reads: int = MAX_READS
-    em_tol: float = READ_TOLERANCE
 
     @property
     def _encodings(self) -> tuple[str, ...]:
@@ -238,7 +220,7 @@ class QuadraticDiscriminantAnalysis(
 
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         if self.pooling:
-            return self._finalise_regularised(statistics.completed())
+            return self._finalise_regularised(statistics.moments_for())
         whitenings = self._whitenings(statistics, np.arange(len(statistics.counts)))
         return _separate(statistics, whitenings)
 
@@ -294,10 +276,10 @@ class QuadraticDiscriminantAnalysis(
         covariances = self._shrunk(regularisation.covariances(scatter, within))
         return RegularisedGaussians.of(means, statistics.mean_tails, covariances, common, regularisation)
 
-    def _check_determined(self, statistics: Statistics) -> None:
-        """Raise for undetermined classes only with pooling. Without it, the parameter `singular` decides."""
-        if self.pooling:
-            super()._check_determined(statistics)
+    @property
+    def needs_all_classes(self) -> bool:
+        """Whether the model needs the moments of every class; else `singular` decides about a class."""
+        return bool(self.pooling)
 
     def _shrunk(self, covariances: Array) -> Array:
         """Covariances (..., d, d), shrunk by a number and regularised."""
@@ -406,7 +388,7 @@ class QuadraticDiscriminantAnalysis(
 
 
 def _separate(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:
-    """The densities of all classes. The mean of an undetermined class is 0; nothing depends on it."""
+    """The densities of all classes. The mean of one without moments is 0; nothing depends on it."""
     means = statistics.means
-    means[list(statistics.undetermined)] = 0.0
+    means[np.isnan(means)] = 0.0
     return SeparateGaussians(means, whitenings, low_parts=np.nan_to_num(statistics.mean_tails))

@@ -1,26 +1,22 @@
 """The rows that a model learns or scores: how they are checked, and how they are read.
 
-Rows to score come first, then rows to learn, and how these are added to the statistics of a model. Checks
-that all of them need stand last.
+Rows to score come first, then rows to learn. Checks that all of them need stand last.
 
-Arrays are read in blocks, sources in passes, more than once if EM needs it. A model holds ordinary statistics
-as long as no row lacks a feature. So complete data gives the same statistics, files and speed whether or not
-a model would learn from incomplete rows.
+Arrays are read in blocks, sources in passes, more than once if EM needs it. A model holds the simplest
+statistics. So complete data gives the same statistics, files and speed whatever `missing` is.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from os import PathLike
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
@@ -30,9 +26,6 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.dtypes import FittedTypes
-from streamgda.incomplete.em import MOST_STEPS, Completion
-from streamgda.incomplete.reads import Keep, Read, Reading
-from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
@@ -41,8 +34,7 @@ from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, as_table, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
-
-MissingAtPrediction = Literal["raise", "marginal"]
+from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
 
 PREDICT_INCOMPLETE = Message(
     "let the model predict by the features that are there: ⟨set_params(|⟩⟨missing='marginal'⟩⟨)|⟩"
@@ -64,7 +56,7 @@ def one_of(*names: str) -> StrOptions:
 
 
 def check_rows(
-    model: Any, X: Any, *, missing: MissingAtPrediction | None = None, other_remedy: str = PREDICT_INCOMPLETE
+    model: Any, X: Any, *, missing: MissingRows | None = None, other_remedy: str = PREDICT_INCOMPLETE
 ) -> NDArray[Any]:
     """Validate rows in memory, and return them as an array that `score_rows` takes.
 
@@ -74,7 +66,7 @@ def check_rows(
         Fitted.
     X : array-like of shape (n_rows, n_features)
         Rows.
-    missing : {"raise", "marginal"}, optional
+    missing : {"raise", "marginal"} or Marginal, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
     other_remedy : str
         The remedy for a missing value besides leaving out such rows, in the terms of the caller.
@@ -82,7 +74,7 @@ def check_rows(
     Raises
     ------
     ValueError
-        If a value is infinite, or NaN and `missing` is not "marginal"; or if the features are not those of
+        If a value is infinite, or NaN and `missing` is "raise"; or if the features are not those of
         the model.
     TypeError
         If the rows are not in memory.
@@ -97,7 +89,7 @@ def check_rows(
     valid = _valid_rows(model, X)
     if valid is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(valid.sum()) or (missing == "marginal" and not np.isinf(valid).any()):
+            if np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
                 return valid
     return _validated(model, X, missing, other_remedy)
 
@@ -116,7 +108,7 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     return rows if is_valid else None
 
 
-def _validated(model: Any, X: Any, missing: MissingAtPrediction, other_remedy: str) -> NDArray[Any]:
+def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
     X = _named_as_fitted(model, X)
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
@@ -135,10 +127,10 @@ def _named_as_fitted(model: Any, X: Any) -> Any:
 
 
 def _checked_values(
-    model: Any, validate: Callable[..., Any], missing: MissingAtPrediction, other_remedy: str
+    model: Any, validate: Callable[..., Any], missing: MissingRows, other_remedy: str
 ) -> NDArray[Any]:
     """The rows that scikit-learn has validated; errors name the first missing value."""
-    finite = "allow-nan" if missing == "marginal" else True
+    finite = True if missing == "raise" else "allow-nan"
     rows: NDArray[Any]
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
         try:
@@ -289,76 +281,8 @@ def source_to_learn(
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
     source = source.in_order_of(names).pinned()
     read = partial(read_into, source, scheduler=scheduler, progress=progress)
-    refuses = source.keeps_missing and not model.learns_incomplete
+    refuses = source.missing_rows != "raise" and model.missing == "raise"
     return remedying(_LEARN_KEPT)(read) if refuses else read
-
-
-# ---------------------------------------------------------------------- rows that lack features
-
-
-def updated(statistics: Statistics, blocks: list[Block], max_patterns: int | None) -> Statistics:
-    """The statistics with the rows of some blocks; a new object if they could not hold incomplete rows.
-
-    If `max_patterns` is None, no row lacks a feature.
-    """
-    if max_patterns and not statistics.keeps_patterns and any(map(Block.lacks_features, blocks)):
-        statistics = _incomplete(statistics, max_patterns)
-    statistics.update_blocks(blocks)
-    return statistics
-
-
-def state_of_blocks(statistics: Statistics, blocks: Iterable[Block], max_patterns: int | None) -> Statistics:
-    """The rows of several blocks as a state of their own, which `merged` adds to statistics."""
-    if max_patterns and not statistics.keeps_patterns:
-        blocks = list(blocks)
-        if any(map(Block.lacks_features, blocks)):
-            statistics = _incomplete(statistics, max_patterns)
-    added = statistics.state_of(blocks)
-    assert added is not None  # there are blocks
-    return added
-
-
-def merged(statistics: Statistics, added: Statistics, max_patterns: int) -> Statistics:
-    """The statistics with the rows of others; a new object if they could not hold incomplete rows."""
-    if added.keeps_patterns and not statistics.keeps_patterns:
-        statistics = _incomplete(statistics, max_patterns)
-    return statistics.merge(added)
-
-
-def _incomplete(statistics: Statistics, max_patterns: int) -> IncompleteStatistics:
-    return IncompleteStatistics.from_statistics(statistics, max_patterns=max_patterns)
-
-
-def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the blocks for statistics that could hold missing values, and refuse missing values.
-
-    Raises
-    ------
-    ValueError
-        If a feature is missing; the message says where.
-    """
-    for block in blocks:
-        if block.lacks_features():
-            block.raise_for_values()
-        yield block
-
-
-def completion_of(statistics: Statistics) -> Completion | None:
-    """How the moments of incomplete rows were found; None if no row lacks a feature."""
-    return statistics.completion if isinstance(statistics, IncompleteStatistics) else None
-
-
-def warn_unless_converged(statistics: Statistics) -> None:
-    """Warn if EM on the patterns of incomplete rows stopped early."""
-    steps = completion_of(statistics)
-    if steps is not None and not steps.converged:
-        warnings.warn(
-            f"EM has not converged in {MOST_STEPS:,} steps: too little is observed of some features "
-            "together. Leave out features that are seldom observed, or use LinearDiscriminantAnalysis, which "
-            "pools the classes",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
 
 
 # ---------------------------------------------------------------------- a model while it reads
@@ -428,7 +352,7 @@ def check_suffices(
             f"A classifier needs rows of at least two classes; the data has {seen}"
         )
     check_holds_products(statistics, covariance_type)
-    if statistics.exact and not statistics.keeps_patterns and not np.isfinite(statistics.covariance()).all():
+    if statistics.exact and statistics.missing == "raise" and not np.isfinite(statistics.covariance()).all():
         raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from streamgda.gaussians.updated import LearntRows, UpdatedGaussians, is_worth_f
 from streamgda.gaussians.whitening import Observed, Reason
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.missing import MissingRows
 from streamgda.statistics.revisions import Revision
 
 G = TypeVar("G", bound=Gaussians)
@@ -334,9 +335,7 @@ class RowScores:
         return scores if calibration.divisor == 1.0 else calibration.apply(scores)
 
 
-def score_finalised(
-    state: Finalised[Any], rows: Rows, missing: Literal["raise", "marginal"]
-) -> Iterator[RowScores]:
+def score_finalised(state: Finalised[Any], rows: Rows, missing: MissingRows) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
     Parameters
@@ -345,7 +344,7 @@ def score_finalised(
         The densities of a model, which can be sent to other processes without the statistics.
     rows : ndarray of shape (n_rows, n_features)
         Numbers in the order of the features, as `check_rows` returns them.
-    missing : {"raise", "marginal"}
+    missing : {"raise", "marginal"} or Marginal
         Whether NaN may mark a missing value.
     """
     is_product = not state.densities.scores_from_distances

@@ -20,13 +20,13 @@ def whiten_classes(
 
     No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
     """
-    means, counts, undetermined = statistics.means, statistics.counts, statistics.undetermined
+    means, counts, reasons = statistics.means, statistics.counts, statistics.reasons
     n_features = means.shape[1]
     whitenings: list[Whitening] = []
     for k, covariance in enumerate(covariances):
         rank = None
-        if k in undetermined:
-            whitenings.append(Singular.because(partial(undetermined.__getitem__, k), n_features))
+        if k in reasons:
+            whitenings.append(Singular.because(reasons[k], n_features))
             continue
         mean = means[[k]]
         if is_shrunk or (counts[k] > n_features and not constant_features(np.diag(covariance), mean).any()):

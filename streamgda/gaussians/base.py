@@ -175,7 +175,7 @@ class Densities(ABC):
         """Ln p(v | k) of the values of columns that are no numbers; None if there are none."""
         return None
 
-    def completed(self, formula: Any) -> Any:
+    def with_rest(self, formula: Any) -> Any:
         """The scores of rows as arrays (`ScoreFormula`), from those of the densities of `parts_with`."""
         return formula
 

@@ -31,6 +31,12 @@ Observed = NDArray[np.bool_]
 _FIRST_ROWS = slice(512)  # of a block; mostly they have all of its patterns, so they are looked at first
 
 
+AS_OPTION = Message(
+    "⟨set missing=Marginal(max_patterns=..., max_reads=..., tol=...)|"
+    "set --missing 'marginal max_patterns=... max_reads=... tol=...'⟩"
+)
+
+
 class TooManyPatternsError(ValueError):
     """Rows have more patterns of observed features than may be kept."""
 
@@ -42,10 +48,11 @@ class TooManyPatternsError(ValueError):
         return cls(
             Message(
                 f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
-                f"{size}; up to ⟨max_patterns={max_patterns}⟩ are kept. Raise ⟨max_patterns⟩; leave "
-                "out features that are often missing, or incomplete rows (⟨missing='drop'⟩); fit a model "
-                "with ⟨missing='marginal'⟩ to a source or an array, which is then read once for each step; "
-                "or use ⟨GaussianNB⟩, which keeps no patterns"
+                f"{size}; up to max_patterns={max_patterns} are kept. Raise max_patterns (",
+                AS_OPTION,
+                "); leave out features that are often missing, or incomplete rows (⟨missing='drop'⟩); fit a "
+                "model with ⟨missing='marginal'⟩ to a source or an array, which is then read once for each "
+                "step; or use ⟨GaussianNB⟩, which keeps no patterns",
             )
         )
 

@@ -6,31 +6,33 @@ population; see `streamgda.incomplete.available.Population`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.wording import Message
+from streamgda.blocks.wording import Message, counted
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.incomplete.available import AvailableCases, Population, apart
 from streamgda.incomplete.em import Normal, Parameters
+from streamgda.incomplete.patterns import AS_OPTION
 from streamgda.incomplete.state import IncompleteStatistics
 from streamgda.kernels import Workspace
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import BesideStatistics, Statistics
 from streamgda.statistics.covariances import Array, CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.missing import Keep, Note, Read, Reading
 
 _LEAST_EIGENVALUE = 1e-10  # of a covariance of features at unit variance
 _ELEMENTS_AT_A_TIME = 1 << 20
 
 
-class ExpectedRows:
+class ExpectedRows(BesideStatistics):
     """The expected sums of rows under some parameters: the state of one read of EM.
 
     Rows in which all features are missing have no information on the parameters, and are left out.
@@ -52,16 +54,6 @@ class ExpectedRows:
         self.statistics = ClassStatistics(cast("CovarianceType", given.kind.name))
         self.together = np.array([np.zeros((len(each.scale),) * 2) for each in given.populations])
         self.log_likelihood = 0.0
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows have a feature."""
-        return self.statistics.n_rows
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows the source left out."""
-        return self.statistics.n_dropped
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
@@ -188,71 +180,16 @@ def _alike(missing: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArr
             yield some, np.nonzero(missing[some])[1].reshape(-1, m)
 
 
-MAX_READS = 10
-
-READ_TOLERANCE = 5e-3  # standard deviations
-
 _REMEDY = Message(
     "set ⟨shrinkage='oas'⟩ or a number: fourth moments, which ⟨shrinkage='auto'⟩ needs, are of complete rows"
 )
-
-Note = Callable[[str], object]
-Keep = Callable[["Reading"], object]
-
-
-@dataclass(frozen=True)
-class Steps:
-    """When EM that reads the rows for each step ends.
-
-    Attributes
-    ----------
-    max_reads : int
-        The largest number of reads.
-    tol : float
-        EM ends when a read changes no mean by more than `tol` standard deviations, and no covariance by more
-        than `tol`, relative to the standard deviations of its two features.
-    """
-
-    max_reads: int = MAX_READS
-    tol: float = READ_TOLERANCE
-
-
-ONE_READ = Steps(max_reads=1)
-
-Read = Callable[[Any], Any]
-"""Reads all rows, and returns them added to a copy of an empty state."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Statistics of rows in which features are missing, and how they were found.
-
-    Attributes
-    ----------
-    statistics : IncompleteStatistics, ClassStatistics or ExactClassStatistics
-        Ordinary statistics if no row lacks a feature, and statistics by pattern if there are few patterns.
-        Otherwise the expected complete statistics at the maximum of the likelihood.
-    n_reads : int
-        How often the rows were read.
-    change : float
-        The largest change of a parameter in the last step, in standard deviations; 0 after a single read.
-    converged : bool
-        Whether `change` is at most `tol`.
-    tol : float
-        The tolerance.
-    """
-
-    statistics: Statistics
-    n_reads: int = 1
-    change: float = 0.0
-    converged: bool = True
-    tol: float = READ_TOLERANCE
 
 
 def read_incomplete(
     read: Read,
     empty: IncompleteStatistics,
-    steps: Steps = ONE_READ,
+    max_reads: int,
+    tol: float,
     note: Note | None = None,
     keep: Keep | None = None,
 ) -> Reading:
@@ -264,47 +201,68 @@ def read_incomplete(
         Reads all rows into a state.
     empty : IncompleteStatistics
         The state of no rows.
-    steps : Steps
-        How often to read.
+    max_reads : int
+        The largest number of reads.
+    tol : float
+        EM ends when a read changes no mean by more than `tol` standard deviations, and no covariance by more
+        than `tol`, relative to the standard deviations of its two features.
     note : callable, optional
         Called with a line on each read after the first.
     keep : callable, optional
         Called after each read, if there are several, with the result so far. After the first read, this is
         the means and variances of the available cases, of covariance type "diag".
 
+    Returns
+    -------
+    Reading
+        Ordinary statistics if no row lacks a feature, and statistics by pattern if there are few patterns.
+        Otherwise the expected complete statistics at the maximum of the likelihood.
+
     Raises
     ------
     ValueError
-        If there are too many patterns, and sums are exact or only one read is allowed; if the rows do not
-        determine the model; or if a row lacks a feature and fourth moments are asked for.
+        If there are too many patterns, and sums are exact, a rule divides the rows of a class, or only one
+        read is allowed; if the rows do not determine the model; or if a row lacks a feature and fourth
+        moments are asked for.
     """
     kind, names = empty.covariance_type, empty.feature_names
     if empty.has_fourth_moments:
         plain = empty_statistics(empty.required, feature_names=names, rule=empty.rule)
         with remedying(_REMEDY):
             return Reading(read(plain))
-    if steps.max_reads == 1 or empty.required.extra or kind == "diag":
-        return Reading(read(empty).ordinary())
+    if max_reads == 1 or empty.required.extra or kind == "diag" or empty.rule is not None:
+        return Reading(read(empty).simplest())
     first: IncompleteStatistics = read(separating(empty))
     first._separates = False
     if first.covariance_type == kind:
-        return Reading(first.ordinary())
+        return Reading(first.simplest())
     keep, note = keep or (lambda reading: None), note or (lambda line: None)
-    reading = Reading(first, converged=False)
+    unfinished = "EM has not begun"
+    reading = Reading(first, 1, unfinished)
     keep(reading)
     parameters = _of_available(first, kind)
-    while reading.n_reads < steps.max_reads and not reading.converged:
+    while reading.n_reads < max_reads and reading.unfinished:
         expected: ExpectedRows = read(ExpectedRows(parameters))
         if reading.n_reads == 1:
             _check_together(first, expected)
         following = parameters.maximised(expected.statistics)
         change, n_reads = following.change_since(parameters), reading.n_reads + 1
         parameters = following
-        note(f"read {n_reads} of at most {steps.max_reads}, change {change:.1g}")
-        completed = _completed(first, parameters)
-        reading = Reading(completed, n_reads, change, change <= steps.tol, steps.tol)
+        note(f"read {n_reads} of at most {max_reads}, change {change:.1g}")
+        unfinished = "" if change <= tol else _not_converged(n_reads, change, tol)
+        reading = Reading(_completed(first, parameters), n_reads, unfinished)
         keep(reading)
     return reading
+
+
+def _not_converged(n_reads: int, change: float, tol: float) -> str:
+    """The warning that more reads are needed."""
+    return Message(
+        f"EM has not converged in {counted(n_reads, 'read')} of the rows: the last one changed a parameter "
+        f"by {change:.2g} standard deviations, more than tol={tol:g}. Raise max_reads or tol, or "
+        "max_patterns if memory allows: ",
+        AS_OPTION,
+    )
 
 
 def separating(empty: IncompleteStatistics) -> IncompleteStatistics:
@@ -319,8 +277,8 @@ def separating(empty: IncompleteStatistics) -> IncompleteStatistics:
 
 def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Parameters:
     """The parameters with which EM begins: those of the available cases."""
-    for error in first.undetermined.values():
-        raise error
+    for reason in first.reasons.values():
+        raise reason()
     kind, classes = kind_named(covariance_type), first.classes
     available = AvailableCases.of(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
     populations = Population.all_of(available, kind)

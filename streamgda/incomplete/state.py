@@ -7,6 +7,7 @@ None.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar, cast
 
@@ -18,8 +19,9 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import SCHEMAS, Schema
 from streamgda.blocks.schema import Columns as PlainColumns
 from streamgda.blocks.wording import Message, counted
+from streamgda.gaussians.whitening import Reason
 from streamgda.incomplete.available import PatternState, total_weights
-from streamgda.incomplete.em import Completion, complete
+from streamgda.incomplete.em import MOST_STEPS, Completion, complete
 from streamgda.incomplete.patterns import (
     Pattern,
     PatternStates,
@@ -174,7 +176,7 @@ class IncompleteStatistics(Statistics):
     array([[2.75 , 4.792]])
     """
 
-    keeps_patterns = True
+    missing = "marginal"
     _separates = False  # whether each feature is kept by itself as soon as there are too many patterns
 
     _labelled: PatternStates[Any]
@@ -313,23 +315,47 @@ class IncompleteStatistics(Statistics):
         """Whether no row lacks a feature."""
         return self._labelled.complete is not None
 
-    def ordinary(self) -> Statistics:
+    def simplest(self) -> Statistics:
         """Ordinary statistics, if no row lacks a feature; else these."""
         with self._lock:
             return self._likeliest().copy() if self.is_complete else self
 
     @property
-    def completion(self) -> Completion | None:
+    def iteration(self) -> Completion | None:
         """How the likeliest moments were found; None if no row lacks a feature."""
         with self._lock:
             self._likeliest()
             return self._completion
 
     @property
-    def undetermined(self) -> dict[int, Exception]:
-        """The errors of undetermined classes, by position; empty if all classes are determined."""
-        completion = self.completion
-        return {} if completion is None else {k: reason() for k, reason in completion.undetermined.items()}
+    def reasons(self) -> Mapping[int, Reason]:
+        """Why classes are not determined, by their positions; empty if all are."""
+        completion = self.iteration
+        return {} if completion is None else completion.undetermined
+
+    def moments_for(self, model: Any = None) -> Statistics:
+        """The completed statistics; for a model, this state, once it has been checked."""
+        if model is None:
+            return self.completed()
+        if model.needs_all_classes:
+            self._check_determined()
+        steps = self.iteration
+        if steps is not None and not steps.converged:
+            from sklearn.exceptions import ConvergenceWarning
+
+            warnings.warn(
+                f"EM has not converged in {MOST_STEPS:,} steps: too little is observed of some features "
+                "together. Leave out features that are seldom observed, or use LinearDiscriminantAnalysis, "
+                "which pools the classes",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return self
+
+    def _check_determined(self) -> None:
+        """Raise the error of the first class that is not determined."""
+        for reason in self.reasons.values():
+            raise reason()
 
     def completed(self) -> Statistics:
         """The expected statistics of the completed rows, given the observed values.
@@ -348,8 +374,7 @@ class IncompleteStatistics(Statistics):
             remedies.
         """
         with self._lock:
-            for error in self.undetermined.values():
-                raise error
+            self._check_determined()
             return self._likeliest().copy()
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
@@ -384,8 +409,7 @@ class IncompleteStatistics(Statistics):
     def _moments(self) -> ReadOut:
         """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
-            for error in self.undetermined.values():
-                raise error
+            self._check_determined()
         return self._likeliest()._moments
 
     def _shown_names(self) -> list[str]:
@@ -425,7 +449,7 @@ class IncompleteStatistics(Statistics):
 
     def _sides(self, other: Statistics) -> tuple[Self, Statistics, Schema]:
         """The two as they can be merged; TooManyPatternsError if there would be too many patterns."""
-        ours, theirs, schema = self._aligned(self._as_incomplete(other))
+        ours, theirs, schema = self._aligned(self.alike(other))
         n_patterns = len(ours._labelled.by_pattern.keys() | theirs._labelled.by_pattern.keys())
         are_too_many = self._labelled.kind.has_products and n_patterns > self.max_patterns
         if self._separates and (are_too_many or self.covariance_type != theirs.covariance_type):
@@ -437,7 +461,8 @@ class IncompleteStatistics(Statistics):
             raise TooManyPatternsError.of(n_patterns, self.max_patterns, n_classes, theirs.n_features)
         return ours, theirs, schema
 
-    def _as_incomplete(self, other: Statistics) -> IncompleteStatistics:
+    def alike(self, other: Statistics) -> IncompleteStatistics:
+        """The rows of another state in a state of this sort."""
         if isinstance(other, IncompleteStatistics):
             return other
         return IncompleteStatistics.from_statistics(other, max_patterns=self.max_patterns)
@@ -456,7 +481,7 @@ class IncompleteStatistics(Statistics):
         """
         if not isinstance(other, Statistics):
             return NotImplemented
-        theirs = self._as_incomplete(other)
+        theirs = self.alike(other)
         first, second = in_order(self, theirs)
         with first, second:
             rest = super().__sub__(theirs)
@@ -495,7 +520,7 @@ class IncompleteStatistics(Statistics):
         """
         if not isinstance(other, Statistics):
             raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-        theirs = self._as_incomplete(other)
+        theirs = self.alike(other)
         first, second = in_order(self, theirs)
         with first, second:
             if not self.schema.is_alike(theirs.schema):

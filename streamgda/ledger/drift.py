@@ -94,7 +94,7 @@ class ClassDrift:
     shift : ndarray of shape (n_features,)
         New mean less old mean, in standard deviations of the old rows; infinite where the old rows do not
         vary and the means differ. NaN if there are no new rows or only one old row, or if missing values
-        leave the moments undetermined.
+        leave moments unknown.
     divergence : float
         Symmetric Kullback–Leibler divergence of the two Gaussians, KL(old ‖ new) + KL(new ‖ old), in nats;
         infinite if one of them is singular in a direction in which the other is not. NaN if there are no new
@@ -509,7 +509,7 @@ class Gaussian:
 
 
 def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
-    """The density of each class by its label, except those that incomplete rows do not determine."""
+    """The density of each class by its label, except those that the rows do not determine."""
     known = _determined(statistics)
     if not len(known.classes):
         return {}
@@ -522,12 +522,12 @@ def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
 
 def _determined(statistics: Statistics) -> Statistics:
     """The statistics of the classes that are determined; of no class, if classes share what is not."""
-    unknown = list(statistics.undetermined)
+    unknown = list(statistics.reasons)
     if not unknown:
-        return statistics.completed()
+        return statistics.moments_for()
     apart = statistics.covariance_type == "full"
     kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
-    return statistics.of_classes(kept).completed()
+    return statistics.of_classes(kept).moments_for()
 
 
 def _variances(covariance: Array) -> Array:

@@ -36,6 +36,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.missing import MissingRows
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
@@ -74,6 +75,9 @@ class StatisticsLedger:
         The number of folds whose statistics are kept, for `fold_statistics`. It cannot be changed later.
     groups : str, optional
         A column of the source: rows of one group share a fold.
+    missing : {"raise", "marginal"} or Marginal, optional
+        How to learn from rows in which features are missing, as for `accumulate`, but in one read of a file.
+        If not given, as the source says.
     rule : RowRule, optional
         A rule that divides the rows of each class, as `draw_centers` of a
         `MixtureDiscriminantAnalysis` returns them. A ledger keeps its centres.
@@ -109,6 +113,7 @@ class StatisticsLedger:
         exact: bool = False,
         folds: int | None = None,
         groups: str | None = None,
+        missing: MissingRows | None = None,
         rule: RowRule | None = None,
         filesystem: AnyFileSystem | None = None,
     ) -> None:
@@ -119,7 +124,7 @@ class StatisticsLedger:
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self._place = Address(path)
         self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
-        self.rule = rule
+        self.missing, self.rule = missing, rule
         in_folds = {
             name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None
         }
@@ -128,9 +133,9 @@ class StatisticsLedger:
         found, folder = unwrapped(*resolve(path, filesystem))
         self._folder = LedgerFolder(found, folder.rstrip("/"))
 
-    def _state_of_no_rows(self, incomplete: bool = False) -> State:
+    def _state_of_no_rows(self, missing: MissingRows = "raise") -> State:
         """The state of no rows; with patterns, if features may be missing in rows to be read."""
-        empty = empty_statistics(self.required, incomplete=incomplete, rule=self.rule)
+        empty = empty_statistics(self.required, missing=missing, rule=self.rule)
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
     def __repr__(self) -> str:
@@ -207,7 +212,8 @@ class StatisticsLedger:
             plan = self._plan(files, seen, scheduler, verify)
             held, folder, source = plan.held, self._folder, plan.source
             found, torn = folder.records(plan.found, seen.entries)
-            missing, empty = {**plan.missing, **torn}, self._state_of_no_rows(source.keeps_missing)
+            missing = {**plan.missing, **torn}
+            empty = self._state_of_no_rows(self.missing or source.missing_rows)
             read, skipped = read_files(source, missing, folder, empty, scheduler, progress, on_error)
             there = folder.entries() if read else seen.entries
             fresh = [as_known(record, held) for record in (*found, *read)]

@@ -196,7 +196,10 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
     if metadata.get("kind") != _KIND or not isinstance(metadata.get("reads"), dict):
         raise ValueError(f"{path} is no manifest of a ledger: its kind is {metadata.get('kind')!r}")
     try:
-        return Manifest(metadata["reads"], _records(table))
+        reads = metadata["reads"]
+        if reads.get("missing") == "keep":  # as 0.2 called it
+            reads = {**reads, "missing": "marginal"}
+        return Manifest(reads, _records(table))
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
 

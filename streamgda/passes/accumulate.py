@@ -9,10 +9,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamgda.blocks.block import FoldRule
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.options import refusing_renamed
 from streamgda.gaussians.blas import single_blas_thread
-from streamgda.incomplete.reads import READ_TOLERANCE, Reading, Steps, read_incomplete, separating
-from streamgda.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.kernels import Workspace
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
 from streamgda.passes.graph import Plan, n_rows_of
@@ -22,6 +20,7 @@ from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.missing import MissingRows, Reading, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
@@ -32,16 +31,15 @@ if TYPE_CHECKING:
     from streamgda.passes.checkpoint import Checkpoint
 
 
+@refusing_renamed
 def accumulate(
     source: Source,
     covariance_type: CovarianceType = "full",
     *,
     fourth_moments: bool = False,
     exact: bool = False,
+    missing: MissingRows | None = None,
     rule: RowRule | None = None,
-    max_patterns: int = MAX_PATTERNS,
-    max_reads: int = 1,
-    em_tol: float = READ_TOLERANCE,
     scheduler: Scheduler = None,
     progress: Progress = False,
     rows_per_task: int | None = None,
@@ -64,20 +62,16 @@ def accumulate(
     exact : bool, default=False
         Whether to keep exact sums: the same bits however the source is cut, and rows can be taken out
         again; see `ExactClassStatistics`.
+    missing : {"raise", "marginal"} or Marginal, optional
+        How to learn from rows in which features are missing, as models do. With "marginal", statistics are
+        those by pattern of a few patterns, see `IncompleteStatistics`, or ordinary ones if no row lacks a
+        feature. If there are too many patterns, EM reads the source once more for each step, starting from
+        the available cases, and the statistics are those that complete rows are expected to have, at the
+        maximum of the likelihood; `Marginal` says how often. If not given, a source with
+        ``missing="marginal"`` is read once, by pattern in any case, and any other one is refused such rows.
     rule : RowRule, optional
         A rule that divides the rows of each class, such as the `subclass_centers_` of a
         `MixtureDiscriminantAnalysis`.
-    max_patterns : int, default=256
-        How many patterns of observed features may be kept of a source with ``missing="keep"``; see
-        `IncompleteStatistics`.
-    max_reads : int, default=1
-        How often a source with ``missing="keep"`` may be read. If it has more than `max_patterns` patterns,
-        EM reads it once more for each step, starting from the available cases. The statistics are then those
-        that complete rows are expected to have, at the maximum of the likelihood. If more than one read is
-        allowed and no row lacks a feature, they are ordinary statistics.
-    em_tol : float, default=0.005
-        EM ends when one read changes no mean by more than `em_tol` standard deviations of its feature, and no
-        covariance by more than `em_tol` times the standard deviations of its two features.
     scheduler : optional
         What `dask.compute` takes: "threads", "synchronous", "processes", a `distributed.Client` (of a
         cluster, or of its address). None follows Dask's own rule: an active client, else the configured
@@ -106,13 +100,13 @@ def accumulate(
 
     Returns
     -------
-    ClassStatistics or ExactClassStatistics; IncompleteStatistics of a source with ``missing="keep"``
+    ClassStatistics, ExactClassStatistics or IncompleteStatistics
 
     Raises
     ------
     ValueError
         If the source has no rows, or has values that cannot be learnt from; the message says where. If
-        `max_reads`, `rows_per_task` or `retries` is not a whole number, or is too small.
+        `rows_per_task` or `retries` is not a whole number, or is too small.
     TypeError
         If `source` is not a source, or is a stream that `scheduler` would read in another process. If a
         checkpoint is given and the source is not of Parquet or Zarr. If `progress` is neither a bool nor a
@@ -134,38 +128,33 @@ def accumulate(
            [8.]])
     """
     _check_source(source)
-    check_whole(max_reads, "max_reads", 1)
     check_whole(retries, "retries", 0)
     if rows_per_task is not None:
         check_whole(rows_per_task, "rows_per_task", 1)
     empty = empty_statistics(
         Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact),
-        incomplete=source.keeps_missing,
-        max_patterns=max_patterns,
+        missing=missing or source.missing_rows,
         rule=rule,
     )
-    # Where it may be read again.
-    many = empty if isinstance(empty, IncompleteStatistics) and max_reads > 1 else None
-    kept = None
+    policy, kept = None if missing is None else policy_of(missing), None
     if checkpoint is not None:
         from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
 
-        kept = Checkpoint.at(checkpoint, source, empty if many is None else separating(many))
+        kept = Checkpoint.at(checkpoint, source, empty if policy is None else policy.first(empty))
     read = partial(
         read_into,
-        source if many is None else source.pinned(),
+        source if policy is None else source.pinned(),
         scheduler=scheduler,
         progress=progress,
         rows_per_task=rows_per_task,
         retries=retries,
         checkpoint=kept,
     )
-    if many is not None:
-        steps = Steps(max_reads, em_tol)
-        reading = read_incomplete(read, many, steps, note_read if progress is True else None)
-        warn_unless_enough_reads(reading)
-        return reading.statistics
-    return read(empty)
+    if policy is None:
+        return read(empty)
+    reading = policy.read(read, empty, note=note_read if progress is True else None)
+    warn_unless_enough_reads(reading)
+    return reading.statistics
 
 
 def accumulate_folds(
@@ -173,7 +162,7 @@ def accumulate_folds(
     required: Required,
     *,
     rule: FoldRule,
-    incomplete: bool = False,
+    missing: MissingRows | None = None,
     scheduler: Scheduler = None,
     progress: Progress = False,
     **kept: Any,
@@ -186,8 +175,8 @@ def accumulate_folds(
         What to read. Its blocks must hold the groups that the rule needs.
     rule : FoldRule
         Which fold each row belongs to.
-    incomplete : bool, default=False
-        Whether rows may lack features; as they may in a source with ``missing="keep"``.
+    missing : {"raise", "marginal"} or Marginal, optional
+        As for `accumulate`, but rows are read once.
     required, **kept
         As for `empty_statistics`. The patterns of observed features are those of all folds together.
     scheduler, progress
@@ -199,7 +188,7 @@ def accumulate_folds(
         As `accumulate` does.
     """
     _check_source(source)
-    empty = empty_statistics(required, incomplete=incomplete or source.keeps_missing, **kept)
+    empty = empty_statistics(required, missing=missing or source.missing_rows, **kept)
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
@@ -274,16 +263,8 @@ def note_read(line: str) -> None:
 
 
 def warn_unless_enough_reads(reading: Reading) -> None:
-    """Warn if EM, which reads the rows once for each step, stopped before it converged."""
-    if not reading.converged:
+    """Warn if more reads would give other statistics."""
+    if reading.unfinished:
         from sklearn.exceptions import ConvergenceWarning
 
-        warnings.warn(
-            Message(
-                f"EM has not converged in {counted(reading.n_reads, 'read')} of the rows: the last one "
-                f"changed a parameter by {reading.change:.2g} standard deviations, more than "
-                f"⟨em_tol={reading.tol:g}⟩. Raise ⟨max_reads⟩ or ⟨em_tol⟩, or ⟨max_patterns⟩ if memory allows"
-            ),
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        warnings.warn(reading.unfinished, ConvergenceWarning, stacklevel=4)

@@ -8,7 +8,7 @@ drawn. matplotlib comes with the extra "plot".
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `scores`: ROC, precision-recall and calibration curves, the confusion matrix, searches against a parameter,
   and learning curves.
-- `patterns`: which features are missing together.
+- `streamgda.incomplete.display`: which features are missing together.
 - `streamgda.categories.display`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
@@ -16,7 +16,6 @@ drawn. matplotlib comes with the extra "plot".
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from streamgda.plotting.patterns import MissingPatternsDisplay
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
 from streamgda.plotting.scores import (
@@ -30,6 +29,7 @@ from streamgda.plotting.scores import (
 
 if TYPE_CHECKING:
     from streamgda.categories.display import CategoryEffectDisplay
+    from streamgda.incomplete.display import MissingPatternsDisplay
 
 __all__ = [
     "CalibrationDisplay",
@@ -45,8 +45,11 @@ __all__ = [
 ]
 
 
+_ABOVE = {"CategoryEffectDisplay": "categories", "MissingPatternsDisplay": "incomplete"}
+
+
 def __getattr__(name: str) -> object:
     """Load the display of a room above when it is first used (PEP 562)."""
-    if name == "CategoryEffectDisplay":
-        return import_module("streamgda.categories.display").CategoryEffectDisplay
+    if name in _ABOVE:
+        return getattr(import_module(f"streamgda.{_ABOVE[name]}.display"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

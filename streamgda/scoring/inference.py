@@ -61,7 +61,7 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
 
 def _check_values(model: Model, block: Block, rows: Array) -> None:
     """Raise ValueError if rows of a block hold what the model cannot score."""
-    if model.missing == "marginal" and np.isinf(rows).any():
+    if model.missing != "raise" and np.isinf(rows).any():
         block.check_no_infinity()
     elif model.missing == "raise" and not np.isfinite(rows).all():
         with remedying(PREDICT_INCOMPLETE):

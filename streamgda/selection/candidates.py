@@ -16,6 +16,7 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.options import check_not_renamed
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.missing import missing_for_all
 from streamgda.statistics.required import Required
 
 ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
@@ -97,6 +98,5 @@ def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
         )
     return {
         "required": Required.of_all(candidate.estimator.required_statistics() for candidate in candidates),
-        "incomplete": all(candidate.estimator.learns_incomplete for candidate in candidates),
-        "max_patterns": max(candidate.estimator.max_patterns for candidate in candidates),
+        "missing": missing_for_all(candidate.estimator.missing for candidate in candidates),
     }

@@ -21,7 +21,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import UNNAMED, Schema
 from streamgda.blocks.wording import Message, RowError, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.reading import MissingAtPrediction, check_rows
+from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
@@ -45,6 +45,7 @@ from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.missing import MissingRows
 
 _VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
 _MOST_KEPT = 1 << 24  # areas are not of bins up to this many log-odds of all candidates: 128 MB
@@ -322,7 +323,7 @@ class ModelScorer:
     """The densities of a model, without its statistics. Workers need nothing else."""
 
     state: Finalised[Any]
-    missing: MissingAtPrediction
+    missing: MissingRows
 
     def score(self, rows: Array, truth: Codes, weights: Array, *, log_joint: bool) -> Scored:
         """Score rows by the densities that the model predicts by."""

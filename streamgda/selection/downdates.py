@@ -55,8 +55,8 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> D
     """
     check_closed_form(estimator)
     estimator._validate_params()
-    statistics = statistics.ordinary()
-    if statistics.keeps_patterns:
+    statistics = statistics.simplest()
+    if statistics.missing != "raise":
         raise ValueError(
             Message(
                 "⟨cv='loo'⟩ has a closed form for complete rows alone, and here features are missing; set "

@@ -126,8 +126,8 @@ def read_folds(
         )
     source = source.pinned()
     kept = statistics_for_all(candidates)
-    if source.keeps_missing:
-        _check_learn_incomplete(candidates, source)
+    if source.missing_rows != "raise":
+        _check_takes_rows(candidates, source)
     with remedying(_LEARN):
         rules, n_reads = _rules_for(candidates, source, how)
         if all(own is None for own in rules):
@@ -137,10 +137,8 @@ def read_folds(
         empties = {}
         for i in apart:
             alike = [candidate for candidate, j in zip(candidates, apart, strict=True) if j == i]
-            empty = empty_statistics(
-                **{**statistics_for_all(alike), "incomplete": kept["incomplete"] or source.keeps_missing},
-                rule=rules[i],
-            )
+            own = {**statistics_for_all(alike), "missing": kept["missing"]}
+            empty = empty_statistics(**own, rule=rules[i])
             empties[i] = FoldStatistics(empty, rule)
         read = read_into(source, StatesTogether(list(empties.values())), **how)
     by_rule = dict(zip(empties, read.states, strict=True))
@@ -170,14 +168,14 @@ def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: A
     return any(model.divides_rows or model.predictive != "plugin" for model in models)
 
 
-def _check_learn_incomplete(candidates: Sequence[Candidate], source: Source) -> None:
-    """Raise ValueError if a candidate cannot learn from the incomplete rows that a source keeps."""
+def _check_takes_rows(candidates: Sequence[Candidate], source: Source) -> None:
+    """Raise ValueError if a candidate cannot learn from rows of a source in which features are missing."""
     for candidate in candidates:
-        if not candidate.estimator.learns_incomplete:
+        if candidate.estimator.missing == "raise":
             raise ValueError(
                 Message(
-                    f"{source!r} keeps incomplete rows, of which {type(candidate.estimator).__name__} with "
-                    "⟨missing='raise'⟩ learns nothing: ",
+                    f"{source!r} keeps rows that lack features, of which "
+                    f"{type(candidate.estimator).__name__} with ⟨missing='raise'⟩ learns nothing: ",
                     _LEARN,
                     "; or leave them out, with ⟨missing='drop'⟩",
                 )

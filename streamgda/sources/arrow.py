@@ -76,11 +76,12 @@ def scan_arrow(
         are numbers.
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
-    missing : {"raise", "drop", "keep"}, default="raise"
+    missing : {"raise", "drop", "marginal"}, default="raise"
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
-        `n_dropped`. With "keep", rows in which features are null or NaN are kept, and `accumulate` returns
-        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
+        `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
+        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
+        such rows in any case.
 
     Returns
     -------

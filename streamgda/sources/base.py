@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Never, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
 from streamgda.blocks.block import Block
 
@@ -111,9 +111,9 @@ class Source(ABC):
         return None if self.feature_names is None else len(self.feature_names)
 
     @property
-    def keeps_missing(self) -> bool:
-        """Whether `accumulate` is to learn from rows in which features are missing: ``missing="keep"``."""
-        return False
+    def missing_rows(self) -> Literal["raise", "marginal"]:
+        """How rows in which features are missing are to be learnt."""
+        return "raise"
 
     @property
     def is_local(self) -> bool:
@@ -276,7 +276,7 @@ class WrappedSource(Source):
         return repr(self.source)
 
     n_features = property(attrgetter("source.n_features"))
-    keeps_missing = property(attrgetter("source.keeps_missing"))
+    missing_rows = property(attrgetter("source.missing_rows"))
     is_local = property(attrgetter("source.is_local"))
     is_one_shot = property(attrgetter("source.is_one_shot"))
 

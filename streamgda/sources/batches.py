@@ -215,7 +215,7 @@ def learnt_columns(frame: Any, wanted: Wanted) -> MadeColumns | None:
     """
     table = as_arrow(frame)
     schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
-    roles = Roles(tuple(schema.names), None, None, "keep").with_encoded(wanted, schema, _ORIGIN)
+    roles = Roles(tuple(schema.names), None, None, "marginal").with_encoded(wanted, schema, _ORIGIN)
     return columns_of_frame(table, roles) if roles.encoded else None
 
 
@@ -230,7 +230,7 @@ def known_columns(frame: Any, schema: Schema) -> MadeColumns:
     table = as_arrow(frame)
     assert schema.names is not None
     check_known(schema.names, table.schema.names, _ORIGIN)
-    roles = Roles(schema.names, None, None, "keep").with_encoded(schema.encoding, table.schema, _ORIGIN)
+    roles = Roles(schema.names, None, None, "marginal").with_encoded(schema.encoding, table.schema, _ORIGIN)
     return columns_of_frame(table, roles)
 
 

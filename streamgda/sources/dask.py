@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
@@ -60,11 +60,12 @@ def scan_dask(
         are numbers.
     weight : str, dask Series or dask array, optional
         Sample weights, given as the target is.
-    missing : {"raise", "drop", "keep"}, default="raise"
+    missing : {"raise", "drop", "marginal"}, default="raise"
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
-        `n_dropped`. With "keep", rows in which features are null or NaN are kept, and `accumulate` returns
-        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
+        `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
+        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
+        such rows in any case.
 
     Returns
     -------
@@ -166,9 +167,9 @@ class RowsSource(Source):
         return len(self.columns if self.roles is None else self.roles.features)
 
     @property
-    def keeps_missing(self) -> bool:
-        """Whether rows in which features are missing are to be learnt."""
-        return self.missing == "keep"
+    def missing_rows(self) -> Literal["raise", "marginal"]:
+        """How rows in which features are missing are to be learnt."""
+        return "marginal" if self.missing == "marginal" else "raise"
 
     def with_features(self, names: Sequence[str]) -> RowsSource:
         """The same rows with some of the features of a data frame, in this order."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -367,9 +367,9 @@ class TabularSource(Source):
         return twin
 
     @property
-    def keeps_missing(self) -> bool:
-        """Whether rows in which features are missing are to be learnt."""
-        return self._roles.missing == "keep"
+    def missing_rows(self) -> Literal["raise", "marginal"]:
+        """How rows in which features are missing are to be learnt."""
+        return "marginal" if self._roles.missing == "marginal" else "raise"
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""

@@ -93,11 +93,12 @@ def scan_zarr(
         The array of rows, of shape (n_rows, n_features), of any real type.
     weight : str, optional
         An array of sample weights, of shape (n_rows,): repetitions of the row, whole or not.
-    missing : {"raise", "drop", "keep"}, default="raise"
+    missing : {"raise", "drop", "marginal"}, default="raise"
         What becomes of a row that has a NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
-        `n_dropped`. With "keep", rows in which features are NaN are kept, and `accumulate` returns
-        `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows in any case.
+        `n_dropped`. With "marginal", rows in which features are NaN count by the features that they have, and
+        `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows
+        in any case.
     unwritten_labels : {"raise", "fill"}, default="raise"
         What becomes of a chunk of labels that is not in the store. With "raise", an error names the chunk.
         With "fill", all its rows have the fill value of the array, as Zarr reads them. "fill" may be right if
@@ -164,7 +165,7 @@ class ZarrSource(ScorableSource):
         Its path there.
     features, target, weight : str
         The names of the arrays.
-    missing : {"raise", "drop", "keep"}
+    missing : {"raise", "drop", "marginal"}
         What becomes of rows in which something is missing.
     kept : tuple of str
         Arrays to be carried over beside predictions.
@@ -191,9 +192,9 @@ class ZarrSource(ScorableSource):
         return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
 
     @property
-    def keeps_missing(self) -> bool:
-        """Whether rows in which features are missing are to be learnt."""
-        return self.missing == "keep"
+    def missing_rows(self) -> Literal["raise", "marginal"]:
+        """How rows in which features are missing are to be learnt."""
+        return "marginal" if self.missing == "marginal" else "raise"
 
     @property
     def n_features(self) -> int:

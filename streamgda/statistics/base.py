@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import UNNAMED, Schema, schema_in
 from streamgda.blocks.schema import Columns as PlainColumns
 from streamgda.blocks.wording import named
+from streamgda.gaussians.whitening import Reason
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
@@ -59,6 +60,22 @@ class Readable(Protocol):
 
     def __iadd__(self, other: Any) -> Self:
         """Add the rows of another state, in place."""
+
+
+class BesideStatistics:
+    """A state that holds statistics, and what they do not tell of the same rows."""
+
+    statistics: Statistics
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows went into the statistics."""
+        return self.statistics.n_rows
+
+    @property
+    def n_dropped(self) -> int:
+        """How many rows were left out because something was missing."""
+        return self.statistics.n_dropped
 
 
 class ReadOut(Protocol):
@@ -111,7 +128,8 @@ class Statistics(Locked, Savable):
     """
 
     exact = False  # a plain attribute, as it is asked before each prediction
-    keeps_patterns = False  # of observed features, in rows in which some are missing
+    missing: ClassVar[str] = "raise"
+    """What becomes of rows in which features are missing, as the parameter `missing` of a model says."""
 
     _labelled: Labelled[Any]
     _revision: Revision
@@ -124,7 +142,7 @@ class Statistics(Locked, Savable):
     def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
         self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
         self._n_dropped = 0
-        self._set_labelled(Labelled.empty(like, len(feature_names or ())))
+        self._set_labelled(Labelled.empty(like, 0 if feature_names is None else len(feature_names)))
 
     @classmethod
     def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
@@ -378,18 +396,44 @@ class Statistics(Locked, Savable):
         if not self.n_rows:
             raise ValueError(f"there is no mean of no rows: {self!r}")
 
+    # ------------------------------------------------------------------ questions to a state of any sort
+
+    def moments_for(self, model: Any = None) -> Statistics:
+        """The state from whose moments a model is computed.
+
+        Parameters
+        ----------
+        model : estimator, optional
+            The model. Unless it has `needs_all_classes`, a class may have no moments.
+
+        Raises
+        ------
+        ValueError
+            If the rows do not determine the moments.
+        """
+        return self
+
     @property
-    def undetermined(self) -> Mapping[int, Exception]:
-        """The errors of the classes, by position, for whose moments too many features are missing."""
+    def reasons(self) -> Mapping[int, Reason]:
+        """Why classes have no moments, by their positions."""
         return {}
 
-    def completed(self) -> Statistics:
-        """The expected statistics of the completed rows if features are missing; else this object."""
+    @property
+    def iteration(self) -> Any:
+        """How the moments were found by iteration; None if they are sums of rows."""
+        return None
+
+    def simplest(self) -> Statistics:
+        """The state of the same rows of the simplest sort that can hold them."""
         return self
 
-    def ordinary(self) -> Statistics:
-        """The statistics without patterns of missing features if no row lacks a feature; else this object."""
-        return self
+    def absorbs(self, other: Statistics) -> bool:
+        """Whether another state holds only what this sort can hold."""
+        return other.missing in {"raise", self.missing}
+
+    def alike(self, other: Statistics) -> Statistics:
+        """The rows of another state in a state of this sort."""
+        return other
 
     # ------------------------------------------------------------------ rows go in
 
@@ -545,17 +589,17 @@ class Statistics(Locked, Savable):
             labels.union(ours._labelled.classes, theirs._labelled.classes)
 
     def _check_compatible(self, other: Statistics) -> None:
-        if other.keeps_patterns and not self.keeps_patterns:
+        if other.missing != self.missing and not self.absorbs(other):
             raise ValueError(
-                f"{other!r} keeps patterns of missing features, and does not merge into {self!r}; make such "
-                "statistics of that first with IncompleteStatistics.from_statistics"
+                f"{other!r} holds rows in which features are missing, and {self!r} cannot; add the two by +, "
+                "which gives a state that can"
             )
         if self.rule is not other.rule:
             check_same(self.rule, other.rule)
         self._labelled.check_compatible(other._labelled)
 
     def __add__(self, other: object) -> Self:
-        if not isinstance(other, Statistics) or (other.keeps_patterns and not self.keeps_patterns):
+        if not isinstance(other, Statistics) or not self.absorbs(other):
             return NotImplemented
         return self.copy().merge(other)
 
@@ -564,7 +608,7 @@ class Statistics(Locked, Savable):
         return self.copy() if isinstance(other, int) and other == 0 else NotImplemented
 
     def __iadd__(self, other: object) -> Self:
-        if not isinstance(other, Statistics) or (other.keeps_patterns and not self.keeps_patterns):
+        if not isinstance(other, Statistics) or not self.absorbs(other):
             return NotImplemented  # so that the sum is another state, as with `+`
         return self.merge(other)
 

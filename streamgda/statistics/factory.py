@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from streamgda.blocks.labels import PARTS
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
+from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
@@ -43,8 +44,7 @@ _MOST_UNSEEN = 1 << 23  # numbers that a scatter may have though the columns of 
 def empty_statistics(
     required: Required,
     *,
-    incomplete: bool = False,
-    max_patterns: int | None = None,
+    missing: MissingRows = "raise",
     feature_names: Sequence[str] | None = None,
     rule: RowRule | None = None,
 ) -> Statistics:
@@ -58,22 +58,20 @@ def empty_statistics(
         As for `ClassStatistics`.
     rule : RowRule, optional
         The rule that gives rows their class.
-    incomplete : bool, default=False
-        Whether rows may lack features, as those of `IncompleteStatistics`, which has `max_patterns`.
+    missing : {"raise", "marginal"} or Marginal, default="raise"
+        Whether rows may lack features, as those of `IncompleteStatistics`.
 
     Raises
     ------
     ValueError
         If the covariance type is unknown, or no statistics keep all that is required.
     """
-    if incomplete:
-        own = {} if max_patterns is None else {"max_patterns": max_patterns}
-        empty = _kind("IncompleteStatistics").empty(required, feature_names, **own)
-    else:
-        kind = "ClassStatistics"
-        for name in required.extra:
-            kind = EXTRAS[name].kind or kind
-        empty = _kind(kind).empty(required, feature_names)
+    kind = "ClassStatistics"
+    for name in required.extra:
+        kind = EXTRAS[name].kind or kind
+    empty = _kind(kind).empty(required, feature_names)
+    if missing != "raise":
+        empty = policy_of(missing).taking(empty)
     if rule is not None:
         empty.rule = as_rule(rule)
     return empty
@@ -110,7 +108,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
 
     kind = _kind(str(metadata["kind"]))
     try:
-        n_patterns = len(metadata["patterns"]) if kind.keeps_patterns else None
+        n_patterns = len(metadata["patterns"]) if "patterns" in metadata else None
         columns = from_arrow(table, n_patterns)
         _check_features(columns, metadata, in_patterns=bool(n_patterns))
         return kind.from_columns(columns, metadata)

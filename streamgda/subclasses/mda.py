@@ -34,13 +34,13 @@ from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.view import Predictive, View
 from streamgda.gaussians.base import Densities
-from streamgda.incomplete.reads import Read
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.missing import Read
 from streamgda.statistics.required import Required
 from streamgda.subclasses.centers import SubclassCenters, as_centers, axes_of, rounded
 from streamgda.subclasses.mixtures import Mixtures, shares_of
@@ -92,8 +92,9 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         As in `QuadraticDiscriminantAnalysis`; for "full" alone.
     tol : float, default=1e-4
         As in `QuadraticDiscriminantAnalysis`.
-    missing : {"raise", "marginal"}, default="raise"
+    missing : {"raise", "marginal"} or Marginal, default="raise"
         As in `QuadraticDiscriminantAnalysis`. The nearest centre is that by the features that are observed.
+        Rows are read once, whatever `Marginal` allows.
     singular : {"raise", "skip"} or None, default=None
         As in `QuadraticDiscriminantAnalysis`, for subclasses. With pooling, few are singular.
     predictive : {"plugin", "student"}, default="plugin"
@@ -510,7 +511,7 @@ def _within_covariance(statistics: Statistics, covariance_type: CovarianceType) 
     If there are too few rows to determine it, or the type is "diag", the variances within the classes.
     It is rounded, so that it does not depend on the order in which rows were added up.
     """
-    statistics = _of_numbers(statistics.completed())
+    statistics = _of_numbers(statistics.moments_for())
     weights = statistics.weights
     if statistics.covariance_type == "diag":
         return rounded(statistics.scatter.sum(axis=0) / weights.sum())

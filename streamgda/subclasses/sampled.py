@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block, mixed
 from streamgda.kernels import Workspace
-from streamgda.statistics.base import Statistics
+from streamgda.statistics.base import BesideStatistics, Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.locking import Locked, in_order
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
         return Sample(self.keys[:n], self.rows[:n], self.weights[:n])
 
 
-class SampledStatistics(Locked):
+class SampledStatistics(BesideStatistics, Locked):
     """Statistics of labelled rows, and of each class the complete rows whose values have the lowest hashes.
 
     Which rows these are depends on the set of rows alone: not on their order, their files or their number, as
@@ -62,16 +62,6 @@ class SampledStatistics(Locked):
         self.empty, self.most = empty, most
         self.statistics = empty.copy()
         self.samples: dict[Any, Sample] = {}
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in."""
-        return self.statistics.n_rows
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-        return self.statistics.n_dropped
 
     @property
     def nbytes(self) -> int:

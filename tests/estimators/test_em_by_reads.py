@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import streamgda
@@ -16,6 +17,7 @@ from streamgda import (
     GaussianNB,
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
+    Marginal,
     QuadraticDiscriminantAnalysis,
     accumulate,
     scan_arrow,
@@ -31,8 +33,7 @@ __all__ = ["folder"]  # a fixture
 def test_reading_once_a_step_leads_where_the_patterns_lead(model):
     X, y = holed(2000, offset=1e6)
     by_pattern = model(missing="marginal", store_covariance=True).fit(X, y)
-    options = {"max_patterns": 3, "max_reads": 40, "store_covariance": True}
-    by_reads = model(missing="marginal", **options).fit(X, y)
+    by_reads = model(missing=Marginal(max_patterns=3, max_reads=40), store_covariance=True).fit(X, y)
     assert by_reads.n_reads_ > 3
     assert by_reads.converged_
     assert by_reads.n_iter_ == by_reads.n_reads_ - 1
@@ -47,7 +48,7 @@ def test_reading_once_a_step_leads_where_the_patterns_lead(model):
 
 def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
     from streamgda.blocks.arrays import array_blocks
-    from streamgda.incomplete.reads import Steps, read_incomplete
+    from streamgda.incomplete.reads import read_incomplete
 
     X, y = holed(200, d=3)
     moments, likelihoods = [], []
@@ -60,7 +61,7 @@ def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
             likelihoods.append(state.log_likelihood)
         return state
 
-    read_incomplete(read, IncompleteStatistics(max_patterns=2), Steps(6))
+    read_incomplete(read, IncompleteStatistics(max_patterns=2), 6, 5e-3)
     assert len(likelihoods) == 5
     for given, found in zip(moments, likelihoods, strict=True):
         expected = log_likelihood(X, y, given.means + given.low_means, given.scatter)
@@ -70,19 +71,18 @@ def test_the_likelihood_of_rows_is_that_of_scipy_and_grows_with_each_read():
 
 def test_too_few_reads_are_a_warning_that_says_what_to_do():
     X, y = holed()
-    with pytest.warns(
-        ConvergenceWarning, match="not converged in 2 reads .* Raise max_reads or em_tol, or max_p"
-    ):
-        model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2, max_reads=2).fit(X, y)
+    said = "not converged in 2 reads .* Raise max_reads or tol, or max_patterns .* missing=Marginal"
+    with pytest.warns(ConvergenceWarning, match=said):
+        model = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=2, max_reads=2)).fit(X, y)
     assert (model.n_reads_, model.converged_) == (2, False)
     with pytest.raises(ValueError, match="patterns of observed features or more"):
-        QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2, max_reads=1).fit(X, y)
+        QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=2, max_reads=1)).fit(X, y)
     with pytest.raises(ValueError, match="patterns of observed features or more"):
-        QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=2).partial_fit(X, y)
+        QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=2)).partial_fit(X, y)
 
 
 def test_progress_tells_how_much_each_read_changed(folder, capsys):
-    model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=3, max_reads=20)
+    model = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=3, max_reads=20))
     model.fit(scan_parquet(folder, "y"), progress=True)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("read")]
     assert lines[0].startswith("read 2 of at most 20, change ")
@@ -95,7 +95,7 @@ def test_progress_tells_how_much_each_read_changed(folder, capsys):
 def test_a_model_learnt_by_several_reads_is_read_back_to_the_last_bit(model, tmp_path):
     X, y = holed(3000, d=6, n_classes=3, share=0.15)
     weights = np.random.default_rng(0).uniform(0.1, 2, len(X))
-    model.set_params(missing="marginal", max_patterns=4).fit(X, y, weights)
+    model.set_params(missing=Marginal(max_patterns=4)).fit(X, y, weights)
     assert model.n_reads_ > 1
     model.save(tmp_path / "model.parquet")
     loaded = streamgda.load(tmp_path / "model.parquet")
@@ -110,8 +110,8 @@ def test_a_smaller_tolerance_comes_as_close_to_the_maximum_as_asked(model):
     by_pattern = model(missing="marginal").fit(X, y).predict_proba(X)
     gaps = []
     for tolerance in (5e-3, 1e-5, 1e-7):
-        options = {"max_patterns": 2, "max_reads": 3000, "em_tol": tolerance}
-        by_reads = model(missing="marginal", **options).fit(X, y)
+        policy = Marginal(max_patterns=2, max_reads=3000, tol=tolerance)
+        by_reads = model(missing=policy).fit(X, y)
         assert by_reads.converged_
         gaps.append(np.abs(by_reads.predict_proba(X) - by_pattern).max())
     assert gaps[0] > 0.01
@@ -121,11 +121,11 @@ def test_a_smaller_tolerance_comes_as_close_to_the_maximum_as_asked(model):
 
 def test_a_model_saved_without_a_tolerance_has_the_default():
     model = streamgda.load(Path(__file__).parents[1] / "data" / "format-2-incomplete.parquet")
-    assert (model.em_tol, model.max_reads) == (5e-3, 10)
+    assert model.missing == "marginal"
 
 
 def test_fourth_moments_are_refused_at_the_first_incomplete_row(folder):
-    model = LinearDiscriminantAnalysis(missing="marginal", shrinkage="auto", solver="eigen", max_patterns=3)
+    model = LinearDiscriminantAnalysis(missing=Marginal(max_patterns=3), shrinkage="auto", solver="eigen")
     X, y = holed(3000)
     with pytest.raises(ValueError, match=r"row 0: feature \d is NaN .* or set shrinkage='oas'"):
         model.fit(X, y)
@@ -142,9 +142,9 @@ def test_fourth_moments_are_refused_at_the_first_incomplete_row(folder):
 def test_the_first_read_is_kept_if_the_second_shows_what_is_not_determined():
     X, y = holed(500)
     X[::2, 0] = X[1::2, 3] = np.nan
-    source = scan_arrow(pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y}), "y", missing="keep")
+    source = scan_arrow(pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y}), "y", missing="marginal")
     for model in (LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis):
-        fitted = model(missing="marginal", max_patterns=2)
+        fitted = model(missing=Marginal(max_patterns=2))
         with pytest.raises(ValueError, match="no row has both 'x0' and 'x3'") as error:
             fitted.fit(source)
         assert error.value.__notes__ == ["The result of 1 read is kept in statistics_"]
@@ -163,7 +163,7 @@ def test_what_some_reads_have_given_is_kept_if_a_later_one_fails():
     reads = []
 
     table = pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y})
-    source = scan_arrow(table, "y", missing="keep")
+    source = scan_arrow(table, "y", missing="marginal")
 
     def failing(graph, keys, **options):
         reads.append(1)
@@ -171,14 +171,13 @@ def test_what_some_reads_have_given_is_kept_if_a_later_one_fails():
             raise OSError("the disk is gone")
         return dask.get(graph, keys, **options)
 
-    options = {"missing": "marginal", "max_patterns": 2}
-    model = QuadraticDiscriminantAnalysis(**options)
+    model = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=2))
     with pytest.raises(OSError, match="the disk is gone") as error:
         model.fit(source, scheduler=failing)
     assert error.value.__notes__ == ["The result of 3 reads is kept in statistics_"]
     assert (model.n_reads_, model.converged_) == (3, False)
     with pytest.warns(ConvergenceWarning):
-        three = QuadraticDiscriminantAnalysis(**options, max_reads=3).fit(source)
+        three = clone(model).set_params(missing__max_reads=3).fit(source)
     assert model.statistics_ == three.statistics_
 
 
@@ -187,28 +186,29 @@ def test_what_some_reads_have_given_is_kept_if_a_later_one_fails():
 
 def test_processes_of_a_cluster_give_the_bits_of_one_process(folder, client):
     source = scan_parquet(folder, "y")
-    options = {"missing": "marginal", "max_patterns": 3, "max_reads": 4, "em_tol": 1e-9}
+    policy = Marginal(max_patterns=3, max_reads=4, tol=1e-9)
     models = []
     for scheduler in ("synchronous", client):
         with pytest.warns(ConvergenceWarning):
-            models.append(QuadraticDiscriminantAnalysis(**options).fit(source, scheduler=scheduler))
+            models.append(QuadraticDiscriminantAnalysis(missing=policy).fit(source, scheduler=scheduler))
     assert models[0].n_reads_ == models[1].n_reads_ == 4
     assert models[0].statistics_ == models[1].statistics_
 
 
 @pytest.mark.parametrize("max_patterns", [3, 15, 16])
 def test_a_checkpoint_keeps_the_first_read(folder, tmp_path, max_patterns):
-    source = scan_parquet(folder, "y", missing="keep")
-    options = {"max_patterns": max_patterns, "rows_per_task": 1}
+    source = scan_parquet(folder, "y", missing="marginal")
+    options = {"missing": Marginal(max_patterns, max_reads=3, tol=1.0), "rows_per_task": 1}
     kept = tmp_path / "kept"
-    expected = accumulate(source, max_reads=3, em_tol=1.0, **options)
-    assert accumulate(source, max_reads=3, em_tol=1.0, checkpoint=kept, **options) == expected
+    expected = accumulate(source, **options)
+    assert accumulate(source, checkpoint=kept, **options) == expected
     states = sorted(kept.iterdir())
     assert sum(streamgda.load(path).n_rows for path in states) == 3000
     states[0].unlink()
-    assert accumulate(source, max_reads=3, em_tol=1.0, checkpoint=kept, **options) == expected
+    assert accumulate(source, checkpoint=kept, **options) == expected
     assert sorted(kept.iterdir()) == states
     if max_patterns == 16:  # a single read takes up no state of a read that others may follow
+        options["missing"] = Marginal(max_patterns, max_reads=1)
         assert accumulate(source, checkpoint=kept, **options) == accumulate(source, **options)
         assert len(list(kept.iterdir())) == 2 * len(states)
 
@@ -218,16 +218,20 @@ def test_a_checkpoint_keeps_the_first_read(folder, tmp_path, max_patterns):
 
 def test_the_command_line_says_how_em_ends(folder, tmp_path):
     out = tmp_path / "model.parquet"
-    arguments = ["fit", str(folder), "--target", "y", "--missing", "marginal", "--max-patterns", "3"]
-    done = CliRunner().invoke(main, [*arguments, "--max-reads", "30", "--em-tol", "1e-4", "--out", str(out)])
+    arguments = ["fit", str(folder), "--target", "y", "--out", str(out), "--missing"]
+    done = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=30 tol=1e-4"])
     assert done.exit_code == 0, done.output
-    kept = scan_parquet(folder, "y", missing="keep")
-    expected = accumulate(kept, max_patterns=3, max_reads=30, em_tol=1e-4)
+    kept = scan_parquet(folder, "y", missing="marginal")
+    expected = accumulate(kept, missing=Marginal(max_patterns=3, max_reads=30, tol=1e-4))
     assert streamgda.load(out).statistics_ == expected
-    early = CliRunner().invoke(main, [*arguments, "--max-reads", "3", "--em-tol", "1e-6", "--out", str(out)])
-    assert "more than --em-tol 1e-06. Raise --max-reads or --em-tol, or --max-patterns" in early.stderr
-    once = CliRunner().invoke(main, [*arguments, "--statistics", "--out", str(out)])
-    assert "Raise --max-patterns" in once.stderr
+    early = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=3 tol=1e-6"])
+    assert "more than tol=1e-06. Raise max_reads or tol, or max_patterns" in early.stderr
+    assert "set --missing 'marginal max_patterns=... max_reads=... tol=...'" in early.stderr
+    once = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=1", "--statistics"])
+    assert "Raise max_patterns (set --missing 'marginal max_patterns=" in once.stderr
+    for old, now in (("--max-reads", "max_reads"), ("--max-patterns", "max_patterns"), ("--em-tol", "tol")):
+        refused = CliRunner().invoke(main, [*arguments, "marginal", old, "3"])
+        assert f"{old} 3 is now --missing 'marginal {now}=3'" in refused.stderr
 
 
 @pytest.mark.parametrize("remedy", [{"reg_param": 0.5}, {"pooling": 0.5}, {"pooling": "bayes"}])
@@ -246,6 +250,6 @@ def test_categories_are_known_after_several_reads(model):
     y = rng.integers(0, 2, 300)
     X = pd.DataFrame(rng.normal(size=(300, 4)) + y[:, None], columns=list("abcd"))
     X = X.mask(rng.random(X.shape) < 0.15).assign(place=rng.choice(["u", "v", "w"], 300))
-    options = {"missing": "marginal", "max_patterns": 2, "max_reads": 3, "em_tol": 1.0}
-    fitted = model(categories=Categorical(["place"]), **options).fit(X, y)
+    policy = Marginal(max_patterns=2, max_reads=3, tol=1.0)
+    fitted = model(categories=Categorical(["place"]), missing=policy).fit(X, y)
     assert fitted.score(X, y) > 0.75

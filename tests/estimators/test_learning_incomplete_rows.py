@@ -22,6 +22,7 @@ from streamgda import (
     GaussianNB,
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
+    Marginal,
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
     accumulate,
@@ -81,7 +82,7 @@ def test_apple(kind):
     np.testing.assert_allclose(
         covariance[[0, 0, 1], [0, 1, 1]], [89.533951, -90.696729, 114.694955], atol=2e-6
     )
-    assert state.completion.log_likelihood == pytest.approx(-101.7856321, abs=1e-7)
+    assert state.iteration.log_likelihood == pytest.approx(-101.7856321, abs=1e-7)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
@@ -90,11 +91,11 @@ def test_missvals(offset):
     means = state.means[0] - offset
     atol = 6e-7 + 1e-15 * offset
     np.testing.assert_allclose(means, [6.655166, 49.965259, 11.769231, 27.047089, 95.423077], atol=atol)
-    assert state.completion.n_iter == 0
+    assert state.iteration.n_iter == 0
     variances = [21.825568, 238.012439, 37.869822, 294.183044, 208.904852]
     np.testing.assert_allclose(np.diag(state.covariance()[0]), variances, rtol=1e-6)
     assert state.covariance()[0, 2, 4] == pytest.approx(-47.556213, rel=1e-7)
-    assert state.completion.log_likelihood == pytest.approx(-132.9252504, abs=1e-6)
+    assert state.iteration.log_likelihood == pytest.approx(-132.9252504, abs=1e-6)
 
 
 # ---------------------------------------------------------------------- the maximum of the likelihood
@@ -137,10 +138,8 @@ def test_the_maximum_of_the_observed_likelihood_is_found(kind):
     state = IncompleteStatistics(kind).update(X, y)
     (means, covariances), best = likeliest(X, y, pooled=kind == "tied")
     ours = np.resize(state.covariance(), (2, 2, 2))
-    assert state.completion.log_likelihood == pytest.approx(
-        log_likelihood(X, y, state.means, ours), rel=1e-12
-    )
-    assert state.completion.log_likelihood >= best - 1e-9
+    assert state.iteration.log_likelihood == pytest.approx(log_likelihood(X, y, state.means, ours), rel=1e-12)
+    assert state.iteration.log_likelihood >= best - 1e-9
     np.testing.assert_allclose(state.means, means, atol=2e-3)
     np.testing.assert_allclose(ours, covariances, atol=5e-3)
 
@@ -154,7 +153,7 @@ def test_no_step_away_from_the_maximum_is_likelier(kind):
         np.array([np.diag(c) for c in covariances]) if kind == "diag" else np.resize(covariances, (2, 3, 3))
     )
     best = log_likelihood(X, y, state.means, covariances)
-    assert state.completion.log_likelihood == pytest.approx(best, rel=1e-12)
+    assert state.iteration.log_likelihood == pytest.approx(best, rel=1e-12)
     rng = np.random.default_rng(0)
     for size in (1e-2, 1e-4):
         shift = size * rng.normal(size=state.means.shape)
@@ -167,10 +166,10 @@ def test_no_step_away_from_the_maximum_is_likelier(kind):
 def test_the_likelihood_never_falls(seed):
     X, _ = holed(80, d=5, share=0.4, seed=seed)
     state = IncompleteStatistics().update(X, np.zeros(80, int))
-    path = state.completion.log_likelihoods
+    path = state.iteration.log_likelihoods
     assert len(path) > 3
     assert (np.diff(path[:-1]) >= -1e-9 * abs(path[0])).all()
-    assert state.completion.converged
+    assert state.iteration.converged
     if seed == 4:  # the likelihood has no bound: the covariance becomes singular
         assert np.isnan(path[-1])
         both = np.vstack([X, np.random.default_rng(0).normal(size=(80, 5))])
@@ -183,9 +182,9 @@ def test_every_pattern_of_five_features():
     X[(np.arange(320)[:, None] >> np.arange(5)) & 1 == 1] = nan
     state = IncompleteStatistics().update(X, np.zeros(320, int))
     assert state.n_patterns == 32
-    assert state.completion.converged
+    assert state.iteration.converged
     best = log_likelihood(X, np.zeros(320, int), state.means, state.covariance())
-    assert state.completion.log_likelihood == pytest.approx(best, rel=1e-12)
+    assert state.iteration.log_likelihood == pytest.approx(best, rel=1e-12)
 
 
 # ---------------------------------------------------------------------- models
@@ -339,7 +338,7 @@ def test_the_rows_given_are_not_changed():
     X, y = holed()
     before = X.copy()
     with pytest.warns(ConvergenceWarning):
-        QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=1, max_reads=3).fit(X, y)
+        QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=1, max_reads=3)).fit(X, y)
     np.testing.assert_array_equal(X, before)
 
 
@@ -371,7 +370,7 @@ def test_features_that_no_row_has_together_are_an_error_that_names_them():
         with pytest.raises(ValueError, match=f"^{owner} row has both 0 and 3, .*, or use GaussianNB"):
             model(missing="marginal").fit(X, y)
         with pytest.raises(ValueError, match=f"^{owner} row has both 0 and 3, .*, or use GaussianNB"):
-            model(missing="marginal", max_patterns=2).fit(X, y)
+            model(missing=Marginal(max_patterns=2)).fit(X, y)
     GaussianNB(missing="marginal").fit(X, y)
     X[y == 1] = holed()[0][y == 1]
     LinearDiscriminantAnalysis(missing="marginal").fit(X, y)
@@ -398,7 +397,7 @@ def test_one_or_two_rows_of_a_pair_lie_on_a_line_and_determine_no_covariance(n_r
     assert np.all(np.diff(likelihoods) > 2 * n_rows)  # and so on: there is no maximum
     X, y = np.vstack([X, X + 3]), np.repeat([0, 1], len(X))
     for patterns in (256, 1):
-        model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=patterns)
+        model = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=patterns))
         with pytest.raises(
             ValueError, match="class 0: too few rows have both 0 and 1, .* Bring three such rows"
         ):
@@ -421,7 +420,7 @@ def test_three_rows_of_a_pair_have_a_likeliest_covariance():
         method="Nelder-Mead",
         options={"fatol": 1e-12, "xatol": 1e-9, "maxiter": 9999, "maxfev": 9999},
     )
-    assert state.completion.converged
+    assert state.iteration.converged
     found = log_likelihood(X, y, state.means, state.covariance())
     assert found == pytest.approx(-best.fun, abs=1e-6)
 
@@ -483,14 +482,14 @@ def test_every_source_gives_the_model_of_the_rows(model, folder, tmp_path):
     group.create_array("y", data=y, chunks=(500,))
     sources = [
         scan_parquet(folder, "y"),
-        scan_parquet(folder, "y", missing="keep"),
-        scan_arrow(table, "y", missing="keep"),
-        scan_zarr(tmp_path / "rows.zarr", "y", missing="keep"),
-        scan_dask(da.from_array(X, chunks=(500, 4)), da.from_array(y, chunks=500), missing="keep"),
+        scan_parquet(folder, "y", missing="marginal"),
+        scan_arrow(table, "y", missing="marginal"),
+        scan_zarr(tmp_path / "rows.zarr", "y", missing="marginal"),
+        scan_dask(da.from_array(X, chunks=(500, 4)), da.from_array(y, chunks=500), missing="marginal"),
     ]
     for source in sources:
         fitted = model(missing="marginal").fit(source)
-        assert fitted.statistics_.completed().allclose(expected.statistics_.completed(), rtol=1e-6)
+        assert fitted.statistics_.moments_for().allclose(expected.statistics_.moments_for(), rtol=1e-6)
         assert fitted.statistics_.counts.tolist() == expected.statistics_.counts.tolist()
     lazily = model(missing="marginal").fit(da.from_array(X, chunks=(500, 4)), da.from_array(y, chunks=500))
     assert lazily.statistics_.allclose(fitted.statistics_)
@@ -502,14 +501,14 @@ def test_every_source_gives_the_model_of_the_rows(model, folder, tmp_path):
 
 def test_what_accumulate_keeps_of_a_source(folder):
     X, y = holed(3000)
-    state = accumulate(scan_parquet(folder, "y", missing="keep"))
+    state = accumulate(scan_parquet(folder, "y", missing="marginal"))
     assert state.allclose(IncompleteStatistics(feature_names=list("abcd")).update(X, y))
     assert state.patterns().counts.sum() == 3000
     dropped = accumulate(scan_parquet(folder, "y", missing="drop"))
     assert dropped.n_rows == (~np.isnan(X).any(axis=1)).sum()
     with pytest.raises(ValueError, match="16 patterns"):
-        accumulate(scan_parquet(folder, "y", missing="keep"), max_patterns=15)
-    assert accumulate(scan_parquet(folder, "y", missing="keep"), exact=True) == IncompleteStatistics(
+        accumulate(scan_parquet(folder, "y"), missing=Marginal(max_patterns=15, max_reads=1))
+    assert accumulate(scan_parquet(folder, "y", missing="marginal"), exact=True) == IncompleteStatistics(
         exact=True, feature_names=list("abcd")
     ).update(X, y)
 
@@ -519,7 +518,7 @@ def test_every_scheduler_gives_the_same_bits(folder, max_patterns):
     models = []
     for scheduler in ("synchronous", "threads"):
         with dask.config.set(scheduler=scheduler):
-            model = QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=max_patterns, max_reads=20)
+            model = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=max_patterns, max_reads=20))
             models.append(model.fit(scan_parquet(folder, "y")))
     assert models[0].statistics_ == models[1].statistics_
     assert models[0].n_reads_ == models[1].n_reads_ == (1 if max_patterns == 256 else models[0].n_reads_)
@@ -574,10 +573,10 @@ def test_letters_with_values_missing_at_random(share, least):
 def test_a_ledger_keeps_incomplete_rows(folder, tmp_path, exact):
     X, y = holed(3000)
     ledger = StatisticsLedger(tmp_path / "ledger", exact=exact)
-    ledger.refresh(scan_parquet(folder / "[0-3].parquet", "y", missing="keep"))
-    report = ledger.refresh(scan_parquet(folder, "y", missing="keep"))
+    ledger.refresh(scan_parquet(folder / "[0-3].parquet", "y", missing="marginal"))
+    report = ledger.refresh(scan_parquet(folder, "y", missing="marginal"))
     assert {drift.label for drift in report.drift} == {0, 1}
-    whole = accumulate(scan_parquet(folder, "y", missing="keep"), exact=exact)
+    whole = accumulate(scan_parquet(folder, "y", missing="marginal"), exact=exact)
     assert ledger.statistics().allclose(whole)
     model = QuadraticDiscriminantAnalysis.from_statistics(ledger.statistics())
     rows = QuadraticDiscriminantAnalysis(missing="marginal").fit(X, y)
@@ -591,7 +590,9 @@ def test_incomplete_files_may_follow_complete_ones(tmp_path):
         columns = {f: pa.array(rows[:, j], from_pandas=True) for j, f in enumerate("abcd")}
         pq.write_table(pa.table({**columns, "y": y}), tmp_path / f"{name}.parquet")
         ledger = StatisticsLedger(tmp_path / "_ledger")
-        ledger.refresh(scan_parquet(tmp_path / "*.parquet", "y", missing="raise" if name == "1" else "keep"))
+        ledger.refresh(
+            scan_parquet(tmp_path / "*.parquet", "y", missing="raise" if name == "1" else "marginal")
+        )
     assert type(StatisticsLedger(tmp_path / "_ledger").statistics(where="*1.parquet")) is ClassStatistics
     both = IncompleteStatistics(feature_names=list("abcd")).update(np.nan_to_num(X), y).update(X, y)
     assert ledger.statistics().allclose(both)
@@ -694,13 +695,13 @@ def test_nested_patterns_have_a_closed_form_which_no_step_of_em_improves(kind):
     for j in (1, 2, 3):
         X[np.random.default_rng(j).random(300) < 0.2, j:] = nan
     state = IncompleteStatistics(kind).update(X, y)
-    assert (state.n_patterns, state.completion.n_iter) == (4, 0)
+    assert (state.n_patterns, state.iteration.n_iter) == (4, 0)
     covariances = np.resize(state.covariance(), (2, 4, 4))
     best = log_likelihood(X, y, state.means, covariances)
-    assert state.completion.log_likelihood == pytest.approx(best, rel=1e-12)
+    assert state.iteration.log_likelihood == pytest.approx(best, rel=1e-12)
     rows = np.vstack([X, [nan, 0.0, nan, nan]])  # not nested, of next to no weight
     steps = IncompleteStatistics(kind).update(rows, np.append(y, 0), np.append(np.ones(300), 1e-12))
-    assert steps.completion.n_iter > 0
+    assert steps.iteration.n_iter > 0
     np.testing.assert_allclose(steps.means, state.means, atol=1e-6)
     np.testing.assert_allclose(steps.covariance(), state.covariance(), atol=1e-6)
 

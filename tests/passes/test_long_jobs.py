@@ -255,7 +255,6 @@ def test_without_retries_the_error_is_raised(folder, tmp_path):
         ("retries", True, 0),
         ("rows_per_task", 0, 1),
         ("rows_per_task", "all", 1),
-        ("max_reads", 0, 1),
     ],
 )
 def test_a_number_that_makes_no_sense_is_said(folder, name, value, least):

@@ -55,7 +55,7 @@ def test_the_command_line_learns_incomplete_rows_and_shows_their_patterns(holes,
     model = streamgda.load(out)
     assert model.missing == "marginal"
     expected = streamgda.LinearDiscriminantAnalysis(missing="marginal").fit(X, y)
-    assert model.statistics_.completed().allclose(expected.statistics_.completed(), rtol=1e-6)
+    assert model.statistics_.moments_for().allclose(expected.statistics_.moments_for(), rtol=1e-6)
     assert "b, c" in run("inspect", out)
     patterns = json.loads(run("inspect", out, "--json"))["patterns"]
     assert sum(sum(entry["counts"]) for entry in patterns) == 300

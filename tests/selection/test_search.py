@@ -476,8 +476,10 @@ def test_a_source_that_keeps_incomplete_rows_is_refused_to_models_that_learn_non
     X[3, 1] = np.nan
     path = written(tmp_path, X, y)
     search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1]})
-    with pytest.raises(ValueError, match="keeps incomplete rows.* missing='marginal', .* missing='drop'"):
-        search.fit(scan_parquet(path, "kind", missing="keep"))
+    with pytest.raises(
+        ValueError, match="keeps rows that lack features.* missing='marginal', .* missing='drop'"
+    ):
+        search.fit(scan_parquet(path, "kind", missing="marginal"))
     assert search.fit(scan_parquet(path, "kind", missing="drop")).fold_statistics_.n_rows == len(X) - 1
 
 

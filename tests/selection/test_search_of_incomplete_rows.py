@@ -9,6 +9,7 @@ from sklearn.model_selection import cross_val_score
 from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
+    Marginal,
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
     StatisticsSearchCV,
@@ -66,7 +67,7 @@ def test_rows_that_lack_nothing_have_the_scores_of_ordinary_folds(data):
 
 def test_too_many_patterns_are_refused_with_a_remedy(data):
     X, y = data
-    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal", max_patterns=3), {})
+    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=3)), {})
     with pytest.raises(ValueError, match=r"max_patterns=3 are kept\. Raise max_patterns"):
         search.fit(X, y)
     loo = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {}, cv="loo")
@@ -86,7 +87,7 @@ def test_a_ledger_keeps_folds_of_incomplete_rows(tmp_path, data, complete_first)
         frame.fillna(0.0).to_parquet(tmp_path / "1.parquet")
         ledger.refresh(scan_parquet(tmp_path / "*.parquet", "y"))
     frame.to_parquet(tmp_path / "2.parquet")
-    source = scan_parquet(tmp_path / "*.parquet", "y", missing="keep")
+    source = scan_parquet(tmp_path / "*.parquet", "y", missing="marginal")
     ledger.refresh(source)
     search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {"priors": [None]}, cv=3)
     kept = search.fit(StatisticsLedger(tmp_path / "ledger", folds=3).fold_statistics()).best_score_
@@ -110,5 +111,5 @@ def test_the_command_line_searches_incomplete_rows(tmp_path, data):
     ]
     done = CliRunner().invoke(main, arguments, catch_exceptions=False)
     search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {}, cv=3)
-    best = search.fit(scan_parquet(tmp_path / "1.parquet", "y", missing="keep")).best_score_
+    best = search.fit(scan_parquet(tmp_path / "1.parquet", "y", missing="marginal")).best_score_
     assert f"{best:.6g}" in done.output

@@ -12,6 +12,7 @@ from pyarrow import feather
 from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
+    Marginal,
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
     accumulate,
@@ -119,9 +120,11 @@ FITS = {
 }
 
 INCOMPLETE = {
-    "accumulate": lambda source, get: accumulate(source, max_patterns=2, max_reads=5, scheduler=get),
+    "accumulate": lambda source, get: accumulate(
+        source, missing=Marginal(max_patterns=2, max_reads=5), scheduler=get
+    ),
     "a model": lambda source, get: QuadraticDiscriminantAnalysis(
-        missing="marginal", max_patterns=2, max_reads=5
+        missing=Marginal(max_patterns=2, max_reads=5)
     ).fit(source, scheduler=get),
 }
 
@@ -159,7 +162,7 @@ def test_incomplete_rows_that_change_between_the_reads_of_em_are_an_error(fit, k
     data.write(*values(0, holes=True))
     get = changing(lambda: data.write(*values(1, holes=True)), after)
     with pytest.raises(ValueError, match="changed since the pass was planned"):
-        INCOMPLETE[fit](data.scan(missing="keep"), get)
+        INCOMPLETE[fit](data.scan(missing="marginal"), get)
 
 
 @pytest.mark.parametrize("kind", [ZarrOnDisk, ZarrThroughFsspec])

@@ -313,7 +313,7 @@ def test_a_failing_transformer_is_named():
         accumulate(scan_arrow(TABLE, "y").map(broken, list("abc")))
 
 
-@pytest.mark.parametrize("missing", ["raise", "keep"])
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
 def test_missing_values_need_a_transformer_that_takes_them(missing):
     holes = X.copy()
     holes[7, 1] = np.nan
@@ -324,13 +324,13 @@ def test_missing_values_need_a_transformer_that_takes_them(missing):
     imputer = SimpleImputer().fit(holes)
     filled = accumulate(source.map(make_pipeline(imputer, TRANSFORMERS[2])))
     expected = ClassStatistics().update(TRANSFORMERS[2].transform(imputer.transform(holes)), Y)
-    assert filled.ordinary().allclose(expected, rtol=1e-12)
+    assert filled.simplest().allclose(expected, rtol=1e-12)
     scaled = source.map(StandardScaler().fit(holes))
     if missing == "raise":
         with pytest.raises(ValueError, match="row 7: feature 'b' is NaN"):
             accumulate(scaled)
     else:
-        assert accumulate(scaled).keeps_patterns
+        assert accumulate(scaled).missing == "marginal"
         QuadraticDiscriminantAnalysis(missing="marginal").fit(scaled)
     dropped = accumulate(scan_arrow(table, "y", missing="drop").map(TRANSFORMERS[2]))
     assert (dropped.n_rows, dropped.n_dropped) == (599, 1)

@@ -192,7 +192,7 @@ def test_incomplete_rows_with_categories_are_saved_and_forgotten(tmp_path):
         assert load(tmp_path / "state.parquet") == state
         added = IncompleteStatistics(kind)
         added.update_blocks([block_of(rows)])
-        rest = (state - added).ordinary()
+        rest = (state - added).simplest()
         expected = state_of(GREEN, kind).in_schema(rest.schema)
         np.testing.assert_allclose(rest.means, expected.means, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(rest.scatter, expected.scatter, rtol=1e-12, atol=1e-14)

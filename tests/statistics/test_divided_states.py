@@ -30,7 +30,7 @@ def test_rows_of_any_batch_have_the_same_centers():
         X = rng.integers(-4, 5, (40, d)) * 1.0
         X[rng.random(X.shape) < 0.1] = np.nan
         X = X[~np.isnan(X).all(axis=1)]
-        states = [empty_statistics(Required("diag"), incomplete=True, rule=rule) for _ in range(3)]
+        states = [empty_statistics(Required("diag"), missing="marginal", rule=rule) for _ in range(3)]
         for state, n_parts in zip(states, (1, 7, len(X)), strict=True):
             for part in np.array_split(X, n_parts):
                 state.update(part, [0] * len(part))
@@ -42,7 +42,7 @@ def test_slopes_of_many_patterns_take_little_memory(monkeypatch):
     rng = np.random.default_rng(0)
     rule = centers.SubclassCenters({0: rng.normal(size=(2, 12))}, np.ones(12))
     X = np.where(rng.random((500, 12)) < 0.5, np.nan, 1.0)
-    empty_statistics(Required("diag"), incomplete=True, rule=rule).update(X, [0] * 500)
+    empty_statistics(Required("diag"), missing="marginal", rule=rule).update(X, [0] * 500)
     assert sum(slopes.size for _, slopes, *_ in rule._slopes.values()) < 2 * 1000
 
 

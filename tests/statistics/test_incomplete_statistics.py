@@ -106,7 +106,7 @@ def test_without_products_each_feature_is_summed_over_the_rows_that_have_it(data
     assert state.classes.tolist() == sorted(set(y.tolist()))
     assert state.counts.tolist() == [int((y == label).sum()) for label in state.classes]
     assert state.n_patterns <= X.shape[1] + 2
-    assume(not state.undetermined)  # else there are no means
+    assume(not state.reasons)  # else there are no means
     for j, column in enumerate(X.T):
         for k, label in enumerate(state.classes):
             values = column[(y == label) & ~np.isnan(column)]
@@ -158,9 +158,9 @@ def test_incomplete_statistics_do_not_merge_into_ordinary_ones():
     incomplete = IncompleteStatistics().update([[1.0, nan]], [0])
     plain = ClassStatistics().update([[1.0, 2.0]], [0])
     before = copy.deepcopy(plain)
-    with pytest.raises(ValueError, match="make such statistics of that first with IncompleteStatistics"):
+    with pytest.raises(ValueError, match=r"add the two by \+"):
         plain.merge(incomplete)
-    with pytest.raises(ValueError, match="keeps patterns"):
+    with pytest.raises(ValueError, match="holds rows in which features are missing"):
         plain - incomplete
     with pytest.raises(ValueError, match="exact and floating"):
         ExactClassStatistics() + incomplete
@@ -240,7 +240,7 @@ def test_the_table_of_patterns_counts_rows_by_class():
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_that_are_not_kept_are_none_also_where_those_that_are_kept_are_not_determined(kind, exact):
     state = IncompleteStatistics(kind, exact=exact).update([[nan, 1.0], [nan, 2.0]], [0, 0])
-    assert state.undetermined
+    assert state.reasons
     assert (state.third_moments, state.fourth_moments) == (None, None)
 
 

@@ -124,7 +124,7 @@ def sums_of(state):
     """Sums of which each is that of a batch times the number of batches; of a copy of a state."""
     labelled = state._labelled
     yield labelled.counts
-    for part in labelled.by_pattern.values() if state.keeps_patterns else [labelled]:
+    for part in labelled.by_pattern.values() if state.missing != "raise" else [labelled]:
         moments = part.moments.rounded() if state.exact else part.moments
         yield from (
             part.counts,
@@ -187,6 +187,8 @@ CALLS = {
     "__radd__": lambda s, o, p: sum([s, o]),
     "__repr__": lambda s, o, p: repr(s),
     "__sub__": lambda s, o, p: (s - s).n_rows,
+    "absorbs": lambda s, o, p: s.absorbs(o) or pytest.fail("not its like"),
+    "alike": lambda s, o, p: s.alike(o),
     "allclose": lambda s, o, p: s.allclose(s) or pytest.fail("other than itself"),
     "append": lambda s, o, p: s.append(learn(KINDS["diag"]())),
     "as_one_class": lambda s, o, p: s.as_one_class(),
@@ -194,19 +196,21 @@ CALLS = {
         sums for _, part in s.by_pattern() for sums in (part.weights, part.counts)
     ],
     "by_label": lambda s, o, p: s.by_label(),
+    "moments_for": lambda s, o, p: s.moments_for().weights,
     "completed": lambda s, o, p: s.completed().weights,
     "copy": lambda s, o, p: s.copy(),
     "covariance": lambda s, o, p: s.covariance(),
     "decay": lambda s, o, p: s.decay(1.0),
     "digest": lambda s, o, p: s.digest(),
     "drop_class": lambda s, o, p: s.copy().drop_class(s.classes[0].item()),
+    "empty": lambda s, o, p: s.empty(s.covariance_type, fourth_moments=False, feature_names=None),
     "held_out": lambda s, o, p: [rest for _, rest in s.held_out()],
     "linear_map": lambda s, o, p: s.linear_map(np.eye(FEATURES)),
     "merge": lambda s, o, p: o.merge(s),
     "merged": lambda s, o, p: s.merged(s.folds),
     "narrowed": lambda s, o, p: s.narrowed(s.required),
     "of_classes": lambda s, o, p: s.of_classes(np.arange(3)),
-    "ordinary": lambda s, o, p: s.ordinary().weights,
+    "simplest": lambda s, o, p: s.simplest().weights,
     "overall_mean": lambda s, o, p: s.overall_mean(),
     "patterns": lambda s, o, p: s.patterns().weights,
     "relabel": lambda s, o, p: s.relabel({label: label for label in s.classes.tolist()}),

@@ -65,7 +65,7 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     Parameters
     ----------
     statistics : IncompleteStatistics
-        Of covariance type "full" or "tied", as `accumulate` makes them of a source with missing="keep".
+        Of covariance type "full" or "tied", as `accumulate` makes them of a source with missing="marginal".
     tol : float, default=1e-4
         As for `LinearDiscriminantAnalysis`.
 
@@ -102,7 +102,7 @@ def little_mcar_test(statistics: Statistics, *, tol: float = 1e-4) -> LittleMCAR
     if not isinstance(statistics, IncompleteStatistics) or statistics.covariance_type == "diag":
         raise ValueError(
             "patterns of missing features and their covariances are needed: accumulate a source with "
-            f"missing='keep', and covariance type 'full' or 'tied'; got {statistics!r}"
+            f"missing='marginal', and covariance type 'full' or 'tied'; got {statistics!r}"
         )
     expected = statistics.completed()
     classes, patterns = statistics.classes.tolist(), list(statistics.by_pattern())

@@ -76,7 +76,7 @@ class MissingPatternsDisplay:
         check_statistics(statistics)
         if not isinstance(statistics, IncompleteStatistics):
             raise ValueError(
-                "patterns of missing features are needed: accumulate a source with missing='keep'; got "
+                "patterns of missing features are needed: accumulate a source with missing='marginal'; got "
                 f"{statistics!r}"
             )
         return cls(table=statistics.patterns()).plot(max_patterns=max_patterns, ax=ax)

@@ -1,0 +1,150 @@
+"""How rows in which features are missing are learnt: a policy, which the value of a parameter names.
+
+The core refuses such rows. Any other policy is an option, which `streamgda.blocks.options.OPTIONS` finds by
+its word. All hand it on, and none looks into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from typing import Any, Literal, Protocol, Self, cast
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.options import OPTIONS, Option, option_of
+from streamgda.statistics.base import Statistics
+
+MissingRows = Literal["raise", "marginal"] | Option
+
+Read = Callable[[Any], Any]
+"""Reads all rows, and returns them added to a copy of an empty state."""
+
+Note = Callable[[str], object]
+Keep = Callable[["Reading"], object]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Statistics of rows, and how they were read.
+
+    Attributes
+    ----------
+    statistics : Statistics
+        The statistics.
+    n_reads : int
+        How often the rows were read.
+    unfinished : str
+        Why more reads would give other statistics; empty if they would not.
+    """
+
+    statistics: Statistics
+    n_reads: int = 1
+    unfinished: str = ""
+
+
+class Policy(Protocol):
+    """What becomes of rows in which features are missing, when statistics learn them."""
+
+    def first(self, empty: Statistics) -> Statistics:
+        """The state of no rows that the first read fills."""
+
+    def read(
+        self,
+        read: Read,
+        empty: Statistics,
+        *,
+        once: bool = False,
+        note: Note | None = None,
+        keep: Keep | None = None,
+    ) -> Reading:
+        """Read rows into a state, `once` or as often as need be.
+
+        `note` is called with a line on each read after the first, `keep` with the result so far after each.
+        """
+
+    def taking(self, statistics: Statistics) -> Statistics:
+        """The state, or one of the same rows that takes all rows that the policy takes."""
+
+    def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
+        """The statistics with the rows of some blocks; another object if they could not take these."""
+
+    def state_of(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics | None:
+        """The rows of some blocks as a state by itself, which is merged into the statistics."""
+
+    def joined(self, other: Self) -> Self:
+        """A policy that suffices for what both learn."""
+
+
+class CompleteRows:
+    """Rows in which features are missing are refused."""
+
+    def first(self, empty: Statistics) -> Statistics:
+        """The state of no rows that the first read fills."""
+        return empty
+
+    def read(
+        self,
+        read: Read,
+        empty: Statistics,
+        *,
+        once: bool = False,
+        note: Note | None = None,
+        keep: Keep | None = None,
+    ) -> Reading:
+        """Read rows into a state."""
+        return Reading(read(empty))
+
+    def taking(self, statistics: Statistics) -> Statistics:
+        """The state."""
+        return statistics
+
+    def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
+        """The statistics with the rows of some blocks."""
+        statistics.update_blocks(blocks if statistics.missing == "raise" else map(_complete, blocks))
+        return statistics
+
+    def state_of(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics | None:
+        """The rows of some blocks as a state by itself."""
+        return statistics.state_of(blocks if statistics.missing == "raise" else map(_complete, blocks))
+
+    def joined(self, other: CompleteRows) -> CompleteRows:
+        """The same policy."""
+        return self
+
+
+def _complete(block: Block) -> Block:
+    """The block for statistics that take incomplete rows; ValueError if it has any."""
+    if block.lacks_features():
+        block.raise_for_values()
+    return block
+
+
+def policy_of(missing: MissingRows) -> Policy:
+    """The policy that the value of a parameter names.
+
+    Raises
+    ------
+    ValueError
+        If it names none.
+    """
+    return _named(missing) if isinstance(missing, str) else cast("Policy", missing)
+
+
+@lru_cache
+def _named(word: str) -> Policy:
+    if word == "raise":
+        return CompleteRows()
+    option = option_of("missing", word)
+    if option is word:
+        word_of_option, kind = OPTIONS["missing"].word, OPTIONS["missing"].kind.__name__
+        raise ValueError(f"missing must be 'raise', {word_of_option!r} or a {kind}; got {word!r}")
+    return cast("Policy", option)
+
+
+def missing_for_all(wanted: Iterable[MissingRows]) -> MissingRows:
+    """The value whose statistics serve all of these; "raise" if one is."""
+    values = list(wanted)
+    if "raise" in values:
+        return "raise"
+    return cast("Option", reduce(lambda one, other: one.joined(other), map(policy_of, values)))

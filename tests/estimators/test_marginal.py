@@ -1,0 +1,132 @@
+"""`Marginal`: how rows in which features are missing are learnt, as one value that all hand on."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+    Marginal,
+    MixtureDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
+    StatisticsSearchCV,
+    accumulate,
+    from_bytes,
+    scan_arrow,
+    scan_parquet,
+)
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.required import Required
+from tests.estimators.test_learning_incomplete_rows import folder, holed
+
+__all__ = ["folder"]  # a fixture
+
+MODELS = [
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    GaussianDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_word_stands_for_its_defaults(model):
+    X, y = holed(800)
+    by_word, by_option = (model(missing=missing).fit(X, y) for missing in ("marginal", Marginal()))
+    assert by_word.statistics_ == by_option.statistics_
+    assert by_word.predict_proba(X).tolist() == by_option.predict_proba(X).tolist()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_holds_it_when_copied_saved_and_searched(model):
+    X, y = holed(800)
+    fitted = model(missing=Marginal(max_patterns=64)).fit(X, y)
+    assert "missing=Marginal(max_patterns=64)" in repr(fitted)
+    assert clone(fitted).missing == fitted.missing
+    assert fitted.get_params()["missing__max_patterns"] == 64
+    loaded = from_bytes(fitted.to_bytes())
+    assert loaded.missing == Marginal(max_patterns=64)
+    assert loaded.predict(X).tolist() == fitted.predict(X).tolist()
+    assert clone(fitted).set_params(missing__max_reads=3).missing == Marginal(max_patterns=64, max_reads=3)
+    grid = {"missing__max_reads": [1, 2]}
+    assert GridSearchCV(clone(fitted), grid, cv=2).fit(X, y).best_params_["missing__max_reads"] in {1, 2}
+    found = StatisticsSearchCV(clone(fitted), {"missing__max_patterns": [32, 128]}).fit(X, y)
+    assert found.best_estimator_.missing in {Marginal(max_patterns=32), Marginal(max_patterns=128)}
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"max_patterns": 0}, "max_patterns must be a whole number, at least 1; got 0"),
+        ({"max_reads": 1.5}, "max_reads must be a whole number, at least 1; got 1.5"),
+        ({"tol": -1.0}, "tol must be a number, at least 0; got -1.0"),
+        ({"tol": np.nan}, "tol must be a number, at least 0; got nan"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(params, said):
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        Marginal(**params)
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        QuadraticDiscriminantAnalysis(missing="marginal").set_params(
+            **{f"missing__{name}": value for name, value in params.items()}
+        )
+
+
+@pytest.mark.parametrize("old", ["max_patterns", "max_reads", "em_tol"])
+def test_the_parameters_of_older_versions_name_the_new_ones(old, folder):
+    said = rf"{old} is now a parameter of an option: missing=Marginal\({old.removeprefix('em_')}=\.\.\.\)"
+    with pytest.raises(TypeError, match=said):
+        QuadraticDiscriminantAnalysis(**{old: 3})
+    with pytest.raises(ValueError, match=said):
+        LinearDiscriminantAnalysis().set_params(**{old: 3})
+    with pytest.raises(TypeError, match=said):
+        accumulate(scan_parquet(folder, "y"), **{old: 3})
+
+
+def test_sources_take_the_word_of_models(folder):
+    with pytest.raises(ValueError, match="^missing='keep' is now missing='marginal', as for models$"):
+        scan_parquet(folder, "y", missing="keep")
+    with pytest.raises(ValueError, match="^missing must be 'raise' or 'drop' or 'marginal'; got 'median'$"):
+        scan_parquet(folder, "y", missing="median")
+    with pytest.raises(ValueError, match="^missing must be 'raise', 'marginal' or a Marginal; got 'median'$"):
+        accumulate(scan_parquet(folder, "y"), missing="median")
+
+
+def test_what_accumulate_is_asked_for_counts_for_more_than_what_the_source_says(folder):
+    plain, marginal = scan_parquet(folder, "y"), scan_parquet(folder, "y", missing="marginal")
+    assert accumulate(plain, missing="marginal") == accumulate(marginal)
+    with pytest.raises(ValueError, match="is NaN or null"):
+        accumulate(marginal, missing="raise")
+    complete = scan_arrow(pa.table({"x": [1.0, 2.0, 4.0], "y": [0, 0, 1]}), "y", missing="marginal")
+    assert isinstance(accumulate(complete), IncompleteStatistics)
+    assert accumulate(complete, missing=Marginal(max_reads=1)) == accumulate(complete, missing="raise")
+
+
+def test_a_ledger_keeps_as_many_patterns_as_it_is_asked_for(folder, tmp_path):
+    source = scan_parquet(folder, "y", missing="marginal")
+    with pytest.raises(ValueError, match=r"max_patterns=3 are kept"):
+        StatisticsLedger(tmp_path / "few", missing=Marginal(max_patterns=3)).refresh(source)
+    ledger = StatisticsLedger(tmp_path / "many", missing=Marginal(max_patterns=16))
+    ledger.refresh(scan_parquet(folder, "y"))
+    assert ledger.statistics().patterns().counts.sum() == 3000
+
+
+def test_rows_whose_classes_are_divided_are_read_once():
+    X, y = holed(400)
+    model = MixtureDiscriminantAnalysis(missing=Marginal(max_patterns=2), random_state=0)
+    with pytest.raises(ValueError, match="max_patterns=2 are kept"):
+        model.fit(X, y)
+
+
+def test_an_empty_state_takes_what_its_policy_takes():
+    assert empty_statistics(Required()).missing == "raise"
+    state = empty_statistics(Required.of("full", exact=True), missing=Marginal(7), feature_names=["a", "b"])
+    assert (state.missing, state.max_patterns, state.exact) == ("marginal", 7, True)
+    assert state == IncompleteStatistics(max_patterns=7, exact=True, feature_names=["a", "b"])
