@@ -230,7 +230,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     @of_one_moment
     def category_log_prob_(self) -> dict[str, Array]:
         """Ln p(v | k) of the categories of each column, in the order of `categories_`."""
-        tables = finalised(self).seen.densities.tables(tuple(self.categories_))
+        tables = finalised(self).seen.densities.tables(self.statistics_.schema.encoded)
         if tables is None:
             raise AttributeError(
                 f"{self!r} has no probabilities of categories. GaussianNB, QuadraticDiscriminantAnalysis and "
