@@ -1319,3 +1319,22 @@ def test_a_warning_of_a_worker_thread_is_said_and_stops_nothing(tmp_path, comman
         assert said.exit_code == 0, said.stderr
         assert "storage failed" not in said.stderr
         assert ("Warning: categories that no learnt row has" in said.stderr) is not bool(quiet)
+
+
+def test_what_a_model_makes_of_categories_is_an_option_and_a_parameter_to_try(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.normal(size=200), "kind": rng.choice(["a", "b"], 200), "y": rng.integers(2, size=200)}
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    learn = ["fit", str(tmp_path / "rows.parquet"), "--target", "y", "--out", str(tmp_path / "model.parquet")]
+    said = CliRunner().invoke(main, [*learn, "--model", "lda", "--categories-model", "conditional"])
+    assert said.exit_code == 0, said.stderr
+    shown = CliRunner().invoke(main, ["inspect", str(tmp_path / "model.parquet")]).stdout
+    assert "parameters: categories=Categorical(model='conditional'), " in shown
+    document = json.loads(CliRunner().invoke(main, ["inspect", learn[-1], "--json"]).stdout)
+    assert document["parameters"]["categories"]["model"] == "conditional"
+    said = CliRunner().invoke(main, [*learn, "--model", "qda", "--categories-model", "dummies"])
+    assert "does not take Categorical(model='dummies')" in said.stderr
+    search = ["search", *learn[1:4], "--try"]
+    assert CliRunner().invoke(main, [*search, "nb categories__alpha=1,2"]).exit_code == 0
+    said = CliRunner().invoke(main, [*search, "nb alpha=1,2"])
+    assert "alpha is now a parameter of an option: categories=Categorical(alpha=...)" in said.stderr
