@@ -152,6 +152,7 @@ def refresh(
     if out is not None:
         check_replaceable(out, source)
     held = _opened(ledger, kept, model if out is not None else None)
+    held.missing = None if isinstance(data.missing, str) else data.missing
     _answer(held, accept, reject, dry_run=dry_run)
     with (
         interruptible("the ledger is as it was, and the next refresh goes on"),

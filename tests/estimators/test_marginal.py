@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -21,6 +22,7 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
+from streamgda.cli.main import main
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
 from tests.estimators.test_learning_incomplete_rows import folder, holed
@@ -116,6 +118,13 @@ def test_a_ledger_keeps_as_many_patterns_as_it_is_asked_for(folder, tmp_path):
     ledger = StatisticsLedger(tmp_path / "many", missing=Marginal(max_patterns=16))
     ledger.refresh(scan_parquet(folder, "y"))
     assert ledger.statistics().patterns().counts.sum() == 3000
+
+
+def test_the_command_line_keeps_as_many_patterns_of_files_as_it_is_asked_for(folder, tmp_path):
+    arguments = ["refresh", str(tmp_path / "ledger"), str(folder), "--target", "y", "--missing"]
+    few = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3"])
+    assert "max_patterns=3 are kept" in few.stderr
+    assert CliRunner().invoke(main, [*arguments, "marginal"]).exit_code == 0
 
 
 def test_rows_whose_classes_are_divided_are_read_once():
