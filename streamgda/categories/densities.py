@@ -99,12 +99,12 @@ class CategoricalDensities(Densities):
         if len(self.parts) == 1:
             return self.parts[0]
         parts = cast("tuple[SeparateGaussians, ...]", self.parts)
-        low_parts = [part.low_parts for part in parts if part.low_parts is not None]
+        mean_tails = [part.mean_tails for part in parts if part.mean_tails is not None]
         return replace(
             parts[0],
             means=np.concatenate([part.means for part in parts]),
             whitenings=[part.whitenings[0] for part in parts],
-            low_parts=np.concatenate(low_parts) if low_parts else None,
+            mean_tails=np.concatenate(mean_tails) if mean_tails else None,
         )
 
     # ------------------------------------------------------------------ rows
@@ -257,7 +257,7 @@ def of_classes(gaussians: SeparateGaussians) -> tuple[SeparateGaussians, ...]:
             gaussians,
             means=gaussians.means[[k]],
             whitenings=[whitening],
-            low_parts=some_of(gaussians.low_parts, np.s_[[k]]),
+            mean_tails=some_of(gaussians.mean_tails, np.s_[[k]]),
         )
         for k, whitening in enumerate(gaussians.whitenings)
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.gaussians.products import large_low_parts
+from streamgda.gaussians.products import large_mean_tails
 from streamgda.statistics.floating.moments import two_sum
 
 
@@ -26,17 +26,17 @@ def with_categories(formula: Any, densities: Any) -> Any:
         matrices = np.concatenate([formula.matrices, of_dummies], axis=1)
     beside = ((0, 0), (0, n_dummies))
     centres, rest = two_sum(formula.centres, densities.centre)
-    constants, low_parts = formula.constants, None
+    constants, mean_tails = formula.constants, None
     if formula.kind == "linear":
         constants = constants - (rest @ formula.matrices)[0]
     else:
-        rest = rest if formula.low_parts is None else rest + formula.low_parts
+        rest = rest if formula.mean_tails is None else rest + formula.mean_tails
         variances = [np.diag(densities.of_numbers.covariance(k)) for k in range(n_classes)]
-        low_parts = large_low_parts(rest, np.array(variances))
+        mean_tails = large_mean_tails(rest, np.array(variances))
     return replace(
         formula,
         centres=np.pad(centres, beside),
-        low_parts=None if low_parts is None else np.pad(low_parts, beside),
+        mean_tails=None if mean_tails is None else np.pad(mean_tails, beside),
         matrices=matrices,
         constants=constants,
         linear=np.pad(densities.log_tables, ((0, 0), (p, 0))),

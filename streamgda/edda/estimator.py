@@ -144,7 +144,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
         priors = priors_of(self, statistics.classes, statistics.weights)
         bic = {name: self._criterion(fit, statistics, priors) for name, fit in fitted.items()}
         best = _simplest_of_the_best(bic)
-        return replace(fitted[best], low_parts=statistics.mean_tails, bic=bic, failures=failures)
+        return replace(fitted[best], mean_tails=statistics.mean_tails, bic=bic, failures=failures)
 
     def _fits(
         self, names: tuple[str, ...], statistics: Statistics

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamgda.estimators.classifier import finalised
 from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.products import large_low_parts
+from streamgda.gaussians.products import large_mean_tails
 from streamgda.gaussians.shared import SharedGaussians
 from streamgda.statistics.covariances import Array
 
@@ -29,7 +29,7 @@ class ScoreFormula:
         or −½ |zᵀ matrix|².
     centres : ndarray of shape (M, d); (1, d) if linear
         What is subtracted from x.
-    low_parts : ndarray of shape (M, d), or None
+    mean_tails : ndarray of shape (M, d), or None
         What is subtracted after the centres, where float64 does not hold the means.
     matrices : ndarray of shape (d, M), (M, d) or (M, d, d), for the three kinds
         The matrices. At rank r < d, the last of d columns are zeros.
@@ -45,7 +45,7 @@ class ScoreFormula:
 
     kind: Literal["linear", "diagonal", "full"]
     centres: Array
-    low_parts: Array | None
+    mean_tails: Array | None
     matrices: Array
     constants: Array
     starts: NDArray[np.intp]
@@ -98,7 +98,7 @@ def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int
     return replace(
         formula,
         centres=formula.centres if is_linear else padded(formula.centres),
-        low_parts=None if formula.low_parts is None else padded(formula.low_parts),
+        mean_tails=None if formula.mean_tails is None else padded(formula.mean_tails),
         matrices=padded(formula.matrices.T).T if is_linear else padded(formula.matrices),
         constants=padded(formula.constants, -np.inf),
         starts=np.cumsum(sizes) - sizes,
@@ -112,15 +112,15 @@ def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None,
         return "linear", densities.centre[None], None, densities.slopes, constants + densities.intercepts
     constants = constants + densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
     n_classes, n_features = densities.means.shape
-    low_parts = large_low_parts(
-        densities.low_parts, np.array([np.diag(densities.covariance(k)) for k in range(n_classes)])
+    mean_tails = large_mean_tails(
+        densities.mean_tails, np.array([np.diag(densities.covariance(k)) for k in range(n_classes)])
     )
     if isinstance(densities, DiagonalGaussians):
-        return "diagonal", densities.means, low_parts, 1 / np.sqrt(densities.variances), constants
+        return "diagonal", densities.means, mean_tails, 1 / np.sqrt(densities.variances), constants
     shared = isinstance(densities, SharedGaussians)
     whitenings = [densities.whitening] * n_classes if shared else densities.whitenings
     matrices = np.zeros((n_classes, n_features, n_features))
     for matrix, whitening in zip(matrices, whitenings, strict=True):
         triangle = whitening.triangle
         matrix[:, : len(triangle)] = triangle.T
-    return "full", densities.means, low_parts, matrices, constants
+    return "full", densities.means, mean_tails, matrices, constants

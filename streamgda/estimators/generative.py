@@ -424,10 +424,10 @@ def joint_log_likelihood(state: Finalised[G], statistics: Statistics) -> float:
     state = state.seen
     places = np.searchsorted(state.classes, statistics.classes)
     weights, kind = statistics.weights, kind_named(statistics.covariance_type)
-    low_parts = statistics.mean_tails
-    if state.gaussians.low_parts is not None:
-        low_parts = low_parts - state.gaussians.low_parts[places]
-    offsets = (statistics.means - state.gaussians.means[places]) + low_parts
+    mean_tails = statistics.mean_tails
+    if state.gaussians.mean_tails is not None:
+        mean_tails = mean_tails - state.gaussians.mean_tails[places]
+    offsets = (statistics.means - state.gaussians.means[places]) + mean_tails
     scatter = statistics.scatter + kind.outer(np.sqrt(weights)[:, None] * offsets)
     if not kind.is_pooled and len(places) < len(state.classes):
         own, scatter = scatter, np.zeros((len(state.classes), *scatter.shape[1:]))

@@ -203,7 +203,7 @@ class LinearDiscriminantAnalysis(
                 "no feature varies within a class, so there is no covariance to work with"
             )
         centre = self._shares(statistics) @ means
-        return SharedGaussians(means, centre, whitening, low_parts=statistics.mean_tails)
+        return SharedGaussians(means, centre, whitening, mean_tails=statistics.mean_tails)
 
     def _refinalise(
         self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]

@@ -141,7 +141,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
                 )
             )
         return DiagonalGaussians(
-            statistics.means, variances, low_parts=statistics.mean_tails, regularisation=regularisation
+            statistics.means, variances, mean_tails=statistics.mean_tails, regularisation=regularisation
         )
 
     def _regularised(self, statistics: Statistics) -> tuple[Array, Regularisation]:

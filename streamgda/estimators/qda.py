@@ -391,4 +391,4 @@ def _separate(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGa
     """The densities of all classes. The mean of one without moments is 0; nothing depends on it."""
     means = statistics.means
     means[np.isnan(means)] = 0.0
-    return SeparateGaussians(means, whitenings, low_parts=np.nan_to_num(statistics.mean_tails))
+    return SeparateGaussians(means, whitenings, mean_tails=np.nan_to_num(statistics.mean_tails))

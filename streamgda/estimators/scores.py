@@ -187,7 +187,7 @@ class Finalised(Generic[G]):
             codes=codes,
             classes=classes,
             means=some.means,
-            low_parts=some.mean_tails,
+            mean_tails=some.mean_tails,
             class_weights=some.weights,
             total=total,
             centre=centre + weights @ (rows - centre) / total,

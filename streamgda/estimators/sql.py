@@ -177,8 +177,8 @@ def _score(formula: ScoreFormula, i: int) -> str:
     """The score of a subclass, of the columns gda_x0, gda_x1 and so on."""
     centre = formula.centres[i if len(formula.centres) > 1 else 0]
     deviations = [f"(gda_x{j} - ({number(value)}))" for j, value in enumerate(centre)]
-    if formula.low_parts is not None:
-        lower = zip(deviations, formula.low_parts[i], strict=True)
+    if formula.mean_tails is not None:
+        lower = zip(deviations, formula.mean_tails[i], strict=True)
         deviations = [f"({deviation} - ({number(low)}))" for deviation, low in lower]
 
     own = _coefficients(formula, i)

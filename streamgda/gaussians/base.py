@@ -26,7 +26,7 @@ class Densities(ABC):
     ----------
     means : ndarray of shape (K, d)
         The means of the classes.
-    low_parts : ndarray of shape (K, d) or None
+    mean_tails : ndarray of shape (K, d) or None
         The low parts of the means: what rounding to float64 leaves of them. None if they are not known.
     """
 
@@ -37,7 +37,7 @@ class Densities(ABC):
             """The means of the classes: (K, d)."""
 
         @property
-        def low_parts(self) -> Array | None:
+        def mean_tails(self) -> Array | None:
             """The low parts of the means, which rounding to float64 leaves of them: (K, d)."""
 
         @property

@@ -56,7 +56,7 @@ class QuadraticBoundary:
         """The boundary between the classes at positions i and j."""
         mean_i, mean_j = gaussians.means[i], gaussians.means[j]
         precision_i, precision_j = gaussians.precision(i), gaussians.precision(j)
-        low_i, low_j = (0.0, 0.0) if gaussians.low_parts is None else gaussians.low_parts[[i, j]]
+        low_i, low_j = (0.0, 0.0) if gaussians.mean_tails is None else gaussians.mean_tails[[i, j]]
         centre = mean_i / 2 + mean_j / 2
         slope = 2 * (precision_i @ ((mean_i - centre) + low_i) - precision_j @ ((mean_j - centre) + low_j))
         scores = gaussians.log_density(centre[None, :])[0] + log_priors

@@ -19,7 +19,7 @@ from streamgda.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import (
     deviations_from,
-    large_low_parts,
+    large_mean_tails,
     multiply_rows,
     some_of,
     squared_lengths,
@@ -35,14 +35,14 @@ _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 class SeparateGaussians(Gaussians):
     """A covariance for each class, as in quadratic discriminant analysis.
 
-    `regularisation` says how the covariances are pooled, if they are. `low_parts` (K, d) are what rounding to
-    float64 leaves of the means.
+    `regularisation` says how the covariances are pooled, if they are. `mean_tails` (K, d) are what rounding
+    to float64 leaves of the means.
     """
 
     means: Array
     whitenings: list[Whitening]
     regularisation: Regularisation | None = field(default=None, kw_only=True)
-    low_parts: Array | None = field(default=None, kw_only=True)
+    mean_tails: Array | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the reasons, which the whitenings hold too."""
@@ -68,7 +68,7 @@ class SeparateGaussians(Gaussians):
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
-        lengths = squared_lengths(X, self.means, self._large_low_parts, self._triangles)
+        lengths = squared_lengths(X, self.means, self._large_mean_tails, self._triangles)
         for some, squared in lengths:
             distances[:, some] = squared
         if self.singular:
@@ -76,9 +76,9 @@ class SeparateGaussians(Gaussians):
         return distances
 
     @cached_property
-    def _large_low_parts(self) -> Array | None:
+    def _large_mean_tails(self) -> Array | None:
         variances = np.array([np.diag(whitening.covariance) for whitening in self.whitenings])
-        return large_low_parts(self.low_parts, variances)
+        return large_mean_tails(self.mean_tails, variances)
 
     @cached_property
     def _triangles(self) -> Sequence[Array] | Array:
@@ -97,14 +97,14 @@ class SeparateGaussians(Gaussians):
     def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
         whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
-        low_parts = some_of(self.low_parts, np.s_[:, observed])
-        return replace(self, means=means, whitenings=whitenings, low_parts=low_parts)
+        mean_tails = some_of(self.mean_tails, np.s_[:, observed])
+        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
-        low_parts = marginal._large_low_parts
+        mean_tails = marginal._large_mean_tails
         for k, (whole, part) in enumerate(zip(self.whitenings, marginal.whitenings, strict=True)):
-            deviations = deviations_from(X, marginal.means[k], some_of(low_parts, k))
+            deviations = deviations_from(X, marginal.means[k], some_of(mean_tails, k))
             whitened = deviations @ part.matrix
             whitened *= posteriors[:, [k]]
             expected += whitened @ whole.regression_coefficients(part, observed).T
@@ -141,11 +141,13 @@ class RegularisedGaussians(SeparateGaussians):
 
     @classmethod
     def of(
-        cls, means: Array, low_parts: Array, covariances: Array, common: Whitening, how: Regularisation
+        cls, means: Array, mean_tails: Array, covariances: Array, common: Whitening, how: Regularisation
     ) -> RegularisedGaussians:
         """The densities with these means (K, d) and covariances (K, d, d) in the range of the common one."""
         whitenings = [_whitening(covariance, common) for covariance in covariances]
-        return cls(means=means, low_parts=low_parts, whitenings=whitenings, common=common, regularisation=how)
+        return cls(
+            means=means, mean_tails=mean_tails, whitenings=whitenings, common=common, regularisation=how
+        )
 
     @property
     def singular_common(self) -> Whitening | None:
@@ -156,8 +158,8 @@ class RegularisedGaussians(SeparateGaussians):
         means = self.means[:, observed]
         common, corner = self.common.marginal(observed, means), np.ix_(observed, observed)
         whitenings = [_whitening(whitening.covariance[corner], common) for whitening in self.whitenings]
-        low_parts = some_of(self.low_parts, np.s_[:, observed])
-        return replace(self, means=means, whitenings=whitenings, low_parts=low_parts, common=common)
+        mean_tails = some_of(self.mean_tails, np.s_[:, observed])
+        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails, common=common)
 
 
 def _whitening(covariance: Array, common: Whitening) -> Whitening:
@@ -183,12 +185,12 @@ class DiagonalGaussians(Gaussians):
     Scores are one product of the rows and their squares with a matrix, where no class is far from the mean of
     the class means. Elsewhere that product would lose digits, and scores come from squared distances.
 
-    `regularisation` and `low_parts` are as in `SeparateGaussians`.
+    `regularisation` and `mean_tails` are as in `SeparateGaussians`.
     """
 
     means: Array
     variances: Array
-    low_parts: Array | None = field(default=None, kw_only=True)
+    mean_tails: Array | None = field(default=None, kw_only=True)
     regularisation: Regularisation | None = field(default=None, kw_only=True)
 
     @cached_property
@@ -218,8 +220,8 @@ class DiagonalGaussians(Gaussians):
         """
         centre = self.means.mean(axis=0)
         gaps = self.means - centre
-        if self.low_parts is not None:
-            gaps += self.low_parts
+        if self.mean_tails is not None:
+            gaps += self.mean_tails
         gaps_in_variances = gaps / self.variances
         squared = np.vecdot(gaps, gaps_in_variances)
         if not (squared <= FAR**2).all():
@@ -240,21 +242,21 @@ class DiagonalGaussians(Gaussians):
         return scores
 
     def squared_distances(self, X: Array) -> Array:
-        distances, low_parts = np.empty((len(X), len(self.means)), order="F"), self.large_low_parts
+        distances, mean_tails = np.empty((len(X), len(self.means)), order="F"), self.large_mean_tails
         step = max(1, _VALUES_AT_ONCE // max(1, X.size))
         for start in range(0, len(self.means), step):
             some = slice(start, start + step)
             standardised = np.subtract(X[:, None], self.means[some], order="C")
-            if low_parts is not None:
-                standardised -= low_parts[some]
+            if mean_tails is not None:
+                standardised -= mean_tails[some]
             standardised *= self._scales[some]
             np.vecdot(standardised, standardised, out=distances[:, some])
         return distances
 
     @cached_property
-    def large_low_parts(self) -> Array | None:
+    def large_mean_tails(self) -> Array | None:
         """The low parts of the means, if they change scores: (K, d)."""
-        return large_low_parts(self.low_parts, self.variances)
+        return large_mean_tails(self.mean_tails, self.variances)
 
     @cached_property
     def _scales(self) -> Array:
@@ -262,9 +264,9 @@ class DiagonalGaussians(Gaussians):
         return scales
 
     def marginal(self, observed: Observed) -> Self:
-        low_parts = some_of(self.low_parts, np.s_[:, observed])
+        mean_tails = some_of(self.mean_tails, np.s_[:, observed])
         means, variances = self.means[:, observed], self.variances[:, observed]
-        return replace(self, means=means, variances=variances, low_parts=low_parts)
+        return replace(self, means=means, variances=variances, mean_tails=mean_tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected: Array = posteriors @ self.means[:, ~observed]

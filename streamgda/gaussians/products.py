@@ -34,20 +34,20 @@ _MOST_AT_ONCE = 1 << 16  # deviations that fit in the second-level cache
 _LARGE_TRIANGLE = 64  # rows; up to here, tiles are as fast as a product that skips the zeros
 
 
-def large_low_parts(low_parts: Array | None, variances: Array) -> Array | None:
+def large_mean_tails(mean_tails: Array | None, variances: Array) -> Array | None:
     """The low parts (K, d) of means; None if they change no score beside variances (K, d)."""
-    if low_parts is None:
+    if mean_tails is None:
         return None
     # Mostly the largest low part and the least variance prove it, and nothing else has to be compared.
-    largest = max(low_parts.max(initial=0.0), -low_parts.min(initial=0.0))
+    largest = max(mean_tails.max(initial=0.0), -mean_tails.min(initial=0.0))
     if largest <= _LEAST_LOW_PART * np.sqrt(variances.min(initial=np.inf)):
         return None
-    return low_parts if (np.abs(low_parts) > _LEAST_LOW_PART * np.sqrt(variances)).any() else None
+    return mean_tails if (np.abs(mean_tails) > _LEAST_LOW_PART * np.sqrt(variances)).any() else None
 
 
-def some_of(low_parts: Array | None, places: Any) -> Array | None:
-    """The low parts at some places, as in ``low_parts[places]``; None if they are not known."""
-    return None if low_parts is None else low_parts[places]
+def some_of(mean_tails: Array | None, places: Any) -> Array | None:
+    """The low parts at some places, as in ``mean_tails[places]``; None if they are not known."""
+    return None if mean_tails is None else mean_tails[places]
 
 
 def deviations_from(X: Array, mean: Array, low_part: Array | None) -> Array:
@@ -100,23 +100,23 @@ def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:
 
 
 def squared_lengths(
-    X: Array, means: Array, low_parts: Array | None, triangles: Sequence[Array] | Array
+    X: Array, means: Array, mean_tails: Array | None, triangles: Sequence[Array] | Array
 ) -> Iterator[tuple[slice, Array]]:
-    """|T_k (x − m_k)|² of rows (n, d) for K means with low_parts (K, d) and triangles (r, d), see `stacked`.
+    """|T_k (x − m_k)|² of rows (n, d) for K means with mean_tails (K, d) and triangles (r, d), see `stacked`.
 
     Yields some of the k, and their squared lengths: (n, number of these k).
     """
     rows = _padded(X, high=X.shape[1] > _LARGE_TRIANGLE)
     if isinstance(triangles, np.ndarray) and len(rows) * means.size <= _MOST_AT_ONCE:  # one call for all
         deviations = rows - means[:, None]
-        if low_parts is not None:
-            deviations -= low_parts[:, None]
+        if mean_tails is not None:
+            deviations -= mean_tails[:, None]
         products = _multiply_tiles(deviations, triangles.transpose(0, 2, 1))
         yield slice(None), np.vecdot(products, products).T[: len(X)]
         return
     with single_blas_thread():  # once for all, rather than for each
         for k, (mean, triangle) in enumerate(zip(means, triangles, strict=True)):
-            product = _multiply_by_triangle(deviations_from(rows, mean, some_of(low_parts, k)), triangle)
+            product = _multiply_by_triangle(deviations_from(rows, mean, some_of(mean_tails, k)), triangle)
             yield slice(k, k + 1), np.vecdot(product, product)[: len(X), None]
 
 

@@ -31,8 +31,8 @@ class SharedGaussians(Gaussians):
     """One covariance for all classes, as in linear discriminant analysis.
 
     `centre`, the overall mean, is subtracted from rows and means before they are multiplied. If the
-    covariance is singular, distances are measured in its range, as by a pseudo-inverse. `low_parts` are as in
-    `SeparateGaussians`.
+    covariance is singular, distances are measured in its range, as by a pseudo-inverse. `mean_tails` are as
+    in `SeparateGaussians`.
     """
 
     scores_from_distances: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class SharedGaussians(Gaussians):
     means: Array
     centre: Array
     whitening: Whitening
-    low_parts: Array | None = field(default=None, kw_only=True)
+    mean_tails: Array | None = field(default=None, kw_only=True)
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -77,7 +77,7 @@ class SharedGaussians(Gaussians):
 
     def _from_means(self, X: Array, classes: Positions) -> Array:
         """Whitened deviations from the mean of the class of each row, or of one class."""
-        deviations = deviations_from(X, self.means[classes], some_of(self.low_parts, classes))
+        deviations = deviations_from(X, self.means[classes], some_of(self.mean_tails, classes))
         return self.whitening.whiten(deviations)
 
     def log_density(self, X: Array) -> Array:
@@ -150,7 +150,7 @@ class SharedGaussians(Gaussians):
 
     def _scores_against(self, k: int, whitened: Array, classes: Positions) -> Array:
         """Ln p(x | j) − ln p(x | k) for some classes j, from whitened deviations from the mean of class k."""
-        low_part = 0.0 if self.low_parts is None else self.low_parts[k]
+        low_part = 0.0 if self.mean_tails is None else self.mean_tails[k]
         gaps = self.whitening.whiten(self._means_less(self.means[k], low_part, classes))
         scores = multiply_rows(whitened, np.ascontiguousarray(gaps.T))
         scores -= 0.5 * np.vecdot(gaps, gaps)
@@ -166,8 +166,8 @@ class SharedGaussians(Gaussians):
     ) -> Array:
         """The means of some classes less a point, to twice the precision of float64: (k, d)."""
         gaps = self.means[classes] - point
-        if self.low_parts is not None:
-            gaps += self.low_parts[classes]
+        if self.mean_tails is not None:
+            gaps += self.mean_tails[classes]
             gaps -= low_part
         return gaps
 
@@ -201,8 +201,8 @@ class SharedGaussians(Gaussians):
     def marginal(self, observed: Observed) -> SharedGaussians:
         means = self.means[:, observed]
         whitening = self.whitening.marginal(observed, means)
-        low_parts = some_of(self.low_parts, np.s_[:, observed])
-        return SharedGaussians(means, self.centre[observed], whitening, low_parts=low_parts)
+        mean_tails = some_of(self.mean_tails, np.s_[:, observed])
+        return SharedGaussians(means, self.centre[observed], whitening, mean_tails=mean_tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         means = posteriors @ self._means_less(self.centre)

@@ -38,7 +38,7 @@ class LearntRows:
     ----------
     rows, weights, codes : ndarray of shape (n, d), (n,) and (n,)
         The rows, their weights, and the positions of their classes in `classes`.
-    classes, means, low_parts, class_weights : ndarray of shape (c,), (c, d), (c, d) and (c,)
+    classes, means, mean_tails, class_weights : ndarray of shape (c,), (c, d), (c, d) and (c,)
         The positions of the classes of the rows among all classes; their means, low parts of means and
         weights, with the rows included.
     total : float
@@ -52,7 +52,7 @@ class LearntRows:
     codes: Positions
     classes: Positions
     means: Array
-    low_parts: Array
+    mean_tails: Array
     class_weights: Array
     total: float
     centre: Array
@@ -85,10 +85,10 @@ class Factor:
         return largest
 
     @cached_property
-    def low_parts(self) -> Array:
+    def mean_tails(self) -> Array:
         """The low parts of the means of the classes; zeros if they are not known: (K, d)."""
-        low_parts = self.gaussians.low_parts
-        return np.zeros_like(self.gaussians.means) if low_parts is None else low_parts
+        mean_tails = self.gaussians.mean_tails
+        return np.zeros_like(self.gaussians.means) if mean_tails is None else mean_tails
 
     @cached_property
     def variances(self) -> Array:
@@ -99,7 +99,7 @@ class Factor:
         """Whiten vectors (n, d), and deviations of class means and centre from the centre of the factor."""
         deviations = np.concatenate([vectors, learnt.means, learnt.centre[None]])
         deviations[len(vectors) :] -= self.gaussians.centre
-        deviations[len(vectors) : -1] += learnt.low_parts
+        deviations[len(vectors) : -1] += learnt.mean_tails
         product: Array = dtrmm(1.0, self.whitening.triangle, deviations.T, lower=True, overwrite_b=True).T
         return product
 
@@ -114,7 +114,7 @@ class Change:
         The weight of all classes.
     centre : ndarray of shape (d,)
         The overall mean.
-    classes, means, low_parts : ndarray of shape (c,), (c, d) and (c, d)
+    classes, means, mean_tails : ndarray of shape (c,), (c, d) and (c, d)
         The classes whose means have changed, their new means, and the low parts of these.
     whitened : ndarray of shape (c + 1, d)
         These means and the centre, whitened.
@@ -139,7 +139,7 @@ class Change:
     centre: Array
     classes: Positions
     means: Array
-    low_parts: Array
+    mean_tails: Array
     whitened: Array
     slopes: Array
     vectors: Array
@@ -159,7 +159,7 @@ class Change:
             centre=gaussians.centre,
             classes=np.empty(0, dtype=np.intp),
             means=none,
-            low_parts=none,
+            mean_tails=none,
             whitened=np.zeros((1, none.shape[1])),
             slopes=np.zeros((1, none.shape[1])),
             vectors=none,
@@ -189,7 +189,7 @@ class Change:
             centre=learnt.centre,
             classes=np.concatenate([self.classes[others], learnt.classes]),
             means=np.concatenate([self.means[others], learnt.means]),
-            low_parts=np.concatenate([self.low_parts[others], learnt.low_parts]),
+            mean_tails=np.concatenate([self.mean_tails[others], learnt.mean_tails]),
             whitened=np.concatenate([still, moved]),
             slopes=np.concatenate([self.slopes[:-1][others], slopes[len(added) :]]),
             vectors=np.concatenate([self.vectors, vectors]),
@@ -221,8 +221,8 @@ class Change:
         means.
         """
         weights, codes = learnt.weights, learnt.codes
-        means, low_parts = self._means(learnt.classes, factor)
-        vectors = (learnt.rows - means[codes]) - low_parts[codes]
+        means, mean_tails = self._means(learnt.classes, factor)
+        vectors = (learnt.rows - means[codes]) - mean_tails[codes]
         batch_weights = np.bincount(codes, weights)
         earlier = np.maximum(learnt.class_weights - batch_weights, 0.0)
         roots = np.sqrt(earlier * (batch_weights / learnt.class_weights) / factor.total)[:, None]
@@ -237,10 +237,10 @@ class Change:
 
     def _means(self, classes: Positions, factor: Factor) -> tuple[Array, Array]:
         """The means of some classes before the rows that are learnt now, and their low parts."""
-        means, low_parts = factor.gaussians.means[classes], factor.low_parts[classes]
+        means, mean_tails = factor.gaussians.means[classes], factor.mean_tails[classes]
         moved, places = np.nonzero(self.classes[:, None] == classes)
-        means[places], low_parts[places] = self.means[moved], self.low_parts[moved]
-        return means, low_parts
+        means[places], mean_tails[places] = self.means[moved], self.mean_tails[moved]
+        return means, mean_tails
 
     def _overlaps(self, vectors: Array) -> Array:
         """`overlaps` with those of further vectors."""
@@ -287,11 +287,11 @@ class UpdatedGaussians(SharedGaussians):
         return means
 
     @cached_property
-    def low_parts(self) -> Array:
+    def mean_tails(self) -> Array:
         """The low parts of the means: (K, d)."""
-        low_parts = self.factor.low_parts.copy()
-        low_parts[self.change.classes] = self.change.low_parts
-        return low_parts
+        mean_tails = self.factor.mean_tails.copy()
+        mean_tails[self.change.classes] = self.change.mean_tails
+        return mean_tails
 
     @cached_property
     def centre(self) -> Array:

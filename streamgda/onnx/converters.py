@@ -96,8 +96,8 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         terms = node("Transpose", terms, perm=[1, 0])
     else:
         deviations = node("Sub", rows, constant(formula.centres[places][:, None]))
-        if formula.low_parts is not None:
-            deviations = node("Sub", deviations, constant(formula.low_parts[places][:, None]))
+        if formula.mean_tails is not None:
+            deviations = node("Sub", deviations, constant(formula.mean_tails[places][:, None]))
         is_full, matrices = formula.kind == "full", formula.matrices[places]
         factors = constant(matrices if is_full else matrices[:, None])
         whitened = node("MatMul" if is_full else "Mul", deviations, factors)

@@ -207,7 +207,7 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
 
     def _squares(self, X: Array, k: int) -> Array:
         """The squared deviations from the mean of class k, in units of its scales: (n, d)."""
-        deviations = deviations_from(X, self.means[k], some_of(self.normals.large_low_parts, k))
+        deviations = deviations_from(X, self.means[k], some_of(self.normals.large_mean_tails, k))
         squares: Array = deviations * deviations / (self.scales[k] * self.normals.variances[k])
         return squares
 

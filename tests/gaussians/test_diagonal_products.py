@@ -17,7 +17,7 @@ def classes(distance, offset=0.0, n_features=3):
     means = np.zeros((2, n_features))
     means[0, 0], means[1, 0] = offset - distance, offset + distance
     variances = np.array([np.full(n_features, 1.0), np.full(n_features, 1.5)])
-    return DiagonalGaussians(means, variances, low_parts=np.zeros_like(means))
+    return DiagonalGaussians(means, variances, mean_tails=np.zeros_like(means))
 
 
 def exact_gap(densities, row):
