@@ -122,6 +122,8 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     divides_rows: ClassVar[bool] = False
     """Whether the rows of a class are divided by a rule, so that statistics of classes do not suffice."""
 
+    _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
+    """The parameters that say how rows are added up."""
     _told_by_statistics: ClassVar[tuple[str, ...]] = ()
     """Parameters on which predictions depend only through the statistics."""
 

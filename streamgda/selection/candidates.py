@@ -12,7 +12,6 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from streamgda.blocks.options import OPTIONS
-from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.options import check_not_renamed
 from streamgda.statistics.base import Statistics
@@ -89,13 +88,8 @@ def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        If some candidates learn by exact sums and others do not.
+        If candidates learn by sums of different sorts.
     """
-    exact = {bool(candidate.estimator.exact) for candidate in candidates}
-    if len(exact) > 1:
-        raise ValueError(
-            Message("candidates learn from the same sums: set ⟨exact=True⟩ for all of them, or for none")
-        )
     return {
         "required": Required.of_all(candidate.estimator.required_statistics() for candidate in candidates),
         "missing": missing_for_all(candidate.estimator.missing for candidate in candidates),

@@ -49,6 +49,9 @@ EXTRAS = {
 }
 """By the keyword of `accumulate` that asks for it."""
 
+WITHOUT_ROUNDING = "ExactClassStatistics"
+"""The statistics from which rows are taken out without rounding."""
+
 
 @dataclass(frozen=True)
 class Required:
@@ -72,7 +75,7 @@ class Required:
 
     @classmethod
     def of_all(cls, needs: Iterable[Self]) -> Self:
-        """What each of these can be computed from.
+        """What each of these can be computed from; ValueError if no statistics keep all of it.
 
         Examples
         --------
@@ -80,6 +83,13 @@ class Required:
         Required(covariance_type='full', extra=frozenset())
         """
         needs = list(needs)
+        for name, entry in EXTRAS.items():
+            if entry.kind is not None and len({name in needed.extra for needed in needs}) > 1:
+                raise ValueError(
+                    Message(
+                        f"candidates learn from the same sums: set ⟨{name}=True⟩ for all of them, or for none"
+                    )
+                )
         types = {needed.covariance_type for needed in needs}
         extra = frozenset[str]().union(*(needed.extra for needed in needs))
         return cls(types.pop() if len(types) == 1 else "full", extra)

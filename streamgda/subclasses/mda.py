@@ -194,7 +194,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
 
     def _normal(self, **params: Any) -> GenerativeClassifier[Any]:
         """The model whose classes are the subclasses."""
-        params |= {"missing": self.missing, "exact": self.exact}
+        params |= {name: getattr(self, name) for name in self._adding}
         if self.covariance_type == "diag":
             return GaussianNB(pooling=self.pooling, **params)
         params |= {"shrinkage": self.shrinkage, "tol": self.tol}

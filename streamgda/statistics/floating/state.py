@@ -23,6 +23,7 @@ from streamgda.statistics.floating.moments import Moments, as_slice, check_fourt
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.locking import in_order
+from streamgda.statistics.required import WITHOUT_ROUNDING
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names
 
@@ -358,7 +359,7 @@ class ClassStatistics(Statistics):
         if not isinstance(other, ClassStatistics):
             if not isinstance(other, Statistics):
                 raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-            return other.allclose(self, rtol)  # exact statistics, which compare as floating ones
+            return other.allclose(self, rtol)  # which compares this one as it is
         first, second = in_order(self, other)
         with first, second:
             if not self.schema.is_alike(other.schema):
@@ -387,7 +388,7 @@ def warn_of_lost_digits(
     warnings.warn(
         f"{owner}: of feature {name}{more} the variance that is left has fewer than "
         "six correct digits, since the rows taken out vary so much more. Take rows out of an "
-        "ExactClassStatistics, or accumulate the remaining rows anew",
+        f"{WITHOUT_ROUNDING}, or accumulate the remaining rows anew",
         RuntimeWarning,
         stacklevel=3,
     )
