@@ -267,8 +267,8 @@ class Block:
             raise MissingValueError(f"{feature} is NaN or null", other_remedy)
         raise ValueError(Message(f"{feature} is infinity. ", _LEAVE_OUT))
 
-    def lacks_features(self) -> bool:
-        """Whether a feature is missing in any row."""
+    def lacks_numbers(self) -> bool:
+        """Whether a number is missing in any row. A missing text is a value like others."""
         columns = [self.features] if isinstance(self.features, np.ndarray) else _numbers(self.features)
         return any(column.dtype.kind == "f" and bool(np.isnan(column).any()) for column in columns)
 
@@ -422,7 +422,7 @@ def _columns(features: Features) -> Sequence[Column]:
 
 
 def _numbers(features: Features) -> Sequence[Column]:
-    """The columns in which a value may be missing or infinite."""
+    """The columns of numbers: only there can a value be missing or infinite."""
     return features.numbers if isinstance(features, MadeColumns) else _columns(features)
 
 

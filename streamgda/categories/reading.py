@@ -47,7 +47,8 @@ class Categorical(Option):
     ----------
     columns : "auto" or list of str, default="auto"
         All columns that hold strings or dictionaries; or those with these names or patterns, whose values are
-        strings, integers or bools. A missing value is a category too.
+        strings, integers or bools. A missing value is a category too; with ``missing="marginal"``, models
+        that give categories probabilities leave it out.
     model : {"dummies", "conditional"} or None, default=None
         What categories are to a model. "dummies" makes a feature of 0 and 1 of each, as linear discriminant
         analysis does without being told. "conditional" gives each class probabilities of the categories, and
@@ -116,7 +117,7 @@ class Categorical(Option):
 
     def treatment(self, model: Any) -> Treatment | None:
         """How a model treats categories; None if it takes none."""
-        known: tuple[Treatment, ...] = model._encodings
+        known: tuple[Treatment, ...] = model._treatments
         wanted = [
             way for way in known if self.model in {None, "dummies" if way == "features" else "conditional"}
         ]

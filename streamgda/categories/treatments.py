@@ -168,7 +168,7 @@ def check(categories: Categories, statistics: Statistics, model: Any) -> None:
     treatment = Categorical.of(model).treatment(model)
     if treatment is None:
         refused = f"{type(model).__name__} takes no categories, and the statistics have those of "
-        raise ValueError(Message(refused, f"{listed(categories.columns)}; ", model._takes_encoded))
+        raise ValueError(Message(refused, f"{listed(categories.columns)}; ", model._remedy_for_encoded))
     if treatment in {"separate", "common"} and (
         model.covariance_estimator is not None or getattr(model, "shrinkage", None) == "auto"
     ):

@@ -121,7 +121,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
-    _takes_encoded = "set ⟨covariance_model='EEI'⟩, or use ⟨LinearDiscriminantAnalysis⟩"
+    _remedy_for_encoded = "set ⟨covariance_model='EEI'⟩, or use ⟨LinearDiscriminantAnalysis⟩"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],
@@ -132,7 +132,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     tol: float = 1e-4
 
     @property
-    def _encodings(self) -> tuple[str, ...]:
+    def _treatments(self) -> tuple[str, ...]:
         return ("features",) if self.covariance_model in {"bic", *_OF_ONE_COVARIANCE} else ()
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:

@@ -47,7 +47,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     """
 
     _renormalises_priors: ClassVar[bool] = False
-    _takes_encoded: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
+    _remedy_for_encoded: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StatisticsLearner._parameter_constraints,
         "categories": [one_of("auto"), OptionOf("categories"), None],
@@ -67,8 +67,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return encoding_for(self.categories)
 
     @property
-    def _encodings(self) -> tuple[str, ...]:
-        """How columns that are not numbers can become features or densities, the usual way first."""
+    def _treatments(self) -> tuple[str, ...]:
+        """The ways in which the model can treat columns that are not numbers, the usual one first."""
         return ()
 
     @abstractmethod

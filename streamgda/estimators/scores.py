@@ -261,7 +261,7 @@ class RowScores:
                 scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
         except RowError as error:
             raise error.moved(self._position) from error
-        self._calibrated(scores)
+        self._calibrated(scores)  # is an error if a row has no finite score
         scores /= self.finalised.calibration.divisor
         return scores
 
@@ -326,7 +326,7 @@ class RowScores:
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
     def _calibrated(self, scores: Array) -> Array:
-        """The scores of posteriors; ValueError if a row has no finite one, so that no class is likelier."""
+        """The scores divided by the temperature; ValueError if a row has no finite one."""
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = self._position(np.flatnonzero(~np.isfinite(best))[0])

@@ -486,7 +486,7 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums must then not be used.
         """
-        if block.lacks_features():
+        if block.lacks_numbers():
             self._add_parts(block, RowPatterns.of(block), workspace)
         else:
             self._add_part(complete_pattern(block.n_features), block, workspace)

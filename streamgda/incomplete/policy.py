@@ -106,7 +106,7 @@ class Marginal(Option):
 
     def _for(self, statistics: Statistics, blocks: list[Block]) -> Statistics:
         """The statistics as they take these blocks: ordinary ones as long as no row lacks a feature."""
-        return self.taking(statistics) if any(map(Block.lacks_features, blocks)) else statistics
+        return self.taking(statistics) if any(map(Block.lacks_numbers, blocks)) else statistics
 
     def joined(self, other: Marginal) -> Marginal:
         """The policy that keeps as many patterns as both."""

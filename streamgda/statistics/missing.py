@@ -115,7 +115,7 @@ class CompleteRows:
 
 def _complete(block: Block) -> Block:
     """The block for statistics that take incomplete rows; ValueError if it has any."""
-    if block.lacks_features():
+    if block.lacks_numbers():
         block.raise_for_values()
     return block
 

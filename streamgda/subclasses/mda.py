@@ -163,7 +163,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     _renormalises_priors = True
     divides_rows = True
     _told_by_statistics = ("n_subclasses", "subclass_centers")
-    _takes_encoded = (
+    _remedy_for_encoded = (
         "⟨set covariance_type='tied'|search with --try 'mda covariance_type=tied'⟩, "
         "or use ⟨LinearDiscriminantAnalysis⟩"
     )
@@ -183,7 +183,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     predictive: Predictive = "plugin"
 
     @property
-    def _encodings(self) -> tuple[str, ...]:
+    def _treatments(self) -> tuple[str, ...]:
         return ("features",) if self.covariance_type == "tied" else ()
 
     @property
