@@ -36,6 +36,11 @@ class Hashing:
 
     column: str
     n_buckets: int
+    by_name: ClassVar[bool] = True
+
+    @property
+    def identity(self):
+        return ["hashing", self.n_buckets]
 
     def chosen(self, features, stored, origin):
         return (self.column,)
@@ -43,7 +48,7 @@ class Hashing:
     def takes(self, arrow_type):
         return pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
 
-    def read(self, columns, encoded, numbers, origin):
+    def read(self, columns, numbers, origin):
         words = columns[self.column].to_pylist()
         buckets = np.array([zlib.crc32(word.encode()) % self.n_buckets for word in words], np.intp)
         schema = HashedWords(tuple(numbers), self.column, self.n_buckets)
@@ -197,7 +202,7 @@ def rows(tmp_path):
 
 def source_of(guest, tmp_path, *names):
     paths = [tmp_path / name for name in names or ("rows-0.parquet", "rows-1.parquet")]
-    return scan_parquet(paths, "y", categorical_features=guest.Hashing("word", N_BUCKETS))
+    return scan_parquet(paths, "y", categories=guest.Hashing("word", N_BUCKETS))
 
 
 def test_words_are_hashed_to_features(guest, rows, tmp_path):
