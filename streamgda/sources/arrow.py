@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block, Missing
+from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
 from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
@@ -39,6 +40,7 @@ _ROWS_OF_BATCH = 1 << 17
 Open = Callable[[list[str]], pa.RecordBatchReader]
 
 
+@refusing_renamed
 def scan_arrow(
     data: Any,
     target: str | None = None,

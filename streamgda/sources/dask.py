@@ -15,6 +15,7 @@ from dask.delayed import Delayed, delayed
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing
+from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import Source, Split
 from streamgda.sources.batches import as_arrow, blocks_of_batches, columns_of_frame
@@ -26,6 +27,7 @@ _MANY_CHUNKS = 1000
 _SMALL_CHUNK = 1 << 18  # bytes, which are read in less time than a task costs
 
 
+@refusing_renamed
 def scan_dask(
     collection: Any,
     target: Any,
@@ -326,7 +328,7 @@ def _warn_of_small_chunks(rows: Any) -> None:
         warnings.warn(
             f"X has {n_chunks:,} chunks of about {counted(rows.shape[0] // n_chunks, 'row')}, and each costs "
             "some milliseconds beside its rows. Make larger ones where X is made, or by X.rechunk('auto')",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
+from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
 from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers, find_files
@@ -33,6 +34,7 @@ from streamgda.storage.filesystems import Place, current_version, listed_togethe
 from streamgda.storage.retries import retried
 
 
+@refusing_renamed
 def scan_parquet(
     path: Any,
     target: str | None = None,

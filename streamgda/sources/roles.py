@@ -340,7 +340,7 @@ def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str
                 f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
                 f"name mostly identifies rows or groups. Set ⟨exclude={found}⟩, or name the features to use"
             ),
-            stacklevel=4,  # the caller of the function that scans
+            stacklevel=5,  # the caller of the function that scans
         )
 
 

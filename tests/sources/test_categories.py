@@ -210,3 +210,9 @@ def test_how_columns_are_encoded_is_a_part_of_the_identity_of_rows(tmp_path, cus
     StatisticsLedger(str(tmp_path / "ledger")).refresh(scanned(Categorical(["city"], alpha=7))[0])
     with pytest.raises(ValueError, match=r"with categories=\['city'\], and here it is .*short"):
         StatisticsLedger(str(tmp_path / "ledger")).refresh(of_letters)
+
+
+@pytest.mark.parametrize("scan", [scan_arrow, scan_dask, scan_parquet])
+def test_the_keyword_of_older_versions_is_an_error_with_the_new_spelling(scan):
+    with pytest.raises(TypeError, match=r"categories=Categorical\(columns=\.\.\.\)"):
+        scan("rows.parquet", "y", categorical_features=["colour"])
