@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.blocks.block import FoldRule
+from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.folder import Contents, LedgerFolder, State, total_of
@@ -36,7 +37,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.missing import MissingRows
+from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
@@ -104,6 +105,7 @@ class StatisticsLedger:
     array([[2.25]])
     """
 
+    @refusing_renamed
     def __init__(
         self,
         path: Path,
@@ -124,6 +126,8 @@ class StatisticsLedger:
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self._place = Address(path)
         self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+        if missing is not None:
+            policy_of(missing)
         self.missing, self.rule = missing, rule
         in_folds = {
             name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None

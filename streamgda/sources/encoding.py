@@ -62,6 +62,6 @@ def encoding_for(wanted: Wanted) -> Encoding | None:
         If this is no encoding.
     """
     encoding: Encoding | None = option_of("categories", wanted)
-    if encoding is not None and not hasattr(encoding, "read"):
+    if encoding is not None and not hasattr(encoding, "chosen"):
         raise ValueError(f"categories must be 'auto', None or Categorical(columns=...); got {wanted!r:.200}")
     return encoding

@@ -128,7 +128,16 @@ def policy_of(missing: MissingRows) -> Policy:
     ValueError
         If it names none.
     """
-    return _named(missing) if isinstance(missing, str) else cast("Policy", missing)
+    if isinstance(missing, str):
+        return _named(missing)
+    if not hasattr(missing, "taking"):
+        raise _no_policy(missing)
+    return cast("Policy", missing)
+
+
+def _no_policy(missing: Any) -> ValueError:
+    word, kind = OPTIONS["missing"].word, OPTIONS["missing"].kind.__name__
+    return ValueError(f"missing must be 'raise', {word!r} or a {kind}; got {missing!r:.200}")
 
 
 @lru_cache
@@ -137,8 +146,7 @@ def _named(word: str) -> Policy:
         return CompleteRows()
     option = option_of("missing", word)
     if option is word:
-        word_of_option, kind = OPTIONS["missing"].word, OPTIONS["missing"].kind.__name__
-        raise ValueError(f"missing must be 'raise', {word_of_option!r} or a {kind}; got {word!r}")
+        raise _no_policy(word)
     return cast("Policy", option)
 
 

@@ -4,11 +4,20 @@ import pickle
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from streamgda import GaussianNB, StatisticsSearchCV
+from streamgda import (
+    Categorical,
+    GaussianNB,
+    Marginal,
+    StatisticsLedger,
+    StatisticsSearchCV,
+    accumulate,
+    scan_arrow,
+)
 from streamgda.blocks.options import OPTIONS, Entry, Option, option_of
 from streamgda.estimators import options
 from streamgda.estimators.options import OptionOf
@@ -130,3 +139,25 @@ def test_options_are_saved_and_those_of_older_versions_loaded():
     assert options.from_plain(Model, {"smooth_most": 3})["smooth"] == "usual"
     assert options.from_plain(Model, {"smooth": None, "smooth_most": 9})["smooth"] is None
     assert options.from_plain(Model, {"tol": 1}) == {"tol": 1}
+
+
+@pytest.mark.parametrize("value", [3, True, ["marginal"], Categorical(), "keep"])
+def test_a_value_that_is_no_policy_of_missing_rows_is_an_error_at_the_call(value, tmp_path):
+    source = scan_arrow(pa.table({"x": [1.0, 2.0, 3.0], "y": [0, 1, 0]}), "y")
+    for call in (
+        lambda: accumulate(source, missing=value),
+        lambda: StatisticsLedger(tmp_path, missing=value),
+    ):
+        with pytest.raises(ValueError, match="missing must be 'raise', 'marginal' or a Marginal; got"):
+            call()
+
+
+@pytest.mark.parametrize("value", [3, Marginal()])
+def test_a_value_that_is_no_encoding_is_an_error_of_the_scan(value):
+    with pytest.raises(ValueError, match="categories must be 'auto', None or Categorical"):
+        scan_arrow(pa.table({"x": [1.0], "y": [0]}), "y", categories=value)
+
+
+def test_a_ledger_names_the_new_spelling_of_an_old_keyword(tmp_path):
+    with pytest.raises(TypeError, match=r"missing=Marginal\(max_patterns=\.\.\.\)"):
+        StatisticsLedger(tmp_path, max_patterns=5)
