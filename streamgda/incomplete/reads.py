@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block, remedying
+from streamgda.blocks.schema import Schema
 from streamgda.blocks.wording import Message, counted
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.incomplete.available import AvailableCases, Population, apart
@@ -41,6 +42,8 @@ class ExpectedRows(BesideStatistics):
     ----------
     given : Parameters
         The parameters.
+    schema : Schema
+        The features that they are of.
     statistics : ClassStatistics
         The expected sums.
     together : ndarray of shape (n_populations, n_features, n_features)
@@ -49,15 +52,15 @@ class ExpectedRows(BesideStatistics):
         The log-likelihood of the observed values under these parameters.
     """
 
-    def __init__(self, given: Parameters) -> None:
-        self.given = given
+    def __init__(self, given: Parameters, schema: Schema) -> None:
+        self.given, self.schema = given, schema
         self.statistics = ClassStatistics(cast("CovarianceType", given.kind.name))
         self.together = np.array([np.zeros((len(each.scale),) * 2) for each in given.populations])
         self.log_likelihood = 0.0
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
-        twin = type(self)(self.given)
+        twin = type(self)(self.given, self.schema)
         return twin.merge(self)
 
     def merge(self, other: Self) -> Self:
@@ -77,6 +80,7 @@ class ExpectedRows(BesideStatistics):
             self._update(block, workspace)
 
     def _update(self, block: Block, workspace: Workspace) -> None:
+        block = block.in_schema(self.schema)  # a part of the rows may lack a feature that all rows have
         rows = np.array(block.matrix(0, len(block.codes)))  # a copy, in which missing values are filled in
         observed = ~np.isnan(rows)
         has_any = np.flatnonzero(observed.any(axis=1))
@@ -242,7 +246,7 @@ def read_incomplete(
     keep(reading)
     parameters = _of_available(first, kind)
     while reading.n_reads < max_reads and reading.unfinished:
-        expected: ExpectedRows = read(ExpectedRows(parameters))
+        expected: ExpectedRows = read(ExpectedRows(parameters, first.schema))
         if reading.n_reads == 1:
             _check_together(first, expected)
         following = parameters.maximised(expected.statistics)

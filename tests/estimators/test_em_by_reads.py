@@ -253,3 +253,24 @@ def test_categories_are_known_after_several_reads(model):
     policy = Marginal(max_patterns=2, max_reads=3, tol=1.0)
     fitted = model(categories=Categorical(["place"]), missing=policy).fit(X, y)
     assert fitted.score(X, y) > 0.75
+
+
+@pytest.mark.parametrize("first", ["BO", "BOZ"])
+@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
+def test_a_file_may_lack_a_category(model, first, tmp_path):
+    rng, policy = np.random.default_rng(0), Marginal(max_patterns=2)
+    y = np.arange(400) % 2
+    X = pd.DataFrame(rng.normal(size=(400, 3)) + y[:, None], columns=list("abc"))
+    X = X.mask(rng.random(X.shape) < 0.2)
+    X["city"] = [
+        *rng.choice(list(first), 200),
+        *rng.choice(["B", "O", "Z"] if first == "BO" else ["B", "O"], 200),
+    ]
+    for name, rows in [("1", slice(200)), ("2", slice(200, None))]:
+        X[rows].assign(y=y[rows]).to_parquet(tmp_path / f"{name}.parquet")
+    expected = model(missing=policy).fit(X, y).statistics_
+    source = scan_parquet(tmp_path, "y", missing="marginal")
+    kind = expected.covariance_type
+    for found in (model(missing=policy).fit(source).statistics_, accumulate(source, kind, missing=policy)):
+        assert found.schema == expected.schema
+        assert found.allclose(expected)
