@@ -414,7 +414,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
                 try:
                     if fields := fields_after():
                         self.__dict__ = {**before, **fields}
-                    changed = change(statistics)
+                    changed = change(policy_of(self.missing).widened(statistics))
                     if changed is not statistics:
                         self.__dict__ = {**self.__dict__, "statistics_": changed}
                 except BaseException:

@@ -90,6 +90,14 @@ class Marginal(Option):
             return statistics
         return IncompleteStatistics.from_statistics(cast("Any", statistics), max_patterns=self.max_patterns)
 
+    def widened(self, statistics: Statistics) -> Statistics:
+        """The statistics, or a copy that keeps as many patterns as the policy allows."""
+        if not isinstance(statistics, IncompleteStatistics) or statistics.max_patterns >= self.max_patterns:
+            return statistics
+        wider = statistics.copy()  # so that the limit stays if the rows are refused
+        wider.max_patterns = self.max_patterns
+        return wider
+
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics with the rows of some blocks; another object if they could not take these."""
         blocks = list(blocks)
@@ -102,7 +110,7 @@ class Marginal(Option):
         if not isinstance(statistics, IncompleteStatistics):
             blocks = list(blocks)
             statistics = self._for(statistics, blocks)
-        return statistics.state_of(blocks)
+        return self.widened(statistics).state_of(blocks)
 
     def _for(self, statistics: Statistics, blocks: list[Block]) -> Statistics:
         """The statistics as they take these blocks: ordinary ones as long as no row lacks a feature."""

@@ -66,6 +66,9 @@ class Policy(Protocol):
     def taking(self, statistics: Statistics) -> Statistics:
         """The state, or one of the same rows that takes all rows that the policy takes."""
 
+    def widened(self, statistics: Statistics) -> Statistics:
+        """The statistics, or a copy that may grow as far as the policy allows."""
+
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics with the rows of some blocks; another object if they could not take these."""
 
@@ -97,6 +100,10 @@ class CompleteRows:
 
     def taking(self, statistics: Statistics) -> Statistics:
         """The state."""
+        return statistics
+
+    def widened(self, statistics: Statistics) -> Statistics:
+        """The statistics."""
         return statistics
 
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:

@@ -139,3 +139,28 @@ def test_an_empty_state_takes_what_its_policy_takes():
     state = empty_statistics(Required.of("full", exact=True), missing=Marginal(7), feature_names=["a", "b"])
     assert (state.missing, state.max_patterns, state.exact) == ("marginal", 7, True)
     assert state == IncompleteStatistics(max_patterns=7, exact=True, feature_names=["a", "b"])
+
+
+@pytest.mark.parametrize("n_rows", [40, 40_000])  # one block, or several
+@pytest.mark.parametrize("is_source", [False, True])
+@pytest.mark.parametrize("share", [0, 0.2])
+def test_a_model_that_may_keep_more_patterns_than_before_learns_them(n_rows, is_source, share):
+    rng = np.random.default_rng(0)
+    few, y = rng.normal(size=(40, 3)), np.arange(40) % 2
+    few[np.arange(40), np.arange(40) // 2 % 2] = np.nan  # either the first or the second feature
+    many, labels = rng.normal(size=(n_rows, 3)), np.arange(n_rows) % 2
+    many[rng.random(many.shape) < share] = np.nan
+    columns = {name: pa.array(many[:, j], from_pandas=True) for j, name in enumerate("abc")}
+    source = scan_arrow(pa.table({**columns, "y": labels}), "y", missing="marginal")
+    batch = (source,) if is_source else (many, labels)
+    model = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=2)).partial_fit(few, y)
+    before = model.statistics_.digest()
+    with pytest.raises(ValueError, match="Raise max_patterns"):
+        model.partial_fit(*batch)
+    model.set_params(missing__max_patterns=64)
+    with pytest.raises(ValueError, match="infinity"):
+        model.partial_fit(np.full((2, 3), np.inf), [0, 1])
+    assert model.statistics_.digest() == before
+    model.partial_fit(*batch)
+    expected = QuadraticDiscriminantAnalysis(missing=Marginal(max_patterns=64)).partial_fit(few, y)
+    assert model.statistics_.digest() == expected.partial_fit(*batch).statistics_.digest()
