@@ -141,7 +141,7 @@ def test_an_empty_state_takes_what_its_policy_takes():
     assert state == IncompleteStatistics(max_patterns=7, exact=True, feature_names=["a", "b"])
 
 
-@pytest.mark.parametrize("n_rows", [40, 40_000])  # one block, or several
+@pytest.mark.parametrize("n_rows", [40, 100_000])  # one block, or several
 @pytest.mark.parametrize("is_source", [False, True])
 @pytest.mark.parametrize("share", [0, 0.2])
 def test_a_model_that_may_keep_more_patterns_than_before_learns_them(n_rows, is_source, share):
