@@ -22,7 +22,6 @@ from streamgda.cli.running import (
     running_options,
 )
 from streamgda.cli.saved import check_replaceable, options_held, out_option
-from streamgda.statistics.required import EXTRAS
 from streamgda.storage.paths import shown
 
 if TYPE_CHECKING:
@@ -52,7 +51,10 @@ def _date(context: click.Context, parameter: click.Parameter, value: str | None)
 _KEPT = bundled(
     "kept",
     dict,
-    {name: of_library(_LEDGER, name, default="as before, full") for name in ("covariance_type", *EXTRAS)},
+    {
+        name: of_library(_LEDGER, name, default="as before, full")
+        for name in ("covariance_type", "fourth_moments", "exact")
+    },
 )
 
 _LIMITS = bundled(

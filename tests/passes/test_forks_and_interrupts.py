@@ -125,7 +125,7 @@ accumulate(source, rows_per_task=1, scheduler="threads")
 def test_a_script_ends_at_an_interrupt_though_the_storage_does_not_answer(folder, n_answers):
     command = [sys.executable, "-c", INTERRUPTED, folder, str(n_answers)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as script:
-        assert script.stdout.readline() == "silent\n"
+        assert script.stdout.readline().startswith("silent")  # of one thread or several
         begun = time.monotonic()
         script.send_signal(signal.SIGINT)
         _, errors = script.communicate(timeout=30)
