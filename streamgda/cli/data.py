@@ -174,7 +174,12 @@ def _missing_rows(context: click.Context, parameter: click.Parameter, value: str
 def _missing(what_else: str, **default: Any) -> Option:
     text = f"A row with a null or NaN is an error that names it, is left out, or is {what_else}"
     return click.option(
-        "--missing", metavar="[raise|drop|marginal]", callback=_missing_rows, help=text, **default
+        "--missing",
+        metavar="[raise|drop|marginal]",
+        callback=_missing_rows,
+        is_eager=True,  # the candidates of a search, which are checked as an option, have it too
+        help=text,
+        **default,
     )
 
 

@@ -28,7 +28,8 @@ def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str
     from streamgda.selection.candidates import candidates_of
 
     context.meta[AS_TRIED] = {option.name for option in context.command.params}
-    grids = [_grid(*value.split()) for value in values]
+    missing = Data((), missing=context.params["missing"]).of_models
+    grids = [_grid(missing, *value.split()) for value in values]
     try:
         candidates_of(None, grids)
     except ValueError as error:
@@ -36,12 +37,12 @@ def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str
     return grids
 
 
-def _grid(model: str = "", *params: str) -> Grid:
+def _grid(missing: Any, model: str = "", *params: str) -> Grid:
     if model not in MODELS:
         raise click.BadParameter(f"{model!r} is none of the models {', '.join(MODELS)}.")
     from streamgda.estimators.options import check_not_renamed
 
-    estimator = estimator_named(MODELS[model])()
+    estimator = estimator_named(MODELS[model])(missing=missing)
     grid: Grid = {"estimator": [estimator]}
     for param in params:
         name, is_given, values = param.partition("=")
@@ -130,10 +131,6 @@ def search(
     source = data.without(groups, fold).labelled()
     if out is not None:
         check_replaceable(out, source)
-    if data.of_models != "raise":
-        for grid in grids:
-            for estimator in grid["estimator"]:
-                estimator.set_params(missing=data.of_models)
     found = StatisticsSearchCV(
         None, grids, cv=cv, scoring=scoring, groups=groups, fold=fold, calibrate=calibrate
     )

@@ -8,6 +8,7 @@ from typing import Any
 from sklearn.utils._param_validation import HasMethods
 
 from streamgda.blocks.options import OPTIONS, RENAMED, Option, new_spelling, option_of
+from streamgda.blocks.wording import Message
 
 
 def check_not_renamed(estimator: Any, names: Iterable[str], error: type[Exception]) -> None:
@@ -51,7 +52,9 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
         value = option_of(name, whole.get(name, known[name]))
         if not isinstance(value, Option):
             kind, given = OPTIONS[name].kind.__name__, ", ".join(f"{k}={v!r}" for k, v in changes.items())
-            raise ValueError(f"{name}={value!r} has no parameters; set {name}={kind}({given})")
+            now = f"⟨{name}={value!r}⟩" if isinstance(value, str) else f"{name}={value!r}"
+            remedy = f"⟨set {name}={kind}({given})|give it the value {OPTIONS[name].word}⟩"
+            raise ValueError(Message(f"{now} has no parameters; {remedy}"))
         whole[name] = value.with_params(**changes)
     return whole
 

@@ -1338,3 +1338,23 @@ def test_what_a_model_makes_of_categories_is_an_option_and_a_parameter_to_try(tm
     assert CliRunner().invoke(main, [*search, "nb categories__alpha=1,2"]).exit_code == 0
     said = CliRunner().invoke(main, [*search, "nb alpha=1,2"])
     assert "alpha is now a parameter of an option: categories=Categorical(alpha=...)" in said.stderr
+
+
+@pytest.fixture
+def incomplete(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.normal(size=200), "z": rng.normal(size=200), "y": rng.integers(2, size=200)}
+    rows["x"][::7] = np.nan
+    pq.write_table(pa.table(rows), tmp_path / "incomplete.parquet")
+    return str(tmp_path / "incomplete.parquet")
+
+
+@pytest.mark.parametrize("missing", ["marginal", "marginal max_patterns=64"])
+def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, missing):
+    search = ["search", incomplete, "--target", "y", "--try", "qda missing__max_reads=5,6"]
+    said = CliRunner().invoke(main, [*search, "--missing", missing, "--json"])
+    assert said.exit_code == 0, said.stderr
+    tried = [one["params"] for one in json.loads(said.stdout)["candidates"]]
+    assert tried == [{"missing__max_reads": 5}, {"missing__max_reads": 6}]
+    said = CliRunner().invoke(main, search)
+    assert "--missing raise has no parameters; give it the value marginal" in said.stderr
