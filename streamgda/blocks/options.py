@@ -8,6 +8,8 @@ from functools import cache, wraps
 from pkgutil import resolve_name
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
+from streamgda.blocks.wording import Message
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -84,7 +86,8 @@ RENAMED = {
 def new_spelling(old: str) -> str:
     """How a parameter of an older version is given now."""
     option, name = RENAMED[old]
-    return f"{old} is now a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
+    now = f"a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
+    return Message(f"{old} is now ⟨{now}|{option}__{name}⟩")
 
 
 def refusing_renamed(function: F) -> F:

@@ -7,12 +7,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.blocks.options import OPTIONS, RENAMED
+from streamgda.blocks.options import OPTIONS
 from streamgda.cli.errors import describe
 from streamgda.cli.running import NAMES, Option, bundled, documented, literal, of_library
 from streamgda.estimators import ESTIMATORS, estimator_named
@@ -105,6 +104,8 @@ class Data:
         from streamgda import Categorical
 
         names = self.categories or ["auto"]
+        if names == ["from_dtype"]:
+            raise click.UsageError("--categories from_dtype is now --categories auto.")
         return {"auto": "auto", "none": None}.get(",".join(names), Categorical(names))
 
     def _kept(self) -> dict[str, Any]:
@@ -296,24 +297,6 @@ class ModelOptions:
         """Make the model from statistics. Unless `missing` is "raise", the model gets it."""
         params = self.params if missing == "raise" else {"missing": missing, **self.params}
         return self.kind.from_statistics(statistics, **params)
-
-
-def replaced_options(command: Any) -> Any:
-    """Decorate a command whose options of older versions are parameters of ``--missing`` now."""
-    for old, (option, name) in RENAMED.items():
-        if option == "missing":
-            callback = partial(_refuse_old, f"--missing '{OPTIONS[option].word} {name}={{}}'")
-            flag = "--" + old.replace("_", "-")
-            text = "A parameter of --missing marginal now.  [default: none]"
-            command = click.option(flag, hidden=True, expose_value=False, callback=callback, help=text)(
-                command
-            )
-    return command
-
-
-def _refuse_old(now: str, context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        raise click.UsageError(f"{parameter.opts[0]} {value} is now {now.format(value)}.")
 
 
 def model_options(*, otherwise: str, default: str | None = None) -> Option:

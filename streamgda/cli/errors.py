@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from streamgda.blocks.options import OPTIONS, RENAMED
 from streamgda.blocks.wording import Message, Setting, counted
 from streamgda.estimators import ESTIMATORS
 from streamgda.storage.paths import without_options
@@ -77,12 +78,30 @@ class OneLineErrors(click.Group):
             with warnings.catch_warnings(), interruptible("no file is half-written"):
                 warnings.showwarning = partial(_show, context.meta)  # worker threads have no context
                 return super().invoke(context)
+        except click.NoSuchOption as error:
+            _check_not_renamed(error)
+            raise
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
             if context.meta.get(DEBUG) or _is_closed_pipe(error):
                 raise
             raise click.ClickException(describe(error)) from error
+
+
+def _check_not_renamed(error: click.NoSuchOption) -> None:
+    """Raise UsageError, with the new spelling, if an unknown option is one of an older version."""
+    option, name = RENAMED.get(error.option_name.lstrip("-").replace("-", "_"), ("", ""))
+    options = {parameter.name for parameter in error.ctx.command.params} if error.ctx else set()
+    if option not in options:
+        return
+    if f"{option}__{name}" in options:
+        now = f"--{option}-{name}"
+    elif option == "missing":
+        now = f"--missing '{OPTIONS[option].word} {name}=...'"
+    else:
+        now = f"{option}__{name}=..., in --try of search"
+    raise click.UsageError(f"{error.option_name} is now {now}", error.ctx) from error
 
 
 def _status_of(run: Callable[[], Any]) -> Any:

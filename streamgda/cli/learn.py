@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streamgda.blocks.wording import counted
-from streamgda.cli.data import Data, ModelOptions, model_options, replaced_options, to_learn, to_learn_more
+from streamgda.cli.data import Data, ModelOptions, model_options, to_learn, to_learn_more
 from streamgda.cli.errors import describe
 from streamgda.cli.running import Reporting, Running, of_library, reporting_options, running_options
 from streamgda.cli.saved import check_replaceable, fault_of, is_model, out_option, save, statistics_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 @click.command()
 @to_learn
 @model_options(default="qda", otherwise="qda")
-@replaced_options
 @of_library("streamgda.passes.accumulate:accumulate", "exact")
 @click.option(
     "--statistics",

@@ -29,8 +29,8 @@ def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str
 
     context.meta[AS_TRIED] = {option.name for option in context.command.params}
     missing = Data((), missing=context.params["missing"]).of_models
-    grids = [_grid(missing, *value.split()) for value in values]
     try:
+        grids = [_grid(missing, *value.split()) for value in values]
         candidates_of(None, grids)
     except ValueError as error:
         raise click.BadParameter(describe(error)) from error
@@ -47,7 +47,7 @@ def _grid(missing: Any, model: str = "", *params: str) -> Grid:
     for param in params:
         name, is_given, values = param.partition("=")
         name = name.replace("-", "_")
-        check_not_renamed(estimator, [name], click.BadParameter)
+        check_not_renamed(estimator, [name], ValueError)
         if not is_given or name.partition("__")[0] not in estimator.get_params(deep=False):
             raise click.BadParameter(f"{param!r} gives no parameter of {model} values, as reg_param=0,0.1.")
         grid[name] = [None if value.lower() == "none" else literal(value) for value in values.split(",")]

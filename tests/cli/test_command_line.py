@@ -1337,7 +1337,7 @@ def test_what_a_model_makes_of_categories_is_an_option_and_a_parameter_to_try(tm
     search = ["search", *learn[1:4], "--try"]
     assert CliRunner().invoke(main, [*search, "nb categories__alpha=1,2"]).exit_code == 0
     said = CliRunner().invoke(main, [*search, "nb alpha=1,2"])
-    assert "alpha is now a parameter of an option: categories=Categorical(alpha=...)" in said.stderr
+    assert "alpha is now categories__alpha" in said.stderr
 
 
 @pytest.fixture
@@ -1358,3 +1358,25 @@ def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, mis
     assert tried == [{"missing__max_reads": 5}, {"missing__max_reads": 6}]
     said = CliRunner().invoke(main, search)
     assert "--missing raise has no parameters; give it the value marginal" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "now"),
+    [
+        (["search", "--try", "qda", "--max-patterns", "5"], "is now --missing 'marginal max_patterns=...'"),
+        (["refresh", "--max-reads", "5"], "is now --missing 'marginal max_reads=...'"),
+        (["update", "--em-tol", "1"], "is now --missing 'marginal tol=...'"),
+        (["fit", "--categorical-model", "dummies"], "is now --categories-model"),
+        (["fit", "--max-categories", "5"], "is now categories__max_categories=..., in --try of search"),
+        (["merge", "--max-reads", "5"], "No such option"),
+        (["search", "--try", "qda max_reads=5"], "max_reads is now missing__max_reads"),
+        (
+            ["search", "--try", "qda", "--categories", "from_dtype", "--target", "y"],
+            "--categories from_dtype is now --categories auto",
+        ),
+    ],
+)
+def test_every_command_names_the_new_spelling_of_an_old_option(incomplete, arguments, now):
+    said = CliRunner().invoke(main, [arguments[0], incomplete, *arguments[1:]])
+    assert said.exit_code == 2
+    assert now in said.stderr

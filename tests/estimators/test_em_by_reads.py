@@ -231,7 +231,7 @@ def test_the_command_line_says_how_em_ends(folder, tmp_path):
     assert "Raise max_patterns (set --missing 'marginal max_patterns=" in once.stderr
     for old, now in (("--max-reads", "max_reads"), ("--max-patterns", "max_patterns"), ("--em-tol", "tol")):
         refused = CliRunner().invoke(main, [*arguments, "marginal", old, "3"])
-        assert f"{old} 3 is now --missing 'marginal {now}=3'" in refused.stderr
+        assert f"{old} is now --missing 'marginal {now}=...'" in refused.stderr
 
 
 @pytest.mark.parametrize("remedy", [{"reg_param": 0.5}, {"pooling": 0.5}, {"pooling": "bayes"}])
