@@ -170,7 +170,8 @@ def refresh(
     try:
         if out is not None and not dry_run:
             half_life = choice["half_life"] and timedelta(days=choice["half_life"])
-            model.build(held.statistics(**{**choice, "half_life": half_life})).save(out)
+            learnt = held.statistics(**{**choice, "half_life": half_life})
+            model.build(learnt, data.of_models).save(out)
             saved = out
     finally:
         text = f"{report}\nsaved in {saved}" if saved else str(report)

@@ -1380,3 +1380,12 @@ def test_every_command_names_the_new_spelling_of_an_old_option(incomplete, argum
     said = CliRunner().invoke(main, [arguments[0], incomplete, *arguments[1:]])
     assert said.exit_code == 2
     assert now in said.stderr
+
+
+def test_a_model_of_a_ledger_keeps_the_policy_of_missing_rows_as_one_of_fit_does(incomplete, tmp_path):
+    out, missing = str(tmp_path / "out.parquet"), ["--missing", "marginal max_patterns=64"]
+    refresh = ["refresh", str(tmp_path / "ledger"), incomplete]
+    for command in (refresh, ["fit", incomplete]):
+        said = CliRunner().invoke(main, [*command, "--target", "y", *missing, "--out", out])
+        assert said.exit_code == 0, said.stderr
+        assert streamgda.load(out).missing == streamgda.Marginal(max_patterns=64)
