@@ -117,7 +117,7 @@ class Categorical(Option):
 
     def treatment(self, model: Any) -> Treatment | None:
         """How a model treats categories; None if it takes none."""
-        known: tuple[Treatment, ...] = model._treatments
+        known: tuple[Treatment, ...] = model._ways_to_encode
         wanted = [
             way for way in known if self.model in {None, "dummies" if way == "features" else "conditional"}
         ]

@@ -132,7 +132,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     tol: float = 1e-4
 
     @property
-    def _treatments(self) -> tuple[str, ...]:
+    def _ways_to_encode(self) -> tuple[str, ...]:
         return ("features",) if self.covariance_model in {"bic", *_OF_ONE_COVARIANCE} else ()
 
     def _finalise(self, statistics: Statistics) -> ParsimoniousGaussians:

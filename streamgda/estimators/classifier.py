@@ -67,7 +67,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return encoding_for(self.categories)
 
     @property
-    def _treatments(self) -> tuple[str, ...]:
+    def _ways_to_encode(self) -> tuple[str, ...]:
         """The ways in which the model can treat columns that are not numbers, the usual one first."""
         return ()
 

@@ -169,7 +169,7 @@ class LinearDiscriminantAnalysis(
     predictive: Predictive = "plugin"
 
     @property
-    def _treatments(self) -> tuple[str, ...]:
+    def _ways_to_encode(self) -> tuple[str, ...]:
         return "features", "common"
 
     def required_statistics(self) -> Required:

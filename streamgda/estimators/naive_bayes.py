@@ -121,7 +121,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
     predictive: Predictive = "plugin"
 
     @property
-    def _treatments(self) -> tuple[str, ...]:
+    def _ways_to_encode(self) -> tuple[str, ...]:
         return ("naive",)
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:

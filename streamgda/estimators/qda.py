@@ -189,7 +189,7 @@ class QuadraticDiscriminantAnalysis(
     predictive: Predictive = "plugin"
 
     @property
-    def _treatments(self) -> tuple[str, ...]:
+    def _ways_to_encode(self) -> tuple[str, ...]:
         return ("common",) if self.pooling else ("separate",)
 
     def _validate_params(self) -> None:

@@ -183,7 +183,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     predictive: Predictive = "plugin"
 
     @property
-    def _treatments(self) -> tuple[str, ...]:
+    def _ways_to_encode(self) -> tuple[str, ...]:
         return ("features",) if self.covariance_type == "tied" else ()
 
     @property
