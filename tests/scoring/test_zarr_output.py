@@ -319,10 +319,14 @@ def test_killed_and_started_again(tmp_path, how, monkeypatch):
     for seed in range(20):
         frame_of(100, seed).to_parquet(folder / f"{seed:02}.parquet", index=False)
     finished = out / ".unfinished" / "rows" / "c"
-    interrupt(how, lambda: len([*finished.glob("*")]) >= 3, predict_slowly, folder, out)
+
+    def marks_of():
+        return {path.name for path in finished.glob("*") if path.suffix != ".partial"}
+
+    interrupt(how, lambda: len(marks_of()) >= 3, predict_slowly, folder, out)
     with pytest.raises(GroupNotFoundError):
         zarr.open_group(out, mode="r")
-    marks = {path.name for path in finished.glob("*") if path.suffix != ".partial"}
+    marks = marks_of()
     before = stamps(out)
     source = scan_parquet(folder, "kind", features=NAMES)
     model = QuadraticDiscriminantAnalysis().fit(source)
