@@ -989,7 +989,9 @@ def kill_at_fifty_moments(data, home):
         child = in_fork(refresh, data, ledger)
         time.sleep(draw.random() * usual * (1.1 if turn % 10 == 0 else 0.5))
         os.kill(child, signal.SIGKILL)
-        kills += os.waitpid(child, 0)[1] == signal.SIGKILL
+        killed = os.waitpid(child, 0)[1] == signal.SIGKILL
+        kills += killed
+        usual *= 1.05 if killed else 0.9  # the first may have been measured on a busy machine
         assert rows_held(ledger) <= 180  # never more than there ever was
         assert os.waitpid(in_fork(refresh, data, ledger), 0)[1] == 0
         assert ledger.statistics().n_rows == sum(pq.read_metadata(path).num_rows for path in data.iterdir())

@@ -287,7 +287,9 @@ def kill_at_many_moments(data, home):
         child = in_fork(refresh, data, home) if refreshed else in_fork(answer, home, turn % 4 == 1)
         time.sleep(draw.random() * usual * 0.5)
         os.kill(child, signal.SIGKILL)
-        kills += os.waitpid(child, 0)[1] == signal.SIGKILL
+        killed = os.waitpid(child, 0)[1] == signal.SIGKILL
+        kills += killed
+        usual *= 1.05 if killed else 0.9  # the first may have been measured on a busy machine
         found = ledger.statistics()
         assert found.n_rows == (800 if turn % 4 == 1 and not ledger.quarantined else 600)
         assert (found.means[:, 0] < 1).all() or found.n_rows == 800
