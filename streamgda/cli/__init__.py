@@ -2,8 +2,8 @@
 
 These modules import only one library at their top: click. A command imports the others when it runs.
 
-- `main`: the command and its subcommands. `fit`, `update`, `merge` and `drop_class` are in `learn`;
-  `predict`, `evaluate` and `priors` in `predict`; `inspect` in `saved`; the others in the file of their name.
+- `main`: the command and its subcommands. `fit`, `update` and `merge` are in `learn`;
+  `predict` and `evaluate` in `predict`; `inspect` in `saved`; the others in the file of their name.
 - `data`: the options that say which data is read, and which model is made of it.
 - `running`: the options that say where a pass runs and how a command reports, and how options are declared.
   If an option sets a parameter of the library, its help text comes from the docstring of the library.

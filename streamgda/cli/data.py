@@ -144,10 +144,9 @@ def _filters(
 _SCAN = "streamgda.sources.parquet:scan_parquet"
 
 
-def _options(options: dict[str, Option], *, required: bool = True) -> Option:
+def _options(options: dict[str, Option]) -> Option:
     """The options of the argument `data`."""
-    metavar = "DATA..." if required else "[DATA]..."
-    data = click.argument("data", nargs=-1, required=required, metavar=metavar, callback=_paths)
+    data = click.argument("data", nargs=-1, required=True, metavar="DATA...", callback=_paths)
     return bundled("data", Data, {"data": data, **options})
 
 
@@ -240,8 +239,6 @@ to_learn_more = _options({**_LABELS, **_OF_MODEL, "missing": _TO_LEARN})
 to_predict = _options({**_OF_MODEL, "missing": _TO_SCORE})
 
 to_evaluate = _options({**_LABELS, **_OF_MODEL, "missing": _TO_SCORE})
-
-to_plot = _options({**_LABELS, **_OF_MODEL, "missing": _TO_SCORE}, required=False)
 
 
 # ---------------------------------------------------------------------- which model is made

@@ -1,4 +1,4 @@
-"""``streamgda fit``, ``update``, ``merge`` and ``drop-class``: the rows that saved models have learnt."""
+"""``streamgda fit``, ``update`` and ``merge``: the rows that saved models have learnt."""
 
 from __future__ import annotations
 
@@ -166,33 +166,3 @@ def _sum_of(files: tuple[str, ...], *, as_statistics: bool) -> Any:
         except (TypeError, ValueError) as error:
             raise ValueError(f"{file} cannot be added to {files[0]}: {describe(error)}") from error
     return total
-
-
-@click.command("drop-class")
-@click.argument("saved_in", metavar="MODEL")
-@click.argument("labels", nargs=-1, required=True, metavar="LABEL...")
-@out_option("Where to save.  [default: in place of MODEL]")
-@reporting_options
-def drop_class(saved_in: str, labels: tuple[str, ...], out: str | None, run: Reporting) -> None:
-    """Let a saved model or statistics forget all rows of some classes.
-
-    Use this to remove a mistyped label, or a class that cannot be estimated. The result is the same as one
-    fit without these rows.
-
-    \b
-    Example:
-      streamgda drop-class model.parquet setsoa
-    """
-    from streamgda import load
-
-    saved = load(saved_in)
-    statistics = statistics_of(saved)
-    out = saved_in if out is None else out
-    check_replaceable(out)
-    before, known = statistics.n_rows, {str(label): label for label in statistics.classes.tolist()}
-    for label in dict.fromkeys(labels):
-        if label not in known:
-            raise ValueError(f"{saved_in} has no class {label!r}; it has {', '.join(known)}")
-        statistics.drop_class(known[label])
-    forgotten = before - statistics.n_rows
-    save(saved, out, run, f"{counted(forgotten, 'row')} forgotten", rows_forgotten=forgotten)

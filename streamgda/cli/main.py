@@ -6,9 +6,8 @@ import click
 
 import streamgda
 from streamgda.cli.errors import OneLineErrors
-from streamgda.cli.learn import drop_class, fit, merge, update
-from streamgda.cli.plot import plot
-from streamgda.cli.predict import evaluate, predict, priors
+from streamgda.cli.learn import fit, merge, update
+from streamgda.cli.predict import evaluate, predict
 from streamgda.cli.refresh import refresh
 from streamgda.cli.saved import inspect
 from streamgda.cli.search import search
@@ -45,5 +44,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (fit, search, update, merge, drop_class, refresh, predict, evaluate, priors, inspect, plot):
+for command in (fit, search, update, merge, refresh, predict, evaluate, inspect):
     main.add_command(command)

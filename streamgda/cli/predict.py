@@ -1,4 +1,4 @@
-"""``streamgda predict``, ``evaluate`` and ``priors``: rows scored by a saved model."""
+"""``streamgda predict`` and ``evaluate``: rows scored by a saved model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, to_evaluate, to_predict
 from streamgda.cli.errors import interruptible
-from streamgda.cli.running import NAMES, Running, of_library, running_options
-from streamgda.cli.saved import check_apart, check_replaceable, load_model, out_option, save_if_named
+from streamgda.cli.running import NAMES, Running, running_options
+from streamgda.cli.saved import check_apart, load_model, out_option
 from streamgda.storage.paths import shown
 
 
@@ -85,46 +85,3 @@ def evaluate(saved_in: str, data: Data, run: Running) -> None:
     with run.scheduler_options() as options:
         evaluation = streamgda.evaluate(model, data.of_model(model), **options)
     run.output(evaluation.to_dict(), str(evaluation))
-
-
-@click.command()
-@click.argument("saved_in", metavar="MODEL")
-@to_predict
-@of_library("streamgda.scoring.label_shift:estimate_priors", "max_rows")
-@out_option("Save the model with priors for these shares.  [default: not]")
-@running_options
-def priors(saved_in: str, data: Data, max_rows: int | None, out: str | None, run: Running) -> None:
-    """Estimate the shares of the classes in data without labels.
-
-    DATA is as for fit, but needs no labels. The report has a test of whether the shares are
-    those of the model. The probabilities of the model must be calibrated: see search --calibrate.
-
-    \b
-    Example:
-      streamgda priors model.parquet wednesday.parquet --out adjusted.parquet
-    """
-    from streamgda import estimate_priors
-
-    model = load_model(saved_in, data)
-    source = data.of_model(model, labelled=False)
-    if out is not None:
-        check_replaceable(out, source)
-    given: dict[str, Any] = {} if max_rows is None else {"max_rows": max_rows}
-    before = model.priors_
-    with run.scheduler_options() as options:
-        estimate = estimate_priors(model, source, **given, **options)
-    table = list(zip(estimate.classes, before, estimate.shares, strict=True))
-    document = {
-        "n_rows": estimate.n_rows,
-        "statistic": estimate.statistic,
-        "p_value": estimate.p_value,
-        "classes": [{"label": label, "prior": prior, "share": share} for label, prior, share in table],
-    }
-    width = max(len(str(label)) for label in ("class", *estimate.classes))
-    lines = [
-        f"{'class':{width}}   prior   share",
-        *(f"{label!s:{width}} {prior:7.4f} {share:7.4f}" for label, prior, share in table),
-        f"{counted(estimate.n_rows, 'row')}; p = {estimate.p_value:.3g} if the shares are those of the model",
-    ]
-    model.set_params(priors=estimate.priors.tolist())
-    save_if_named(model, out, run, document, "\n".join(lines))

@@ -46,10 +46,7 @@ from streamgda.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
-COMMANDS = [
-    *("fit", "search", "update", "merge", "drop-class"),
-    *("refresh", "predict", "evaluate", "priors", "inspect", "plot"),
-]
+COMMANDS = [*("fit", "search", "update", "merge"), *("refresh", "predict", "evaluate", "inspect")]
 
 
 def environment(**more):
@@ -171,24 +168,6 @@ def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell
     assert said.endswith("Set --exclude id, or name the features to use\n")
     assert CliRunner().invoke(main, [*fit, "--exclude", "id"]).stderr == ""
     assert CliRunner().invoke(main, [*fit, "--quiet"]).stderr == ""
-
-
-def test_a_model_forgets_a_mistyped_class(made, iris, tmp_path):
-    model, out = tmp_path / "model.parquet", tmp_path / "out.parquet"
-    typed = iris.assign(kind=iris["kind"].mask(iris["id"] == 3, "setsoa"))
-    typed.to_parquet(tmp_path / "typed.parquet", index=False)
-    source = scan_parquet(tmp_path / "typed.parquet", "kind", features=FEATURES)
-    QuadraticDiscriminantAnalysis(singular="skip").partial_fit(source).save(model)
-    assert "it has setosa, setsoa, versicolor" in invoke(made, "drop-class", model, "setsa", code=1)
-    said = invoke(made, "drop-class", model, "setsoa", "--out", out)
-    assert said == (
-        f"1 row forgotten\nQuadraticDiscriminantAnalysis: 149 rows, 3 classes, 4 features\nsaved in {out}\n"
-    )
-    rest = typed[typed["kind"] != "setsoa"]
-    expected = QuadraticDiscriminantAnalysis().fit(rest[FEATURES], rest["kind"])
-    assert load(out).statistics_.allclose(expected.statistics_, rtol=1e-12)
-    assert "setsoa" in load(model).classes_
-    assert "holds one scatter of all classes" in invoke(made, "drop-class", "lda.parquet", "setosa", code=1)
 
 
 def test_fit_learns_from_parquet_what_scikit_learn_learns_in_memory(made, iris, tmp_path):
@@ -727,37 +706,6 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     assert lines[-1].startswith("MixtureDiscriminantAnalysis cannot predict: these statistics do not keep")
 
 
-def test_plot_draws_to_files_of_the_kind_that_they_are_named(made, tmp_path):
-    out = tmp_path / "roc.svg"
-    assert invoke(made, "plot", "roc", "model.parquet", "days", "--target", "kind", "--out", out) == (
-        f"drawn to {out}\n"
-    )
-    assert "<svg" in out.read_text()
-    assert "versicolor" in out.read_text()
-    starts = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
-    of_data = ["days", "--target", "kind"]
-    for ending, arguments in (
-        (".png", ["regions", "model.parquet", "--show", "petal_length,petal_width"]),
-        (".pdf", ["projection", "lda.parquet"]),
-        (".png", ["precision-recall", "model.parquet", *of_data, "--show", "setosa,virginica"]),
-        (".png", ["confusion", "model.parquet", *of_data, "--normalize", "true"]),
-        (".svg", ["calibration", "model.parquet", *of_data]),
-        (".png", ["regions", "digits.parquet", "--show", "20,21"]),
-    ):
-        report = json.loads(invoke(made, "plot", *arguments, "--out", tmp_path / f"1{ending}", "--json"))
-        assert report == {"kind": arguments[0], "out": str(tmp_path / f"1{ending}")}
-        assert (tmp_path / f"1{ending}").read_bytes().startswith(starts[ending])
-    assert names_in(tmp_path) == ["1.pdf", "1.png", "1.svg", "roc.svg"]
-
-
-def test_without_matplotlib_plot_says_how_to_get_it(made, tmp_path):
-    (tmp_path / "matplotlib").mkdir()
-    (tmp_path / "matplotlib" / "__init__.py").write_text("raise ImportError('there is none')")
-    env = environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
-    said = fails(made, "plot", "regions", "model.parquet", "--out", tmp_path / "1.png", env=env)
-    assert said == "Error: pictures need matplotlib: pip install matplotlib\n"
-
-
 def test_shuttle_from_the_shell(real_data, tmp_path):
     """Singular classes are named and no model is written; regularised, it is as the library has it."""
     train, test = real_data / "shuttle_trn.parquet", real_data / "shuttle_tst.parquet"
@@ -797,7 +745,6 @@ def test_shuttle_from_the_shell(real_data, tmp_path):
             "damaged.parquet cannot be read",
         ),
         (["merge", "model.parquet", "digits.parquet", "--out", "{out}"], "digits.parquet cannot be added to"),
-        (["plot", "regions", "none.parquet", "--out", "{out}.png"], "there is no file none.parquet"),
     ],
 )
 def test_bad_data_is_one_line(made, tmp_path, arguments, said):
@@ -823,9 +770,6 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["inspect", "days"], "days is a folder, but no ledger"),
         (["refresh", "{out}", "digits.zarr"], "a ledger keeps up with files"),
         (["inspect", "days/1.parquet"], "1.parquet is a Parquet file of something else"),
-        (["plot", "projection", "model.parquet", "--out", "{out}.png"], "only LinearDiscriminantAnalysis"),
-        (["plot", "roc", "model.parquet", "days", "--target", "kind", "--show", "x", "--out", "{out}.png"],
-         "'x' is none of the classes"),
         (["fit", "digits.zarr", "--target", "z", "--out", "{out}"], "there is no array 'z'"),
         (["fit", "foo://bar", "--target", "z", "--out", "{out}"], "foo"),
         (["fit", "ftp://127.0.0.1:1/1.parquet", "--target", "z", "--out", "{out}"],
@@ -912,12 +856,6 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         ([*REFRESH, "--out", "m.parquet", "--half-life", "nan"], "'nan' is no number"),
         ([*REFRESH, "--max-shift", "nan"], "'nan' is no number"),
         ([*FIT, "--reg-param", "nan"], "'nan' is no number"),
-        (["plot", "roc", "model.parquet", "--out", "1.png"], "roc needs DATA"),
-        (["plot", "regions", "model.parquet", "days", "--out", "1.png"], "of the model alone, without DATA"),
-        (["plot", "roc", "model.parquet", "days", "--target", "kind", "--out", "1.txt"], "does not end in"),
-        (["plot", "roc", "model.parquet", "days", "--normalize", "true", "--out", "1.png"],
-         "--normalize is not for roc"),
-        (["plot", "projection", "lda.parquet", "--show", "a", "--out", "1.png"], "--show is not for"),
     ],
 )  # fmt: skip
 def test_more_bad_usage(made, arguments, said):
@@ -1301,14 +1239,14 @@ def test_mixtures_are_fitted_updated_and_merged(made, tmp_path):
     assert [entry["label"] for entry in said["classes"]] == [list(pair) for pair in one.subclasses_]
 
 
-@pytest.mark.parametrize("command", ["predict", "evaluate", "priors"])
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
 def test_a_warning_of_a_worker_thread_is_said_and_stops_nothing(tmp_path, command):
     rows = {"x": np.arange(40.0), "kind": ["a", "b"] * 20, "y": [0, 0, 1, 1] * 10}
     pq.write_table(pa.table(rows), tmp_path / "old.parquet")
     pq.write_table(pa.table({**rows, "kind": ["a", "new"] * 20}), tmp_path / "new.parquet")
     model, old, new = (str(tmp_path / f"{name}.parquet") for name in ("model", "old", "new"))
     learn = ["fit", old, "--target", "y", "--categories", "kind", "--model", "nb", "--out", model]
-    options = {"predict": ["--out", str(tmp_path / "out")], "evaluate": ["--target", "y"], "priors": []}
+    options = {"predict": ["--out", str(tmp_path / "out")], "evaluate": ["--target", "y"]}
     assert CliRunner().invoke(main, learn).exit_code == 0
 
     for quiet in ([], ["--quiet"]):
