@@ -32,6 +32,7 @@ from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, as_table, is_dask
+from streamgda.sources.encoding import Encoding
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
@@ -216,19 +217,29 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
     if not reset and not model.statistics_.schema.is_numeric:
         return _columns_of(model, X)
-    encoding = model._encoding if reset else None
-    if encoding is not None:
-        if encoding.by_name and arrays.column_labels(X) is None:
-            raise ValueError(f"{encoding!r} names columns, and the rows are an array; give a frame")
-        if encoding.by_name or arrays.columns_of_other_types(X):
-            made = learnt_columns(X, encoding)
-            if made is not None:
-                return made
+    made = encoded_columns(X, model._encoding) if reset else None
+    if made is not None:
+        return made
     arrays.check_readable(X)
     if model.exact:
         arrays.check_no_rounding(X)
     X = as_table(X) if reset else _named_as_fitted(model, X)
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
+
+
+def encoded_columns(X: Any, encoding: Encoding | None) -> MadeColumns | None:
+    """The columns of a frame, of which some are encoded; None if all are numbers.
+
+    Raises
+    ------
+    ValueError
+        If columns are named and the rows are an array, or a column can be no feature.
+    """
+    if encoding is None:
+        return None
+    if encoding.by_name and arrays.column_labels(X) is None:
+        raise ValueError(f"{encoding!r} names columns, and the rows are an array; give a frame")
+    return learnt_columns(X, encoding) if encoding.by_name or arrays.columns_of_other_types(X) else None
 
 
 def announced_labels(classes: ArrayLike) -> labels.Labels:

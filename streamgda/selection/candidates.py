@@ -11,9 +11,12 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
+from streamgda.blocks.arrays import column_labels
 from streamgda.blocks.options import OPTIONS
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.options import check_not_renamed
+from streamgda.sources.base import Source
+from streamgda.sources.encoding import Encoding
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import missing_for_all
 from streamgda.statistics.required import Required
@@ -38,6 +41,26 @@ class Candidate:
         """
         params = self.estimator.get_params(deep=False)
         return type(self.estimator).from_statistics(statistics, **{**params, **others})
+
+
+def common_encoding(candidates: Sequence[Candidate], X: Any) -> Encoding | None:
+    """How the columns of rows become features for all candidates, which share one read.
+
+    Raises
+    ------
+    ValueError
+        If the rows have names, and candidates want other columns of them encoded.
+    """
+    first, *rest = (candidate.estimator._encoding for candidate in candidates)
+    if not isinstance(X, Source) and column_labels(X) is not None:
+        wanted = None if first is None else first.columns
+        for other in rest:
+            if wanted != (None if other is None else other.columns):
+                raise ValueError(
+                    "the candidates share one read of the rows, and take different columns as categories: "
+                    f"{first!r} and {other!r}. Give them the same columns, or search once for each choice"
+                )
+    return first
 
 
 def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:

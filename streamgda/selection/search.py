@@ -25,7 +25,13 @@ from streamgda.passes.progress import Progress
 from streamgda.scoring.calibration import warned_of
 from streamgda.scoring.inference import apart
 from streamgda.selection.calibration import CALIBRATION, calibrations
-from streamgda.selection.candidates import Candidate, ParamGrid, candidates_of, statistics_for_all
+from streamgda.selection.candidates import (
+    Candidate,
+    ParamGrid,
+    candidates_of,
+    common_encoding,
+    statistics_for_all,
+)
 from streamgda.selection.comparison import Comparison, RowScorer, compare
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
 from streamgda.selection.splitters import ArraySource, is_leave_one_out, read_folds, source_of, with_folds
@@ -194,7 +200,8 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
         maps, _ = apart(self.estimator)
         if maps is not None and not isinstance(X, FoldStatistics):
-            X, y, sample_weight = source_of(X, y, sample_weight).map(maps), None, None
+            rows = source_of(X, y, sample_weight, encoding=common_encoding(candidates, X))
+            X, y, sample_weight = rows.map(maps), None, None
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
         states, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
         former = vars(self).copy()
@@ -241,7 +248,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             )
         maps, _ = apart(self.estimator)
         rows = X if maps is None else maps.transform(X)
-        source, rule = with_folds(rows, y, sample_weight, self.cv, self.groups, self.fold)
+        source, rule = with_folds(candidates, rows, y, sample_weight, self.cv, self.groups, self.fold)
         held = getattr(self, "fold_statistics_", None)
         if held is None:
             held = FoldStatistics(empty_statistics(**statistics_for_all(candidates)), rule)

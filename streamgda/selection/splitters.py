@@ -25,16 +25,15 @@ from streamgda.blocks.arrays import (
     with_columns,
 )
 from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
-from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import Message, counted, named
-from streamgda.estimators.reading import check_batch, check_no_name
+from streamgda.estimators.reading import check_batch, check_no_name, encoded_columns
 from streamgda.passes.accumulate import accumulate_folds, read_into
-from streamgda.selection.candidates import Candidate, statistics_for_all
+from streamgda.selection.candidates import Candidate, common_encoding, statistics_for_all
 from streamgda.selection.downdates import check_closed_form
 from streamgda.selection.scorings import LOG_LIKELIHOOD
 from streamgda.sources.base import Source, Split
-from streamgda.sources.batches import learnt_columns
 from streamgda.sources.conversion import as_source, is_dask
+from streamgda.sources.encoding import Encoding
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.statistics.rules import RowRule
@@ -118,7 +117,7 @@ def read_folds(
             check_closed_form(candidate.estimator)
     if isinstance(X, FoldStatistics):
         return [X.copy()] * len(candidates), None, 0
-    source, rule = with_folds(X, y, sample_weight, cv, groups, fold)
+    source, rule = with_folds(candidates, X, y, sample_weight, cv, groups, fold)
     if source.is_one_shot and _scores_rows(candidates, scorings, cv):
         raise ValueError(
             f"{source!r} can be read once, and these scores take a second read: scan a table, a dataset or "
@@ -183,14 +182,15 @@ def _check_takes_rows(candidates: Sequence[Candidate], source: Source) -> None:
 
 
 def with_folds(
-    X: Any, y: Any, sample_weight: Any, cv: Any, groups: Any, fold: Any
+    candidates: Sequence[Candidate], X: Any, y: Any, sample_weight: Any, cv: Any, groups: Any, fold: Any
 ) -> tuple[Source, FoldRule]:
-    """The source of some rows, with the column that names groups or folds, and the rule of their folds.
+    """The source of the rows, with the column that names groups or folds, and the rule of their folds.
 
     Raises
     ------
     ValueError
-        If groups and folds are both given, or `cv` is neither a number nor a splitter.
+        If groups and folds are both given, `cv` is neither a number nor a splitter, or candidates want other
+        columns as categories.
     TypeError
         If a splitter is given with rows that are not in memory.
     """
@@ -199,14 +199,15 @@ def with_folds(
     if groups is not None and fold is not None:
         raise ValueError("give groups or fold, not both: a column of folds needs no groups")
     column = fold if groups is None else groups
+    rows = partial(source_of, X, y, sample_weight, encoding=common_encoding(candidates, X))
     n_folds = None if fold is not None else _number_of_folds(cv)
     if n_folds is None and fold is None:
-        return source_of(X, y, sample_weight, _folds_by_splitter(cv, X, y, groups)), FoldRule(None, "cv")
+        return rows(_folds_by_splitter(cv, X, y, groups)), FoldRule(None, "cv")
     if isinstance(column, str):
-        return source_of(X, y, sample_weight).with_groups(column), FoldRule(n_folds, column)
+        return rows().with_groups(column), FoldRule(n_folds, column)
     if column is None:
-        return source_of(X, y, sample_weight), FoldRule(n_folds)
-    return source_of(X, y, sample_weight, column), FoldRule(n_folds, "groups")
+        return rows(), FoldRule(n_folds)
+    return rows(column), FoldRule(n_folds, "groups")
 
 
 def _number_of_folds(cv: Any) -> int | None:
@@ -312,7 +313,9 @@ class ArraySource(Source):
 
     is_local = True
 
-    def __init__(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> None:
+    def __init__(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, encoding: Encoding | None = None
+    ) -> None:
         if y is None:
             raise ValueError("models are compared on labelled rows, but the target y is None")
         check_batch(X)
@@ -320,6 +323,7 @@ class ArraySource(Source):
         if not columns_of_other_types(X):
             check_readable(X)
         self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
+        self.encoding = encoding
 
     def __repr__(self) -> str:
         return f"<rows in memory: {len(self.rows)}>"
@@ -334,14 +338,13 @@ class ArraySource(Source):
                 f"there is no column {column!r} to group the rows by; X has {names or 'no names'}"
             )
         rest = with_columns(self.rows, [name for name in names if name != column])
-        return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]))
+        return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]), self.encoding)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
         """Cut the rows, which are numbered from `start`, into blocks."""
-        rows, places = self.rows, Places(start=start)
-        if columns_of_other_types(rows):
-            rows = learnt_columns(rows, "auto")
-        names = rows.schema.feature_names if isinstance(rows, MadeColumns) else None
+        made, places = encoded_columns(self.rows, self.encoding), Places(start=start)
+        names = None if made is None else made.schema.feature_names
+        rows = self.rows if made is None else made
         return array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
 
     def splits(self) -> list[Split]:
@@ -365,7 +368,9 @@ class _Rows(Split):
         return self._source.blocks()
 
 
-def source_of(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Source:
+def source_of(
+    X: Any, y: Any, sample_weight: Any, groups: Any = None, *, encoding: Encoding | None = None
+) -> Source:
     """Return a source unchanged; make a source of a Dask collection or of rows in memory.
 
     Raises
@@ -374,7 +379,7 @@ def source_of(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = No
         If labels are missing, or groups are given as an array beside a source.
     """
     if not isinstance(X, Source) and not is_dask(X):
-        return ArraySource(X, y, sample_weight, groups)
+        return ArraySource(X, y, sample_weight, groups, encoding)
     if groups is not None:
         raise ValueError("groups and folds of a source are the name of one of its columns, and not an array")
-    return as_source(X, y, sample_weight)
+    return as_source(X, y, sample_weight, encoding=encoding)

@@ -16,6 +16,10 @@ class Encoding(Protocol):
     """A way to make features of columns that are not numbers."""
 
     @property
+    def columns(self) -> str | Sequence[str]:
+        """The names or patterns of the columns that are encoded, or "auto"."""
+
+    @property
     def by_name(self) -> bool:
         """Whether columns are chosen by their names, and not by their types."""
 

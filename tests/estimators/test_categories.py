@@ -9,6 +9,7 @@ import pytest
 from pyarrow.parquet import write_to_dataset
 from scipy.special import log_softmax
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as Peer
 from sklearn.model_selection import cross_val_score
@@ -19,6 +20,7 @@ from streamgda import (
     Categorical,
     GaussianDiscriminantAnalysis,
     GaussianNB,
+    HashedKFold,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     StatisticsSearchCV,
@@ -355,3 +357,36 @@ def test_new_categories_are_reported_beside_the_drift(source, customers, kinds):
     assert report.alarms(no_new_categories=True) == ("category city=Bern is new",)
     assert "new categories: city=Bern" in str(report)
     assert all(np.isfinite(one.shift).all() for one in report.drift)
+
+
+def table_of_shops():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    frame = pd.DataFrame({"size": rng.normal(size=400) + y, "shop": 3 * y + rng.integers(0, 4, 400)})
+    return frame.assign(note=rng.choice(["a", "b"], 400)), y
+
+
+@pytest.mark.parametrize("learner", [GaussianNB, LinearDiscriminantAnalysis])
+def test_a_search_reads_the_columns_that_its_candidates_name(learner):
+    frame, y = table_of_shops()
+    model = learner(categories=Categorical(columns=["shop", "note"]))
+    search = StatisticsSearchCV(model, {"categories__max_categories": [5, 255]}).fit(frame, y)
+    assert search.fold_statistics_.total().allclose(clone(model).fit(frame, y).statistics_, rtol=1e-12)
+    assert search.best_estimator_.categories_ == {"shop": list(range(7)), "note": ["a", "b"]}
+    batches = StatisticsSearchCV(model, {"categories__max_categories": [5, 255]})
+    for half in (slice(0, 200), slice(200, 400)):
+        batches.partial_fit(frame[half], y[half])
+    assert batches.fold_statistics_.total().allclose(search.fold_statistics_.total(), rtol=1e-12)
+    scores = cross_validate(model, frame, y, scoring="accuracy")["test_score"]
+    theirs = cross_val_score(model, frame, y, cv=HashedKFold(5), scoring="accuracy")
+    assert scores.tolist() == theirs.tolist()
+
+
+def test_candidates_that_name_other_columns_are_refused_and_arrays_too():
+    frame, y = table_of_shops()
+    grid = {"categories__columns": [["shop"], ["shop", "note"]]}
+    search = StatisticsSearchCV(GaussianNB(categories=Categorical()), grid)
+    with pytest.raises(ValueError, match="share one read of the rows, and take different columns as categ"):
+        search.fit(frame, y)
+    with pytest.raises(ValueError, match="names columns, and the rows are an array; give a frame"):
+        cross_validate(GaussianNB(categories=Categorical(columns=["shop"])), np.eye(4), [0, 0, 1, 1])
