@@ -252,7 +252,7 @@ class ExactClassStatistics(Statistics):
 
     @property
     def _moments(self) -> ExactMoments:
-        with self._lock:
+        with self.lock:
             if self._rounded is None:
                 self._rounded = self._labelled.moments.rounded()
             return self._rounded
@@ -270,7 +270,7 @@ class ExactClassStatistics(Statistics):
         ValueError
             If a scatter exceeds float64.
         """
-        with self._lock:
+        with self.lock:
             state = ClassStatistics(self.covariance_type)
             state._described_as(self)
             kind, weight_tails = self._labelled.kind, self._moments.weight_tails

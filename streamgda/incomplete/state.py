@@ -273,7 +273,7 @@ class IncompleteStatistics(Statistics):
                 "statistics of covariance type 'diag' keep each feature by itself, and no patterns; "
                 "accumulate with covariance_type='full'"
             )
-        with self._lock:
+        with self.lock:
             return PatternTable.of(
                 self._states(), self._labelled.classes, self.n_features, self.feature_names
             )
@@ -317,13 +317,13 @@ class IncompleteStatistics(Statistics):
 
     def simplest(self) -> Statistics:
         """Ordinary statistics, if no row lacks a feature; else these."""
-        with self._lock:
+        with self.lock:
             return self._likeliest().copy() if self.is_complete else self
 
     @property
     def iteration(self) -> Completion | None:
         """How the likeliest moments were found; None if no row lacks a feature."""
-        with self._lock:
+        with self.lock:
             self._likeliest()
             return self._completion
 
@@ -373,13 +373,13 @@ class IncompleteStatistics(Statistics):
             If the rows do not determine a mean or a covariance; the message names class, features and
             remedies.
         """
-        with self._lock:
+        with self.lock:
             self._check_determined()
             return self._likeliest().copy()
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
         """The state of the classes at these positions."""
-        with self._lock:
+        with self.lock:
             some = super().of_classes(positions, classes)
             if not self._labelled.kind.is_pooled and self._completed is not None:  # each class by itself
                 some._completed = self._completed.of_classes(positions)
@@ -388,7 +388,7 @@ class IncompleteStatistics(Statistics):
 
     def _likeliest(self) -> Statistics:
         """The completed statistics, computed once for a state; NaN for a class that is not determined."""
-        with self._lock:
+        with self.lock:
             if self._completed is None:
                 self._completed, self._completion = self._complete()
             return self._completed
@@ -423,7 +423,7 @@ class IncompleteStatistics(Statistics):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class, of all rows; shape (n_classes,)."""
-        with self._lock:
+        with self.lock:
             return self._total_weights()[0]
 
     @property
@@ -435,7 +435,7 @@ class IncompleteStatistics(Statistics):
         ValueError
             If a row lacks a feature, since there is no estimate of fourth moments then.
         """
-        with self._lock:
+        with self.lock:
             if self.has_fourth_moments and not self.is_complete:
                 raise ValueError(
                     Message(
@@ -502,7 +502,7 @@ class IncompleteStatistics(Statistics):
             If the factor is not above 0 and at most 1, or the state is exact.
         """
         self._plain().decay(factor)  # raises if it cannot
-        with self._lock:
+        with self.lock:
             self._set_labelled(self._labelled.each(lambda part: self._plain(part).decay(factor)._labelled))
         return self
 
@@ -532,7 +532,7 @@ class IncompleteStatistics(Statistics):
             )
 
     def __repr__(self) -> str:
-        with self._lock:
+        with self.lock:
             return f"{super().__repr__()[:-1]}, patterns={self.n_patterns})"
 
     # ------------------------------------------------------------------ states are saved

@@ -147,7 +147,7 @@ class Evaluation(Measures, Loadable):
 
     def __getstate__(self) -> dict[str, Any]:
         state = vars(self).copy()
-        del state["_lock"]
+        del state["lock"]
         return state
 
     def add_coded(

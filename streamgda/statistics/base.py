@@ -132,7 +132,9 @@ class Statistics(Locked, Savable):
     """What becomes of rows in which features are missing, as the parameter `missing` of a model says."""
 
     _labelled: Labelled[Any]
-    _revision: Revision
+    revision: Revision
+    """The revision of the state: a new object after every change, which may say what was added."""
+
     rule: RowRule | None = None
     """The rule that gives rows their class before they are added up; None if it is that of their label."""
 
@@ -158,7 +160,7 @@ class Statistics(Locked, Savable):
         What is then left to be written into arrays is written even if that is interrupted.
         """
         try:
-            self.__dict__.update(others, _labelled=labelled, _revision=revision or Revision())
+            self.__dict__.update(others, _labelled=labelled, revision=revision or Revision())
             labelled.write()
         except BaseException:
             if self.__dict__.get("_labelled") is labelled:
@@ -166,20 +168,20 @@ class Statistics(Locked, Savable):
             raise
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_revision"}
+        return {name: value for name, value in super().__getstate__().items() if name != "revision"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _revision=Revision())
+        self.__dict__.update(state, revision=Revision())
 
     def copy(self) -> Self:
         """A state of the same rows that does not change with this one."""
-        with self._lock:
+        with self.lock:
             return self._twin(self._labelled.copy())
 
     def _twin(self, labelled: Labelled[Any]) -> Self:
         """A state with other moments, and all else as here."""
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, _lock=twin._lock)
+        twin.__dict__.update(self.__dict__, lock=twin.lock)
         twin._set_labelled(labelled)
         return twin
 
@@ -206,18 +208,13 @@ class Statistics(Locked, Savable):
         return self._n_dropped
 
     @property
-    def revision(self) -> Revision:
-        """The revision of the state: a new object after every change, which may say what was added."""
-        return self._revision
-
-    @property
     def classes(self) -> Labels:
         """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
         return self._labelled.classes.copy()
 
     def by_label(self) -> Self:
         """The statistics of the classes, if a rule has divided their rows; else these."""
-        with self._lock:
+        with self.lock:
             if not self._labelled.classes.dtype.names:
                 return self
             twin = self._twin(self._labelled.relabelled(self._labelled.classes["label"]))
@@ -247,7 +244,7 @@ class Statistics(Locked, Savable):
         >>> ClassStatistics().update([[1.0], [2.0], [4.0]], ["a"] * 3, [2, 1, 1]).effective_counts.round(2)
         array([2.67])
         """
-        with self._lock:
+        with self.lock:
             counts, squares = self._labelled.counts.astype(np.float64), self._labelled.rounded_squares
             if squares is None:
                 return counts
@@ -291,19 +288,19 @@ class Statistics(Locked, Savable):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        with self._lock:
+        with self.lock:
             return self._moments.weights.copy()
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        with self._lock:
+        with self.lock:
             return self._moments.rounded_means.copy()
 
     @property
     def mean_tails(self) -> Array:
         """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
-        with self._lock:
+        with self.lock:
             return self._moments.mean_tails.copy()
 
     @property
@@ -313,7 +310,7 @@ class Statistics(Locked, Savable):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        with self._lock:
+        with self.lock:
             return self._moments.scatter.copy()
 
     @property
@@ -322,7 +319,7 @@ class Statistics(Locked, Savable):
 
         It is infinite where it exceeds float64, as are `outer_sums`.
         """
-        with self._lock:
+        with self.lock:
             return self._moments.sums.copy()
 
     @property
@@ -331,7 +328,7 @@ class Statistics(Locked, Savable):
 
         With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
         """
-        with self._lock:
+        with self.lock:
             return self._moments.outer_sums.copy()
 
     @property
@@ -345,7 +342,7 @@ class Statistics(Locked, Savable):
         return self._higher_moments("fourth_moments")
 
     def _higher_moments(self, name: str) -> Array | None:
-        with self._lock:
+        with self.lock:
             array: Array | None = getattr(self._moments, name) if self.has_fourth_moments else None
             return None if array is None else array.copy()
 
@@ -370,7 +367,7 @@ class Statistics(Locked, Savable):
             If a class (for "tied", all classes together) has no more weight than `ddof` takes away, or, with
             floating sums, a feature is so small that float64 does not hold all digits of its squares.
         """
-        with self._lock:
+        with self.lock:
             moments = self._moments
             moments.check_squares(self.schema.feature_names)
             try:
@@ -382,13 +379,13 @@ class Statistics(Locked, Savable):
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        with self._lock:
+        with self.lock:
             self._check_has_rows()
             return self._moments.overall_mean.copy()
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        with self._lock:
+        with self.lock:
             self._check_has_rows()
             return self._moments.total_variance.copy()
 
@@ -507,7 +504,7 @@ class Statistics(Locked, Savable):
         part = self._twin(labelled)
         part.schema, part._n_dropped = schema, block.n_dropped
         if labelled.moments.kind.is_pooled:
-            part._revision = Revision.of_rows(block)
+            part.revision = Revision.of_rows(block)
         return part
 
     def _expect(self, block: Block) -> None:
@@ -543,7 +540,7 @@ class Statistics(Locked, Savable):
             ours, theirs, schema = self._sides(other)
             ours._check_compatible(theirs)
             added = theirs._labelled
-            follows = self._revision.followed_by(theirs._revision, added.classes)
+            follows = self.revision.followed_by(theirs.revision, added.classes)
             self._set_labelled(
                 ours._labelled.merged(added, owned=owned or theirs is not other),
                 follows if ours is self else None,
@@ -572,7 +569,7 @@ class Statistics(Locked, Savable):
         schema : Schema
             A union with that of this state. A feature that this state does not have has mean 0 and scatter 0.
         """
-        with self._lock:
+        with self.lock:
             places = self.schema.places_in(schema)
             if places is None:
                 return self
@@ -656,7 +653,7 @@ class Statistics(Locked, Savable):
 
     def narrowed(self, required: Required) -> Self:
         """A copy that keeps no more than is required; ValueError if this state holds too little."""
-        with self._lock:
+        with self.lock:
             return self._twin(self._labelled.narrowed(required))
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
@@ -664,7 +661,7 @@ class Statistics(Locked, Savable):
 
         If `classes` is given, it holds their new labels, sorted and without duplicates.
         """
-        with self._lock:
+        with self.lock:
             taken = self._labelled.take(positions)
             taken = taken.copy() if taken is self._labelled else taken
             return self._twin(taken if classes is None else taken.renamed(classes))
@@ -688,7 +685,7 @@ class Statistics(Locked, Savable):
             If there is no such class, or the classes share one scatter, out of which one class cannot be
             taken.
         """
-        with self._lock:
+        with self.lock:
             k = labels.position_of(label, self._labelled.classes)
             if self._labelled.kind.is_pooled:
                 raise ValueError(
@@ -706,7 +703,7 @@ class Statistics(Locked, Savable):
         ValueError
             If the classes share one scatter, so that the scatter of each class is not known.
         """
-        with self._lock:
+        with self.lock:
             if self._labelled.kind.is_pooled:
                 raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
             one = self._twin(self._labelled.as_one_class())
@@ -739,7 +736,7 @@ class Statistics(Locked, Savable):
         >>> state.select(["b"]).means, state.select(["b"]).feature_names
         (array([[5.]]), ('b',))
         """
-        with self._lock:
+        with self.lock:
             named = self.feature_names
             positions = as_feature_positions(features, named, self.n_features)
             names = None if named is None else [named[i] for i in positions]
@@ -771,7 +768,7 @@ class Statistics(Locked, Savable):
         >>> merged.classes, merged.means.ravel(), merged.covariance().ravel()
         (array(['cat', 'dog'], dtype='<U3'), array([2., 8.]), array([1., 0.]))
         """
-        with self._lock:
+        with self.lock:
             classes = self._labelled.classes
             for label in mapping:
                 labels.position_of(label, classes)
@@ -816,7 +813,7 @@ class Statistics(Locked, Savable):
         >>> difference.means, difference.covariance(), difference.feature_names
         (array([[13.]]), array([[[4.]]]), ('growth',))
         """
-        with self._lock:
+        with self.lock:
             matrix, shift = as_affine_map(A, b, self.n_features)
             if (
                 feature_names is None

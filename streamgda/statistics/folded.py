@@ -142,41 +142,41 @@ class FoldStatistics(Locked):
     @property
     def folds(self) -> list[Any]:
         """The folds that have rows, sorted."""
-        with self._lock:
+        with self.lock:
             return sorted(self._by_fold)
 
     def __getitem__(self, fold: Any) -> Statistics:
         """The statistics of the rows of a fold, with the features of all folds."""
-        with self._lock:
+        with self.lock:
             return self._by_fold[fold].in_schema(self.schema)
 
     @property
     def n_rows(self) -> int:
         """How many rows went in."""
-        with self._lock:
+        with self.lock:
             return sum(part.n_rows for part in self._by_fold.values())
 
     @property
     def classes(self) -> Labels:
         """The labels seen in any fold, sorted."""
-        with self._lock:
+        with self.lock:
             return reduce(union, (part.by_label().classes for part in self._by_fold.values()), no_labels())
 
     @property
     def schema(self) -> Schema:
         """The features seen in any fold."""
-        with self._lock:
+        with self.lock:
             schemas = (part.schema for part in self._by_fold.values())
             return reduce(lambda one, other: one.union(other), schemas, self.empty.schema)
 
     @property
     def nbytes(self) -> int:
         """The size of the arrays of the states in bytes."""
-        with self._lock:
+        with self.lock:
             return self._by_fold.nbytes
 
     def __repr__(self) -> str:
-        with self._lock:
+        with self.lock:
             return f"FoldStatistics(folds={len(self._by_fold)}, rows={self.n_rows}, of {self.empty!r})"
 
     def __eq__(self, other: object) -> bool:
@@ -230,7 +230,7 @@ class FoldStatistics(Locked):
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place."""
-        with self._lock:
+        with self.lock:
             decayed = ((fold, state.copy().decay(factor)) for fold, state in self._by_fold.items())
             self._by_fold = Keyed(decayed)
         return self
@@ -249,12 +249,12 @@ class FoldStatistics(Locked):
 
     def total(self) -> Statistics:
         """The statistics of the rows of all folds."""
-        with self._lock:
+        with self.lock:
             return self.merged(self.folds)
 
     def merged(self, folds: Iterable[Any]) -> Statistics:
         """The statistics of the rows of some folds, in this order."""
-        with self._lock:
+        with self.lock:
             return reduce(iadd, (self._by_fold[fold] for fold in folds), self.empty.copy())
 
     def held_out(self, folds: Iterable[Any] | None = None) -> Iterator[tuple[Any, Statistics]]:
@@ -267,7 +267,7 @@ class FoldStatistics(Locked):
         folds : iterable, optional
             The folds to yield; all of them where not given.
         """
-        with self._lock:
+        with self.lock:
             known, states = self.folds, [self[fold].copy() for fold in self.folds]
         wanted = set(known if folds is None else folds)
         after = list(accumulate(reversed(states), add, initial=self.empty))[:-1]
@@ -304,7 +304,7 @@ class StatesTogether(Locked):
     @property
     def nbytes(self) -> int:
         """The size of the arrays of the states in bytes."""
-        with self._lock:
+        with self.lock:
             return sum(state.nbytes for state in self.states)
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -317,7 +317,7 @@ class StatesTogether(Locked):
 
     def copy(self) -> Self:
         """States of the same rows that do not change with these."""
-        with self._lock:
+        with self.lock:
             return type(self)(self.states)
 
     def __iadd__(self, other: StatesTogether) -> Self:

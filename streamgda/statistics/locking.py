@@ -25,22 +25,17 @@ class Lockable(Protocol):
 class Locked:
     """An object with a lock of its own, which its copies and pickles do not share."""
 
-    _lock: Any
+    lock: Lock
+    """Held while the object changes, and while more than one of its arrays is read.
+
+    A thread that holds it reads several quantities of the same rows while others learn.
+    """
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Give the object its lock, however it is made."""
         self = super().__new__(cls)
-        self._lock = RLock()
+        self.lock = RLock()
         return self
-
-    @property
-    def lock(self) -> Lock:
-        """Held while the object changes, and while more than one of its arrays is read.
-
-        A thread that holds it reads several quantities of the same rows while others learn.
-        """
-        lock: Lock = self._lock
-        return lock
 
     def copy(self) -> Self:
         """An object that does not change with this one."""
@@ -48,7 +43,7 @@ class Locked:
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: a copy, since its arrays are read when the lock is free again."""
-        return {name: value for name, value in vars(self.copy()).items() if name != "_lock"}
+        return {name: value for name, value in vars(self.copy()).items() if name != "lock"}
 
 
 def in_order(one: Lockable, other: Lockable) -> tuple[Lock, Lock]:

@@ -151,7 +151,7 @@ class WindowedStatistics(Locked, Loadable):
         ends = {"n_rows": self.n_rows, "seconds": self.seconds}
         arguments = ["" if self.n_batches is None else f"{self.n_batches}"]
         arguments += [f"{name}={end}" for name, end in ends.items() if end is not None]
-        with self._lock:
+        with self.lock:
             return (
                 f"WindowedStatistics({', '.join(filter(None, arguments))}, "
                 f"covariance_type={self._nothing.covariance_type!r}, "
@@ -215,7 +215,7 @@ class WindowedStatistics(Locked, Loadable):
         """
         check_statistics(batch)
         batch = batch.copy()  # of one moment
-        with self._lock:
+        with self.lock:
             moment = clock.time() if time is None else float(time)
             batches = self._batches
             if not np.isfinite(moment):
@@ -233,9 +233,9 @@ class WindowedStatistics(Locked, Loadable):
 
     def copy(self) -> Self:
         """A window of the same batches that does not change with this one."""
-        with self._lock:
+        with self.lock:
             twin = type(self).__new__(type(self))
-            vars(twin).update(vars(self), _lock=twin._lock, _batches=self._batches.copy())
+            vars(twin).update(vars(self), lock=twin.lock, _batches=self._batches.copy())
             return twin
 
     def _is_over(self, batches: _Batches) -> bool:

@@ -66,7 +66,7 @@ class SampledStatistics(BesideStatistics, Locked):
     @property
     def nbytes(self) -> int:
         """The size of the arrays in bytes."""
-        with self._lock:
+        with self.lock:
             samples = sum(part.nbytes for own in self.samples.values() for part in own)
             return self.statistics.nbytes + samples
 

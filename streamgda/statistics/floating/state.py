@@ -114,7 +114,7 @@ class ClassStatistics(Statistics):
 
     def _add_in_place(self, block: Block, workspace: Workspace) -> bool:
         """Add a block of rows of known classes to their moments; return whether it was added."""
-        with self._lock:
+        with self.lock:
             ours, moments = self._labelled, self._moments
             if (
                 len(block.codes) <= len(block.classes) * moments.kind.has_products
@@ -141,7 +141,7 @@ class ClassStatistics(Statistics):
             kept = Revision.of_rows(block) if moments.kind.is_pooled else None
             self._set_labelled(
                 Labelled(ours.classes, counts, moments.with_rows(rows, part), squares),
-                self._revision.followed_by(kept, block.classes),
+                self.revision.followed_by(kept, block.classes),
                 _n_dropped=self._n_dropped + block.n_dropped,
             )
         return True
