@@ -123,9 +123,14 @@ def _encode(values: NDArray[Any]) -> tuple[Labels, Codes]:
     if len(values) == 1:
         return values.copy(), np.zeros(1, dtype=code_dtype(1))
     if values.dtype.kind == "i" and len(values):
-        span = int(values.max()) - int(values.min()) + 1
+        lowest = values.min()
+        span = int(values.max()) - int(lowest) + 1
         if span <= _LOOKUP_SPAN:
-            return _encode_by_lookup(values, span)
+            offsets = (values - lowest).astype(np.uint16)
+            seen = np.bincount(offsets, minlength=span) > 0
+            classes = np.flatnonzero(seen) + lowest
+            code_of = np.cumsum(seen) - 1
+            return classes, code_of.astype(code_dtype(len(classes)))[offsets]
     classes, codes = np.unique(values, return_inverse=True)
     return trimmed(classes), codes.astype(code_dtype(len(classes)))
 
@@ -137,15 +142,6 @@ def _encode_strings(values: NDArray[Any]) -> tuple[Labels, Codes]:
     dtype = code_dtype(len(classes))
     codes = np.fromiter(map(code_of.__getitem__, values), dtype=dtype, count=len(values))
     return _cast(np.array(classes, dtype=object), np.str_), codes
-
-
-def _encode_by_lookup(values: NDArray[np.int64], span: int) -> tuple[Labels, Codes]:
-    lowest = values.min()
-    offsets = (values - lowest).astype(np.uint16)
-    seen = np.bincount(offsets, minlength=span) > 0
-    classes = np.flatnonzero(seen) + lowest
-    code_of = np.cumsum(seen) - 1
-    return classes, code_of.astype(code_dtype(len(classes)))[offsets]
 
 
 def code_dtype(n_classes: int) -> type[np.unsignedinteger[Any] | np.int64]:

@@ -108,7 +108,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If there are none for another reason.
         """
         gaussians = None
-        if before is not None and before.why_none is None and not view.chain and not self.exact:
+        if before is not None and before.gaussians.why_none is None and not view.chain and not self.exact:
             later = statistics.revision.since(before.revision)
             gaussians = None if later is None else self._refinalise(before, statistics, later)
         if gaussians is None:
@@ -129,8 +129,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """What the model reads of its statistics; ValueError if it cannot learn such features."""
         chain = () if self.predictive == "plugin" else (resolve_name(PREDICTIVE[self.predictive]),)
         view = View(statistics.classes, statistics.weights, statistics, chain)
-        viewed: View = statistics.schema.viewed(view, self)
-        return viewed
+        schema = statistics.schema
+        return view if schema.is_numeric else schema.viewed(view, self)
 
     def snapshot(self) -> Self:
         """A copy of the model with its own statistics, which later learning does not change.
@@ -150,7 +150,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Warn once of what the densities lack. Copies in workers know of it, and do not warn again."""
         warned = self.__dict__.pop("_warned", {})
         now: dict[str, Any] = {}
-        if (why_none := state.why_none) is not None and len(state.seen.classes) > 1:
+        if (why_none := state.gaussians.why_none) is not None and len(state.seen.classes) > 1:
             now["none"] = True
             if "none" not in warned:
                 said = "no class can be estimated yet, so each row gets the priors. "

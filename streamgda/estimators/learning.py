@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.labels import Labels
+from streamgda.blocks.options import OPTIONS, Option
 from streamgda.blocks.wording import Message
 from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
@@ -87,11 +88,6 @@ def of_one_moment(method: F) -> F:
             return method(model, *args, **kwargs)
 
     return cast("F", read)
-
-
-def _merged(statistics: Statistics, added: Statistics) -> Statistics:
-    """The statistics with the rows of others; another object if they could not take these."""
-    return (statistics if statistics.absorbs(added) else added.alike(statistics)).merge(added)
 
 
 def _version() -> str:
@@ -158,7 +154,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        options.check_options(self)
+        for name in OPTIONS:
+            if isinstance(option := getattr(self, name, None), Option):
+                option.check(self)
 
     # ------------------------------------------------------------------ what an estimator learns
 
@@ -211,10 +209,6 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
     def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[RowRule | None], int]:
         """The rules by which models of this kind divide rows, and how many reads it takes to find them."""
         return [None] * len(models), 0
-
-    def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
-        """The rows of a later batch. A model whose rule depends on rows first finds it from these."""
-        return blocks
 
     # ------------------------------------------------------------------ rows and statistics go in
 
@@ -354,15 +348,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             if self._learn_first(twin, blocks_of, announced):
                 return self
         blocks = blocks_to_learn(self, X, y, sample_weight, reset=False, **options)
-        statistics = self.statistics_
-        revision, rule = statistics.revision, statistics.rule
-        try:
-            fields_after = partial(self._fields_after, X, announced)
-            self._learn_blocks(statistics, iter(self._arrived(blocks)), fields_after)
-        except BaseException:
-            if statistics.revision is revision:
-                statistics.rule = rule
-            raise
+        self._learn_blocks(blocks, partial(self._fields_after, X, announced))
         return self
 
     def _learn_first(
@@ -389,17 +375,15 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
             return announced if self._announced is None else self._announced
         return labels.union(self._announced, announced)
 
-    def _learn_blocks(
-        self, statistics: Statistics, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]
-    ) -> None:
+    def _learn_blocks(self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]) -> None:
         """Add the rows of a batch. A large one becomes a state of its own first, while others may learn."""
-        policy = policy_of(self.missing)
+        policy, statistics = policy_of(self.missing), self.statistics_
         if self.missing != "raise":
             check_holds_products(statistics, self._covariance_type)
         first = list(islice(blocks, 2))
         if len(first) > 1:
             added = cast("Statistics", policy.state_of(statistics, chain(first, blocks)))
-            self._learn(partial(_merged, added=added), fields_after)
+            self._learn(partial(policy.merged, added=added), fields_after)
         else:
             self._learn(partial(policy.update, blocks=first), fields_after)
 
@@ -414,7 +398,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
                 try:
                     if fields := fields_after():
                         self.__dict__ = {**before, **fields}
-                    changed = change(policy_of(self.missing).widened(statistics))
+                    changed = change(statistics)
                     if changed is not statistics:
                         self.__dict__ = {**self.__dict__, "statistics_": changed}
                 except BaseException:
@@ -490,7 +474,7 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
                 fields["feature_names_in_"] = np.array(added.feature_names, dtype=object)
             return fields
 
-        self._learn(partial(_merged, added=added), fields_after)
+        self._learn(partial(policy_of(self.missing).merged, added=added), fields_after)
         return self
 
     def _copied_statistics(self, other: Self | Statistics) -> Statistics:

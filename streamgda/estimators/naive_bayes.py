@@ -129,7 +129,10 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         if self.pooling:
             variances, regularisation = self._regularised(statistics)
         else:
-            variances = _variances(statistics)
+            variances, rounding = statistics.covariance(), statistics.means
+            rounding *= np.finfo(np.float64).eps
+            rounding *= rounding
+            variances[variances <= rounding] = 0.0
         variances += self.var_smoothing * statistics.total_variance().max()
         if not (variances > 0).all():
             k, feature = np.argwhere(~(variances > 0))[0]
@@ -247,15 +250,6 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # fitted with weights
             model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
         return model
-
-
-def _variances(statistics: Statistics) -> Array:
-    """The variance of each feature in each class. A variance that may be rounding alone is set to zero."""
-    variances, rounding = statistics.covariance(), statistics.means
-    rounding *= np.finfo(np.float64).eps
-    rounding *= rounding
-    variances[variances <= rounding] = 0.0
-    return variances
 
 
 def _priors_of(peer: naive_bayes.GaussianNB, seen: NDArray[np.bool_]) -> Any:

@@ -21,13 +21,6 @@ def check_not_renamed(estimator: Any, names: Iterable[str], error: type[Exceptio
             raise error(new_spelling(old))
 
 
-def check_options(model: Any) -> None:
-    """Raise ValueError if a model cannot have the options that it has."""
-    for name in OPTIONS:
-        if isinstance(option := getattr(model, name, None), Option):
-            option.check(model)
-
-
 def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters to set, where ``option__parameter`` is replaced by a new option that has this parameter.
 

@@ -81,8 +81,9 @@ def check_rows(
         If the rows are not in memory.
     """
     missing = missing or model.missing
-    X = as_table(X) if isinstance(X, dict | list) else arrays.in_numpy(X)
-    check_batch(X, _OR_PREDICTED)
+    if not isinstance(X, np.ndarray):
+        X = as_table(X) if isinstance(X, dict | list) else arrays.in_numpy(X)
+        check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if not model.statistics_.schema.is_numeric:
         X = _columns_of(model, X).encoded(model.statistics_.schema)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import RowError
-from streamgda.gaussians.absent import PriorsAlone, WithAbsentClasses
+from streamgda.gaussians.absent import WithAbsentClasses
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.posteriors import (
@@ -124,12 +124,6 @@ class Finalised(Generic[G]):
     def seen(self) -> Self:
         """The same for the classes that have rows alone, which are those of `gaussians`."""
         return self._seen or self
-
-    @property
-    def why_none(self) -> Reason | None:
-        """Why the rows determine no density, so that each row gets the priors; None if they do."""
-        gaussians: Any = self.gaussians
-        return gaussians.reason if isinstance(gaussians, PriorsAlone) else None
 
     @property
     def singular(self) -> list[tuple[Any, Reason]]:

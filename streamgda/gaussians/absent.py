@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,20 +137,16 @@ class PriorsAlone:
     ----------
     n_classes : int
         The number of classes, K.
-    reason : callable
+    why_none : callable
         Returns the error.
     """
 
     n_classes: int
-    reason: Reason
+    why_none: Reason
 
     scores_from_distances = False
     singular_common = None
-
-    @property
-    def singular(self) -> Mapping[int, Reason]:
-        """No class is left out."""
-        return {}
+    singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 
     def marginal(self, observed: Observed) -> Self:
         """The same for the observed features."""
@@ -165,4 +162,4 @@ class PriorsAlone:
         """Raise the error for all that densities have besides."""
         if name.startswith("_"):
             raise AttributeError(name)
-        raise self.reason()
+        raise self.why_none()

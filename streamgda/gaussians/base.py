@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -55,13 +56,13 @@ class Densities(ABC):
         def ranks(self) -> NDArray[np.int64]:
             """The rank of the covariance of each class: (K,). Mixtures have none."""
 
+        @property
+        def singular(self) -> Mapping[int, Reason]:
+            """The positions of classes without a density, and the reason of each."""
+
     else:
         scores_from_distances = True
-
-    @property
-    def singular(self) -> Mapping[int, Reason]:
-        """The positions of classes without a density, and the reason of each."""
-        return {}
+        singular = MappingProxyType({})
 
     @abstractmethod
     def squared_distances(self, X: Array) -> Array:
@@ -190,15 +191,23 @@ class Densities(ABC):
 class Gaussians(Densities):
     """Normal densities. A model learns their parameters, even if it scores rows by other densities."""
 
+    if TYPE_CHECKING:
+
+        @property
+        def singular_common(self) -> Whitening | None:
+            """The whitening of what all classes share or are pooled with, if it is singular."""
+
+        @property
+        def why_none(self) -> Reason | None:
+            """Returns the error that says why the rows determine no density; None if they do."""
+
+    else:
+        singular_common = why_none = None
+
     @property
     @abstractmethod
     def n_covariance_parameters(self) -> float:
         """The number of free parameters of the covariances; see `GenerativeClassifier.n_parameters_`."""
-
-    @property
-    def singular_common(self) -> Whitening | None:
-        """The whitening of the covariance that all classes share or are pooled with, if it is singular."""
-        return None
 
     @abstractmethod
     def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:

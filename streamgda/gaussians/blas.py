@@ -50,11 +50,11 @@ class single_blas_thread:  # noqa: N801  a context, as contextlib.suppress is
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                numbers = {library: library.get_num_threads() for library in _libraries()}
-                limited = {library: number for library, number in numbers.items() if number not in {1, None}}
-                if limited:
-                    self._before.update(limited)
-                    _set_numbers(dict.fromkeys(limited, 1))
+                for library in _libraries():
+                    if (number := library.get_num_threads()) not in {1, None}:
+                        self._before[library] = number
+                if self._before:
+                    _set_numbers(dict.fromkeys(self._before, 1))
             self._inside.add(self)
 
     def __exit__(

@@ -90,14 +90,6 @@ class Marginal(Option):
             return statistics
         return IncompleteStatistics.from_statistics(cast("Any", statistics), max_patterns=self.max_patterns)
 
-    def widened(self, statistics: Statistics) -> Statistics:
-        """The statistics, or a copy that keeps as many patterns as the policy allows."""
-        if not isinstance(statistics, IncompleteStatistics) or statistics.max_patterns >= self.max_patterns:
-            return statistics
-        wider = statistics.copy()  # so that the limit stays if the rows are refused
-        wider.max_patterns = self.max_patterns
-        return wider
-
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics with the rows of some blocks; another object if they could not take these."""
         blocks = list(blocks)
@@ -109,12 +101,25 @@ class Marginal(Option):
         """The rows of some blocks as a state by itself, which is merged into the statistics."""
         if not isinstance(statistics, IncompleteStatistics):
             blocks = list(blocks)
-            statistics = self._for(statistics, blocks)
-        return self.widened(statistics).state_of(blocks)
+        return self._for(statistics, blocks).state_of(blocks)
 
-    def _for(self, statistics: Statistics, blocks: list[Block]) -> Statistics:
-        """The statistics as they take these blocks: ordinary ones as long as no row lacks a feature."""
-        return self.taking(statistics) if any(map(Block.lacks_numbers, blocks)) else statistics
+    def merged(self, statistics: Statistics, added: Statistics) -> Statistics:
+        """The statistics with the rows of others; another object if they could not take these."""
+        statistics = self._for(statistics, ())
+        return (statistics if statistics.absorbs(added) else added.alike(statistics)).merge(added)
+
+    def _for(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
+        """The statistics as they take these blocks: ordinary ones as long as no row lacks a feature.
+
+        Others are copied if they keep fewer patterns than the policy allows, so that their limit stays if the
+        rows are refused.
+        """
+        if not isinstance(statistics, IncompleteStatistics):
+            return self.taking(statistics) if any(map(Block.lacks_numbers, blocks)) else statistics
+        if statistics.max_patterns < self.max_patterns:
+            statistics = statistics.copy()
+            statistics.max_patterns = self.max_patterns
+        return statistics
 
     def joined(self, other: Marginal) -> Marginal:
         """The policy that keeps as many patterns as both."""

@@ -251,14 +251,10 @@ def merge_rows(
 # ---------------------------------------------------------------------- rows in the order of classes
 
 
-_NO_ROWS: Array = np.empty((0, 0))
-
-
 class Workspace:
     """The feature-major buffer that blocks are gathered into, kept from one block to the next."""
 
-    def __init__(self) -> None:
-        self._buffer = _NO_ROWS
+    _buffer: Array = np.empty((0, 0))
 
     def gather(
         self, features: Features, codes: NDArray[Any], bounds: Indices, *, centred: bool = False

@@ -195,7 +195,7 @@ class Statistics(Locked, Savable):
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return cast("CovarianceType", self._labelled.kind.name)
+        return cast("CovarianceType", self._labelled.moments.kind.name)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -390,7 +390,7 @@ class Statistics(Locked, Savable):
             return self._moments.total_variance.copy()
 
     def _check_has_rows(self) -> None:
-        if not self.n_rows:
+        if not len(self._labelled.classes):
             raise ValueError(f"there is no mean of no rows: {self!r}")
 
     # ------------------------------------------------------------------ questions to a state of any sort

@@ -66,14 +66,14 @@ class Policy(Protocol):
     def taking(self, statistics: Statistics) -> Statistics:
         """The state, or one of the same rows that takes all rows that the policy takes."""
 
-    def widened(self, statistics: Statistics) -> Statistics:
-        """The statistics, or a copy that may grow as far as the policy allows."""
-
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics with the rows of some blocks; another object if they could not take these."""
 
     def state_of(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics | None:
         """The rows of some blocks as a state by itself, which is merged into the statistics."""
+
+    def merged(self, statistics: Statistics, added: Statistics) -> Statistics:
+        """The statistics with the rows of others; another object if they could not take these."""
 
     def joined(self, other: Self) -> Self:
         """A policy that suffices for what both learn."""
@@ -102,10 +102,6 @@ class CompleteRows:
         """The state."""
         return statistics
 
-    def widened(self, statistics: Statistics) -> Statistics:
-        """The statistics."""
-        return statistics
-
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics with the rows of some blocks."""
         statistics.update_blocks(blocks if statistics.missing == "raise" else map(_complete, blocks))
@@ -114,6 +110,10 @@ class CompleteRows:
     def state_of(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics | None:
         """The rows of some blocks as a state by itself."""
         return statistics.state_of(blocks if statistics.missing == "raise" else map(_complete, blocks))
+
+    def merged(self, statistics: Statistics, added: Statistics) -> Statistics:
+        """The statistics with the rows of others."""
+        return (statistics if statistics.absorbs(added) else added.alike(statistics)).merge(added)
 
     def joined(self, other: CompleteRows) -> CompleteRows:
         """The same policy."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, NoReturn
@@ -239,7 +239,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         """Warn, besides, if most rows are of subclasses that lack a direction."""
         super()._warn_once(state)
         state = state.seen
-        if state.why_none is not None:
+        if state.gaussians.why_none is not None:
             return
         how, weights = getattr(state.gaussians, "regularisation", None), self.statistics_.weights
         lacking = None if how is None or how.informative is None else ~how.informative
@@ -305,8 +305,19 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
             sampled = read(sampled)
         return [model.centers_of(sampled) for model in models], n_reads
 
-    def _arrived(self, blocks: Iterable[Block]) -> Iterable[Block]:
-        """The rows of a batch that comes after others. Classes of which it has enough get their centres."""
+    def _learn_blocks(self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]) -> None:
+        """Add the rows of a batch. Classes of which it has enough get their centres, if it is not refused."""
+        statistics = self.statistics_
+        revision, rule = statistics.revision, statistics.rule
+        try:
+            super()._learn_blocks(iter(self._with_centers(blocks)), fields_after)
+        except BaseException:
+            if statistics.revision is revision:
+                statistics.rule = rule
+            raise
+
+    def _with_centers(self, blocks: Iterable[Block]) -> Iterable[Block]:
+        """The rows of a batch, whose classes have got centres if it has enough rows of them."""
         centers = self.subclass_centers_
         if centers is None or self.subclass_centers is not None:
             return blocks

@@ -178,7 +178,7 @@ class Moments:
             self.weight_tails[classes],
             self.means[classes],
             self.low_means[classes],
-            self.kind.take(self.scatter, classes),
+            self.scatter if self.kind.is_pooled else self.scatter[classes],
             self.fourth and self.fourth.take(classes),
         )
 

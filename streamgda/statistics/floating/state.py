@@ -19,7 +19,7 @@ from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
-from streamgda.statistics.floating.moments import Moments, as_slice, check_fourth_moments
+from streamgda.statistics.floating.moments import Moments, check_fourth_moments
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.locking import in_order
@@ -115,32 +115,33 @@ class ClassStatistics(Statistics):
     def _add_in_place(self, block: Block, workspace: Workspace) -> bool:
         """Add a block of rows of known classes to their moments; return whether it was added."""
         with self.lock:
-            ours, moments = self._labelled, self._moments
+            ours, moments = self._labelled, self._labelled.moments
             if (
                 len(block.codes) <= len(block.classes) * moments.kind.has_products
                 or (not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns))
                 or not self.schema.is_numeric
                 or self.rule is not None
-                or block.n_features != ours.n_features
+                or block.n_features != moments.n_features
                 or block.feature_names not in (None, self.schema.feature_names)
-                or moments.extra
+                or moments.fourth is not None
                 or is_anchored(block, moments.kind)
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
                 return False
             places = ours.classes.searchsorted(block.classes)
-            rows = as_slice(places)
-            part = moments.take(rows)
-            part = part.copy() if isinstance(rows, slice) or moments.kind.is_pooled else part
+            part = moments.take(places)
+            if moments.kind.is_pooled:
+                part.scatter = part.scatter.copy()
             with np.errstate(over="ignore", invalid="ignore"):
                 add_rows(part, np.arange(len(places)), block, workspace)
-            added, squares = np.bincount(block.codes), squared_weights(block.codes, block.weights)
-            squares = joined_squares(ours.squared_weights, ours.counts, squares, added, places)
-            counts = ours.counts.copy()
+            added, squares, counts = np.bincount(block.codes), ours.squared_weights, ours.counts.copy()
+            if squares is not None or block.weights is not None:
+                of_block = squared_weights(block.codes, block.weights)
+                squares = joined_squares(squares, counts, of_block, added, places)
             counts[places] += added
             kept = Revision.of_rows(block) if moments.kind.is_pooled else None
             self._set_labelled(
-                Labelled(ours.classes, counts, moments.with_rows(rows, part), squares),
+                Labelled(ours.classes, counts, moments.with_rows(places, part), squares),
                 self.revision.followed_by(kept, block.classes),
                 _n_dropped=self._n_dropped + block.n_dropped,
             )
