@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.products import multiply_rows, multiply_rows_by_triangle
 
 Array = NDArray[np.float64]
@@ -165,15 +166,17 @@ class Whitening:
 
     def slopes(self, whitened: Array) -> Array:
         """Σ⁻¹ x of rows x, from what `whiten` returned for them: (n, r) to (n, d)."""
-        if self.rank == len(self.covariance):
-            product: Array = dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
-            return product
-        return whitened @ self.matrix.T
+        with single_blas_thread():  # whose number would change the last bits
+            if self.rank == len(self.covariance):
+                product: Array = dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
+                return product
+            return whitened @ self.matrix.T
 
     @cached_property
     def precision(self) -> Array:
         """The inverse of Σ: (d, d); if Σ is singular, a generalised inverse."""
-        precision: Array = self.matrix @ self.matrix.T
+        with single_blas_thread():
+            precision: Array = self.matrix @ self.matrix.T
         return precision
 
     @cached_property
