@@ -1,7 +1,6 @@
 """Methods of generative classifiers: samples, imputation, outliers, boundaries and criteria.
 
-`RegularisedClassifier` has the parameter `pooling`: how much the pooled covariance counts in those of the
-classes.
+`pooled_shares` and `pooled_rows` are attributes of those with the parameter `pooling`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,15 +23,12 @@ from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
-from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
 from streamgda.gaussians.posteriors import posteriors
-from streamgda.gaussians.regularisation import Regularisation
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 
 PoolingParameter = float | Literal["bayes"] | None
-
-P = TypeVar("P", SeparateGaussians, DiagonalGaussians)
+"""The parameter `pooling`: how much the pooled covariance counts in those of the classes; 0 is as None."""
 
 
 class GenerativeClassifier(GaussianClassifier[G]):
@@ -371,33 +367,21 @@ class GenerativeClassifier(GaussianClassifier[G]):
         return bayesian_criterion(self.log_likelihood_, self.n_parameters_, self.statistics_)
 
 
-class RegularisedClassifier(GenerativeClassifier[P]):
-    """A classifier with the parameter `pooling`."""
+@of_one_moment
+def pooled_shares(model: GenerativeClassifier[Any]) -> Array:
+    """The share of the pooled covariance in that of each class."""
+    regularisation = finalised(model).gaussians.regularisation
+    if regularisation is None:
+        shares, of_no_rows = np.zeros(len(model.statistics_.classes)), 0.0
+    else:
+        shares, of_no_rows = regularisation.shares.copy(), 1.0
+    return shares if model.divides_rows else model._among_announced(shares, of_no_rows)
 
-    pooling: PoolingParameter  # 0 and None mean no pooling
 
-    def _regularisation(self, weights: Array, eigenvalues: Array | None, dimension: int) -> Regularisation:
-        """How covariances are pooled: by evidence, if eigenvalues are given, else by the number `pooling`."""
-        if eigenvalues is not None:
-            return Regularisation.by_evidence(weights, eigenvalues)
-        return Regularisation.by_share(float(self.pooling or 0.0), weights, dimension)
-
-    @property
-    @of_one_moment
-    def pooling_(self) -> Array:
-        """The share of the pooled covariance in that of each class."""
-        regularisation = finalised(self).gaussians.regularisation
-        if regularisation is None:
-            shares, of_no_rows = np.zeros(len(self.statistics_.classes)), 0.0
-        else:
-            shares, of_no_rows = regularisation.shares.copy(), 1.0
-        return shares if self.divides_rows else self._among_announced(shares, of_no_rows)
-
-    @property
-    def prior_rows_(self) -> float:
-        """How many rows the pooled covariance counts for beside those of each class."""
-        regularisation = finalised(self).gaussians.regularisation
-        return 0.0 if regularisation is None else regularisation.prior_rows
+def pooled_rows(model: GenerativeClassifier[Any]) -> float:
+    """How many rows the pooled covariance counts for beside those of each class."""
+    regularisation = finalised(model).gaussians.regularisation
+    return 0.0 if regularisation is None else float(regularisation.prior_rows)
 
 
 def bayesian_criterion(log_likelihood: float, n_parameters: float, statistics: Statistics) -> float:

@@ -54,7 +54,7 @@ from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.missing import Keep, MissingRows, Note, Read, Reading, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
-from streamgda.storage.saving import Savable
+from streamgda.storage import saving
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -95,7 +95,7 @@ def _version() -> str:
     return version
 
 
-class StatisticsLearner(BaseEstimator, Savable, ABC):
+class StatisticsLearner(BaseEstimator, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
     _doc_link_module = "streamgda"  # which scikit-learn links to beside a drawn estimator
@@ -526,6 +526,9 @@ class StatisticsLearner(BaseEstimator, Savable, ABC):
         if self.exact != statistics.exact:
             given, required = ("exact", "floating") if statistics.exact else ("floating", "exact")
             raise ValueError(f"exact={self.exact} asks for {required} statistics; these are {given}")
+
+    save = saving.save
+    to_bytes = saving.to_bytes
 
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         check_is_fitted(self)

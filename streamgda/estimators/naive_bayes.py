@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.wording import Message, named
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
-from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
+from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
@@ -27,7 +27,7 @@ from streamgda.statistics.covariances import Array, CovarianceType
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
+class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     """Gaussian naive Bayes: within a class, features are independent; numbers are normal.
 
     Columns with categories have a table of probabilities in each class.
@@ -111,7 +111,7 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RegularisedClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
     }
 
@@ -152,11 +152,13 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         weights, scatter = statistics.weights, statistics.scatter
         within = scatter.sum(axis=0) / weights.sum()
         varying = ~constant_features(within, statistics.means)
-        if self.pooling == "bayes" and not varying.any():
+        if self.pooling != "bayes":
+            regularisation = Regularisation.by_share(float(self.pooling or 0.0), weights, 1)
+        elif varying.any():
+            relative = (scatter[:, varying] / within[varying])[:, :, None]
+            regularisation = Regularisation.by_evidence(weights, relative)
+        else:
             raise np.linalg.LinAlgError("no feature varies within a class, so there is no variance to pool")
-        relative = (scatter[:, varying] / within[varying])[:, :, None]
-        eigenvalues = relative if self.pooling == "bayes" else None
-        regularisation = self._regularisation(weights, eigenvalues, 1)
         variances = regularisation.covariances(scatter, within)
         variances[:, ~varying] = 0.0
         return variances, regularisation
@@ -169,6 +171,9 @@ class GaussianNB(RegularisedClassifier[DiagonalGaussians]):
         return self._apply(X, lambda scores: scores.joint_log_density)
 
     # ------------------------------------------------------------------ fitted attributes
+
+    pooling_ = property(pooled_shares)
+    prior_rows_ = property(pooled_rows)
 
     @property
     def _n_numbers(self) -> int:

@@ -14,7 +14,7 @@ from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
-from streamgda.estimators.generative import PoolingParameter, RegularisedClassifier
+from streamgda.estimators.generative import PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import one_of
@@ -24,7 +24,7 @@ from streamgda.estimators.singular import whiten_classes
 from streamgda.estimators.view import Predictive
 from streamgda.gaussians.axes import principal_axes
 from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
-from streamgda.gaussians.regularisation import relative_eigenvalues
+from streamgda.gaussians.regularisation import Regularisation, relative_eigenvalues
 from streamgda.gaussians.whitening import Singular, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
@@ -34,9 +34,7 @@ from streamgda.statistics.revisions import Revision
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class QuadraticDiscriminantAnalysis(
-    RegularisedClassifier[SeparateGaussians], DiscriminantAnalysis[SeparateGaussians]
-):
+class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     """Quadratic discriminant analysis: each class is normal, with a mean and a covariance of its own.
 
     Columns with categories have a table of probabilities in each class, and move the mean of the numbers: the
@@ -271,8 +269,12 @@ class QuadraticDiscriminantAnalysis(
                 "no feature varies within a class, so there is no covariance to work with"
             )
         scatter = statistics.scatter
-        eigenvalues = relative_eigenvalues(scatter, plain.matrix) if self.pooling == "bayes" else None
-        regularisation = self._regularisation(statistics.weights, eigenvalues, common.rank)
+        if self.pooling == "bayes":
+            eigenvalues = relative_eigenvalues(scatter, plain.matrix)
+            regularisation = Regularisation.by_evidence(statistics.weights, eigenvalues)
+        else:
+            share = float(self.pooling or 0.0)
+            regularisation = Regularisation.by_share(share, statistics.weights, common.rank)
         covariances = self._shrunk(regularisation.covariances(scatter, within))
         return RegularisedGaussians.of(means, statistics.mean_tails, covariances, common, regularisation)
 
@@ -294,6 +296,9 @@ class QuadraticDiscriminantAnalysis(
         return left * super()._n_covariance_parameters()
 
     # ------------------------------------------------------------------ fitted attributes
+
+    pooling_ = property(pooled_shares)
+    prior_rows_ = property(pooled_rows)
 
     @property
     @of_one_moment

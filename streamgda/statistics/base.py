@@ -5,7 +5,7 @@ Passes, models, files and ledgers treat floating and exact statistics alike, thr
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
@@ -35,8 +35,8 @@ from streamgda.statistics.validation import (
     as_feature_positions,
     check_feature_names,
 )
+from streamgda.storage import saving
 from streamgda.storage.documents import table_digest
-from streamgda.storage.saving import Savable
 
 S = TypeVar("S", bound="Statistics")
 
@@ -120,7 +120,7 @@ class ReadOut(Protocol):
         """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
 
 
-class Statistics(Locked, Savable):
+class Statistics(Locked, ABC):
     """Statistics of labelled rows; `ClassStatistics` says what they are.
 
     The state is one `Labelled`. A lock is held while it changes and while it is copied. `merge` adds another
@@ -855,6 +855,9 @@ class Statistics(Locked, Savable):
         )
 
     # ------------------------------------------------------------------ states are saved
+
+    save = saving.save
+    to_bytes = saving.to_bytes
 
     @abstractmethod
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:

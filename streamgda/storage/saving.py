@@ -1,10 +1,10 @@
-"""The base classes of objects that are saved as one Parquet file, or as its bytes."""
+"""Objects that are saved as one Parquet file, or as its bytes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
@@ -12,92 +12,103 @@ from streamgda.storage.documents import SENSELESS
 from streamgda.storage.paths import AnyFileSystem, Path
 
 
-class Savable(ABC):
-    """An object that is saved as a Parquet table with a JSON document; `streamgda.storage` says how."""
+class Savable(Protocol):
+    """An object that is saved as a Parquet table with a JSON document; `streamgda.storage` says how.
 
-    @abstractmethod
+    Its class has the functions `save` and `to_bytes` as methods.
+    """
+
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The columns of the table, and the plain values of the document."""
 
-    def save(
-        self,
-        path: Path,
-        *,
-        filesystem: AnyFileSystem | None = None,
-        overwrite: bool = False,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Write a Parquet file. `load` returns an equal object from it, to the last bit.
 
-        The table has one row per class: DuckDB, Polars and pandas can read it, as `streamgda.storage`
-        describes. Its metadata holds the parameters of a model, the version of this library, the time in UTC
-        (that of the environment variable ``SOURCE_DATE_EPOCH``, if it is set), and a fingerprint of the sums.
-        The file appears as a whole or not at all.
+def save(
+    self: Savable,
+    path: Path,
+    *,
+    filesystem: AnyFileSystem | None = None,
+    overwrite: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a Parquet file. `load` returns an equal object from it, to the last bit.
 
-        Parameters
-        ----------
-        path : str or path
-            A file, or a URL such as "s3://bucket/model.parquet". What was saved there before is replaced.
-        filesystem : pyarrow or fsspec filesystem, optional
-            The filesystem of `path`. If None, inferred from `path`.
-        overwrite : bool, default=False
-            Whether to replace also a file of any other kind, such as data.
-        metadata : mapping, optional
-            Plain values to keep in the file too, such as the offset of a stream. They are written together
-            with the state, and `load_metadata` returns them.
+    The table has one row per class: DuckDB, Polars and pandas can read it, as `streamgda.storage`
+    describes. Its metadata holds the parameters of a model, the version of this library, the time in UTC
+    (that of the environment variable ``SOURCE_DATE_EPOCH``, if it is set), and a fingerprint of the sums.
+    The file appears as a whole or not at all.
 
-        Raises
-        ------
-        ValueError
-            If a file of another kind is there, and `overwrite` is False.
-        OSError
-            If the file cannot be written. A file that was there before is unchanged.
-        TypeError
-            If `load` does not know the class of a model, or if a value has a type that JSON lacks.
+    Parameters
+    ----------
+    path : str or path
+        A file, or a URL such as "s3://bucket/model.parquet". What was saved there before is replaced.
+    filesystem : pyarrow or fsspec filesystem, optional
+        The filesystem of `path`. If None, inferred from `path`.
+    overwrite : bool, default=False
+        Whether to replace also a file of any other kind, such as data.
+    metadata : mapping, optional
+        Plain values to keep in the file too, such as the offset of a stream. They are written together
+        with the state, and `load_metadata` returns them.
 
-        Examples
-        --------
-        >>> import streamgda, tempfile
-        >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
-        >>> path = f"{tempfile.mkdtemp()}/state.parquet"
-        >>> state.save(path, metadata={"offset": 17})
-        >>> streamgda.load(path) == state, streamgda.load_metadata(path)["metadata"]
-        (True, {'offset': 17})
-        """
-        from streamgda.storage import tables
+    Raises
+    ------
+    ValueError
+        If a file of another kind is there, and `overwrite` is False.
+    OSError
+        If the file cannot be written. A file that was there before is unchanged.
+    TypeError
+        If `load` does not know the class of a model, or if a value has a type that JSON lacks.
 
-        columns, document = self._to_saved()
-        tables.save(path, columns, {**document, **_given(metadata)}, filesystem, overwrite)
+    Examples
+    --------
+    >>> import streamgda, tempfile
+    >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
+    >>> path = f"{tempfile.mkdtemp()}/state.parquet"
+    >>> state.save(path, metadata={"offset": 17})
+    >>> streamgda.load(path) == state, streamgda.load_metadata(path)["metadata"]
+    (True, {'offset': 17})
+    """
+    from streamgda.storage import tables
 
-    def to_bytes(self, *, metadata: Mapping[str, Any] | None = None) -> bytes:
-        """The bytes that `save` writes, without the time, so that equal objects have equal bytes.
-
-        Parameters
-        ----------
-        metadata : mapping, optional
-            As for `save`.
-
-        Examples
-        --------
-        >>> import streamgda
-        >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
-        >>> streamgda.from_bytes(state.to_bytes()) == state
-        True
-        """
-        from streamgda.storage import tables
-
-        columns, document = self._to_saved()
-        return tables.to_bytes(columns, {**document, **_given(metadata)})
+    columns, document = self._to_saved()
+    tables.save(path, columns, {**document, **_given(metadata)}, filesystem, overwrite)
 
 
-class Loadable(Savable):
+def to_bytes(self: Savable, *, metadata: Mapping[str, Any] | None = None) -> bytes:
+    """The bytes that `save` writes, without the time, so that equal objects have equal bytes.
+
+    Parameters
+    ----------
+    metadata : mapping, optional
+        As for `save`.
+
+    Examples
+    --------
+    >>> import streamgda
+    >>> state = streamgda.ClassStatistics().update([[1.0], [3.0]], ["a", "a"])
+    >>> streamgda.from_bytes(state.to_bytes()) == state
+    True
+    """
+    from streamgda.storage import tables
+
+    columns, document = self._to_saved()
+    return tables.to_bytes(columns, {**document, **_given(metadata)})
+
+
+class Loadable(ABC):
     """An object that the class method `load` of its own class loads."""
+
+    save = save
+    to_bytes = to_bytes
 
     _kind: ClassVar[str]
     """What errors call such an object. In its file, `kind` is the name of the class."""
 
     _columns: ClassVar[frozenset[str]]
     """The columns of its table."""
+
+    @abstractmethod
+    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """The columns of the table, and the plain values of the document."""
 
     @classmethod
     @abstractmethod

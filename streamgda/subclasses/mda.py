@@ -23,7 +23,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, label_columns, whole_classes
 from streamgda.blocks.wording import Message, counted, listed
-from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, RegularisedClassifier
+from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -53,7 +53,7 @@ _STARTS = 4  # of k-means, of which the best is taken
 
 
 @dataclass(eq=False, repr=False)
-class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
+class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     """Mixture discriminant analysis: a class is several normal subclasses, each with a mean of its own.
 
     Each row is of the subclass of its class whose centre is nearest, by the covariance within the classes.
@@ -153,7 +153,7 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RegularisedClassifier._parameter_constraints,
+        **GenerativeClassifier._parameter_constraints,
         "n_subclasses": [Interval(Integral, 1, None, closed="left"), Mapping],
         "covariance_type": [one_of("full", "tied", "diag")],
         "subclass_centers": [Mapping, None],
@@ -384,6 +384,9 @@ class MixtureDiscriminantAnalysis(RegularisedClassifier[Any]):
         return params
 
     # ------------------------------------------------------------------ fitted attributes
+
+    pooling_ = property(pooled_shares)
+    prior_rows_ = property(pooled_rows)
 
     @property
     @of_one_moment

@@ -57,13 +57,13 @@ def own_bases(kind):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_an_estimator_has_at_most_six_base_classes_of_its_own(estimator):
-    assert len(own_bases(estimator)) <= 6
+def test_an_estimator_has_at_most_four_base_classes_of_its_own(estimator):
+    assert len(own_bases(estimator)) <= 4
 
 
 @pytest.mark.parametrize("statistics", [ClassStatistics, ExactClassStatistics, IncompleteStatistics])
-def test_statistics_have_at_most_four_base_classes_of_their_own(statistics):
-    assert len(own_bases(statistics)) <= 4
+def test_statistics_have_at_most_three_base_classes_of_their_own(statistics):
+    assert len(own_bases(statistics)) <= 3
 
 
 @pytest.mark.parametrize(
