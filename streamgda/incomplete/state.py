@@ -34,7 +34,7 @@ from streamgda.incomplete.patterns import (
 )
 from streamgda.incomplete.table import PatternTable
 from streamgda.kernels import Workspace
-from streamgda.statistics.base import ReadOut, Statistics
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
@@ -43,6 +43,7 @@ from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.rules import RULES
+from streamgda.statistics.state import ReadOut
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
 
 Part = tuple[Columns, Mapping[str, Any]]

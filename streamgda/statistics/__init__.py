@@ -2,7 +2,8 @@
 
 To be read in this order:
 
-1. `base`: the interface of every state. Rows are added, states are merged, and other states are derived.
+1. `state`: what every state holds, and how it is read, compared and saved. `base`: rows are added, states are
+   merged, and other states are derived.
 2. `labelled`: the labels of the classes, with the counts and the moments that belong to them.
 3. `covariances`: the kinds of covariance. A kind says which products of features are kept.
 4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.kernels`.

@@ -5,38 +5,28 @@ Passes, models, files and ledgers treat floating and exact statistics alike, thr
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from streamgda.blocks import labels
 from streamgda.blocks.arrays import array_blocks, in_order_of
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.schema import UNNAMED, Schema, schema_in
-from streamgda.blocks.schema import Columns as PlainColumns
+from streamgda.blocks.schema import Columns, Schema
 from streamgda.blocks.wording import named
-from streamgda.gaussians.whitening import Reason
 from streamgda.kernels import Workspace
-from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices, kind_named
+from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
-from streamgda.statistics.locking import Locked, in_order
+from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
 from streamgda.statistics.revisions import Revision
-from streamgda.statistics.rules import RowRule, check_same, rule_in, to_metadata
-from streamgda.statistics.validation import (
-    Columns,
-    as_affine_map,
-    as_count,
-    as_feature_names,
-    as_feature_positions,
-    check_feature_names,
-)
-from streamgda.storage import saving
-from streamgda.storage.documents import table_digest
+from streamgda.statistics.rules import check_same
+from streamgda.statistics.state import State
+from streamgda.statistics.validation import as_affine_map, as_feature_positions, check_feature_names
 
 S = TypeVar("S", bound="Statistics")
 
@@ -78,320 +68,15 @@ class BesideStatistics:
         return self.statistics.n_dropped
 
 
-class ReadOut(Protocol):
-    """The moments of rows in float64, as `Statistics` explains them."""
-
-    @property
-    def weights(self) -> Array:
-        """The sum of the weights of each class: (K,)."""
-
-    @property
-    def rounded_means(self) -> Array:
-        """The mean of each class, in float64: (K, d)."""
-
-    @property
-    def mean_tails(self) -> Array:
-        """The low parts of the means: (K, d)."""
-
-    @property
-    def scatter(self) -> Array:
-        """The scatter within the classes, in the shape of the kind of covariance."""
-
-    @property
-    def sums(self) -> Array:
-        """Σ w x: (K, d)."""
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ, in the shape of the scatter."""
-
-    @property
-    def overall_mean(self) -> Array:
-        """The mean of all rows: (d,)."""
-
-    @property
-    def total_variance(self) -> Array:
-        """The variance of each feature over all rows: (d,)."""
-
-    def covariance(self, ddof: float) -> Array:
-        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
-
-    def check_squares(self, names: tuple[str, ...] | None) -> None:
-        """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
-
-
-class Statistics(Locked, ABC):
+class Statistics(State):
     """Statistics of labelled rows; `ClassStatistics` says what they are.
 
-    The state is one `Labelled`. A lock is held while it changes and while it is copied. `merge` adds another
-    state in place; ``+``, ``-`` and ``sum`` return a new one.
+    `merge` adds another state in place; ``+``, ``-`` and ``sum`` return a new one.
     """
 
     exact = False  # a plain attribute, as it is asked before each prediction
     missing: ClassVar[str] = "raise"
     """What becomes of rows in which features are missing, as the parameter `missing` of a model says."""
-
-    _labelled: Labelled[Any]
-    revision: Revision
-    """The revision of the state: a new object after every change, which may say what was added."""
-
-    rule: RowRule | None = None
-    """The rule that gives rows their class before they are added up; None if it is that of their label."""
-
-    schema: Schema = UNNAMED
-    """What the features are: columns of numbers, or what is made of other columns."""
-
-    def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
-        self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
-        self._n_dropped = 0
-        self._set_labelled(Labelled.empty(like, 0 if feature_names is None else len(feature_names)))
-
-    @classmethod
-    def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
-        """The state of no rows; ValueError if more is required than it can keep."""
-        make: Any = cls
-        extra = dict.fromkeys(required.extra, True)
-        state: Self = make(required.covariance_type, feature_names=feature_names, **extra, **own)
-        return state
-
-    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
-        """Replace the state and other attributes by one store, so that nothing is ever half done.
-
-        What is then left to be written into arrays is written even if that is interrupted.
-        """
-        try:
-            self.__dict__.update(others, _labelled=labelled, revision=revision or Revision())
-            labelled.write()
-        except BaseException:
-            if self.__dict__.get("_labelled") is labelled:
-                labelled.write()
-            raise
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "revision"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, revision=Revision())
-
-    def copy(self) -> Self:
-        """A state of the same rows that does not change with this one."""
-        with self.lock:
-            return self._twin(self._labelled.copy())
-
-    def _twin(self, labelled: Labelled[Any]) -> Self:
-        """A state with other moments, and all else as here."""
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, lock=twin.lock)
-        twin._set_labelled(labelled)
-        return twin
-
-    def _described_as(self, other: Statistics) -> Self:
-        """Take over all that another state says of the same rows, but for their moments."""
-        self.schema, self.rule, self._n_dropped = other.schema, other.rule, other._n_dropped
-        return self
-
-    # ------------------------------------------------------------------ what went in
-
-    @property
-    def covariance_type(self) -> CovarianceType:
-        """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return cast("CovarianceType", self._labelled.moments.kind.name)
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features, where known."""
-        return self.schema.feature_names
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-        return self._n_dropped
-
-    @property
-    def classes(self) -> Labels:
-        """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
-        return self._labelled.classes.copy()
-
-    def by_label(self) -> Self:
-        """The statistics of the classes, if a rule has divided their rows; else these."""
-        with self.lock:
-            if not self._labelled.classes.dtype.names:
-                return self
-            twin = self._twin(self._labelled.relabelled(self._labelled.classes["label"]))
-            twin.rule = None
-            return twin
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """Rows seen of each class, whatever their weight; shape (n_classes,)."""
-        return self._labelled.counts.copy()
-
-    @property
-    def effective_counts(self) -> Array:
-        """Effective rows of each class, (Σ w)² / Σ w² for the weights w of its rows; shape (n_classes,).
-
-        A weighted mean of rows varies as much as the plain mean of so many rows. If the rows of a class have
-        equal weights, they are its count, and otherwise fewer. Where only the weight of a class is known, as
-        in `from_sums` and in files of version 0.2, its rows have equal weights.
-
-        References
-        ----------
-        Kish (1965), "Survey Sampling", section 11.7.
-
-        Examples
-        --------
-        >>> from streamgda import ClassStatistics
-        >>> ClassStatistics().update([[1.0], [2.0], [4.0]], ["a"] * 3, [2, 1, 1]).effective_counts.round(2)
-        array([2.67])
-        """
-        with self.lock:
-            counts, squares = self._labelled.counts.astype(np.float64), self._labelled.rounded_squares
-            if squares is None:
-                return counts
-            weights = self.weights
-            effective: Array = np.clip(weights * (weights / squares), 1.0, counts)
-            return effective
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-        return self._labelled.n_features
-
-    @property
-    def has_fourth_moments(self) -> bool:
-        """Whether third and fourth moments are kept."""
-        return "fourth_moments" in self._labelled.moments.extra
-
-    @property
-    def required(self) -> Required:
-        """What is kept of the rows, to be required of other statistics."""
-        labelled = self._labelled
-        return Required(cast("CovarianceType", labelled.kind.name), labelled.moments.extra)
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in, whatever their weight."""
-        return int(self._labelled.counts.sum())
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays of the state in bytes."""
-        return self._labelled.nbytes
-
-    # ------------------------------------------------------------------ moments
-
-    @property
-    @abstractmethod
-    def _moments(self) -> ReadOut:
-        """The moments of the rows, from which all that follows is read."""
-
-    @property
-    def weights(self) -> Array:
-        """Sum of the sample weights of each class; shape (n_classes,)."""
-        with self.lock:
-            return self._moments.weights.copy()
-
-    @property
-    def means(self) -> Array:
-        """Weighted mean of each class; shape (n_classes, n_features)."""
-        with self.lock:
-            return self._moments.rounded_means.copy()
-
-    @property
-    def mean_tails(self) -> Array:
-        """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
-        with self.lock:
-            return self._moments.mean_tails.copy()
-
-    @property
-    def scatter(self) -> Array:
-        """Σ w (x − mean)(x − mean)ᵀ within the classes.
-
-        Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
-        (n_classes, n_features) for "diag".
-        """
-        with self.lock:
-            return self._moments.scatter.copy()
-
-    @property
-    def sums(self) -> Array:
-        """Σ w x of each class, for exchange with SQL engines; shape (n_classes, n_features).
-
-        It is infinite where it exceeds float64, as are `outer_sums`.
-        """
-        with self.lock:
-            return self._moments.sums.copy()
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ in the shape of `scatter`, for exchange with SQL engines.
-
-        With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
-        """
-        with self.lock:
-            return self._moments.outer_sums.copy()
-
-    @property
-    def third_moments(self) -> Array | None:
-        """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        return self._higher_moments("third_moments")
-
-    @property
-    def fourth_moments(self) -> Array | None:
-        """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        return self._higher_moments("fourth_moments")
-
-    def _higher_moments(self, name: str) -> Array | None:
-        with self.lock:
-            array: Array | None = getattr(self._moments, name) if self.has_fourth_moments else None
-            return None if array is None else array.copy()
-
-    def covariance(self, ddof: float = 0) -> Array:
-        """The covariance within the classes: the scatter over the weight less `ddof`.
-
-        Parameters
-        ----------
-        ddof : float, default=0
-            Subtracted from the weight of each class. 0 gives the maximum-likelihood estimate, 1
-            the unbiased one. For "tied", where the scatter is pooled, it counts once per class.
-
-        Returns
-        -------
-        ndarray
-            In the shape of `scatter`. With exact sums it is rounded once, and infinite where it exceeds
-            float64.
-
-        Raises
-        ------
-        ValueError
-            If a class (for "tied", all classes together) has no more weight than `ddof` takes away, or, with
-            floating sums, a feature is so small that float64 does not hold all digits of its squares.
-        """
-        with self.lock:
-            moments = self._moments
-            moments.check_squares(self.schema.feature_names)
-            try:
-                return moments.covariance(ddof)
-            except ZeroDivisionError as error:
-                raise ValueError(
-                    f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
-                ) from error
-
-    def overall_mean(self) -> Array:
-        """Weighted mean of all rows together; shape (n_features,)."""
-        with self.lock:
-            self._check_has_rows()
-            return self._moments.overall_mean.copy()
-
-    def total_variance(self) -> Array:
-        """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        with self.lock:
-            self._check_has_rows()
-            return self._moments.total_variance.copy()
-
-    def _check_has_rows(self) -> None:
-        if not len(self._labelled.classes):
-            raise ValueError(f"there is no mean of no rows: {self!r}")
 
     # ------------------------------------------------------------------ questions to a state of any sort
 
@@ -409,11 +94,6 @@ class Statistics(Locked, ABC):
             If the rows do not determine the moments.
         """
         return self
-
-    @property
-    def reasons(self) -> Mapping[int, Reason]:
-        """Why classes have no moments, by their positions."""
-        return {}
 
     @property
     def iteration(self) -> Any:
@@ -827,86 +507,9 @@ class Statistics(Locked, ABC):
         """A state with these moments of new features, and all else as here."""
         derived = self._twin(labelled)
         derived.rule = None
-        derived.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
+        derived.schema = Columns(None if feature_names is None else tuple(feature_names))
         check_feature_names(derived.feature_names, derived.n_features)
         return derived
-
-    # ------------------------------------------------------------------ states compare
-
-    @abstractmethod
-    def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding."""
-
-    def __eq__(self, other: object) -> bool:
-        """Whether two states are the same to the last bit."""
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
-            ours, theirs = ((one.schema, one.n_dropped, one.rule) for one in (self, other))
-            return ours == theirs and self._labelled.equals(other._labelled)
-
-    def __repr__(self) -> str:
-        labelled = self._labelled
-        fourth = "fourth_moments=True, " if self.has_fourth_moments else ""
-        return (
-            f"{type(self).__name__}(covariance_type={labelled.kind.name!r}, {fourth}"
-            f"classes={len(labelled.classes)}, features={labelled.n_features}, rows={labelled.counts.sum()})"
-        )
-
-    # ------------------------------------------------------------------ states are saved
-
-    save = saving.save
-    to_bytes = saving.to_bytes
-
-    @abstractmethod
-    def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The state as arrays with a row for each class, and plain values that go with them."""
-
-    @classmethod
-    @abstractmethod
-    def _read_columns(
-        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
-    ) -> Labelled[Any]:
-        """The labelled moments that `to_columns` wrote to these columns."""
-
-    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        return self.to_columns()
-
-    def digest(self) -> str:
-        """SHA-256 of all that is held, in hexadecimal: the same for equal states, on any machine."""
-        return table_digest(*self.to_columns())
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, NDArray[Any]], metadata: Mapping[str, Any]) -> Self:
-        """The state from the columns and metadata that `to_columns` returned.
-
-        Raises
-        ------
-        ValueError
-            If no rows can have such a state. The message says why.
-        """
-        n_features = as_count(metadata["n_features"], "n_features")
-        kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
-        names = as_feature_names(metadata["feature_names"])
-        n_dropped = as_count(metadata["n_dropped"], "n_dropped")
-        schema = schema_in(metadata, None if names is None else tuple(names))
-        state.__setstate__({"schema": schema, "_n_dropped": n_dropped})
-        state.rule = rule_in(metadata)
-        state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
-        check_feature_names(state.feature_names, n_features)
-        return state
-
-    def _metadata(self) -> dict[str, Any]:
-        """The metadata that every state saves with its columns."""
-        return {
-            "kind": type(self).__name__,
-            "covariance_type": self.covariance_type,
-            "n_features": self.n_features,
-            "n_dropped": self._n_dropped,
-            **to_metadata(self.rule),
-            **self.schema.to_metadata(),
-        }
 
 
 def check_statistics(statistics: object) -> None:
