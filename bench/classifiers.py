@@ -122,7 +122,7 @@ class Searched(ClassifierMixin, BaseEstimator):
 
 
 def _mixtures(**params: Any) -> StatisticsSearchCV:
-    grid = {"n_subclasses": SUBCLASSES}
+    grid = {"subclasses": SUBCLASSES}
     return StatisticsSearchCV(MixtureDiscriminantAnalysis(), grid, scoring="neg_log_loss", **params)
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streamgda.statistics.floating.state import ClassStatistics
     from streamgda.statistics.window import WindowedStatistics
     from streamgda.subclasses.centers import SubclassCenters
+    from streamgda.subclasses.drawing import Subclasses
     from streamgda.subclasses.mda import MixtureDiscriminantAnalysis
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "StatisticsLedger",
     "StatisticsSearchCV",
     "SubclassCenters",
+    "Subclasses",
     "WindowedStatistics",
     "accumulate",
     "cross_validate",
@@ -103,6 +105,7 @@ _HOME_OF = {
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
     "SubclassCenters": "streamgda.subclasses.centers",
+    "Subclasses": "streamgda.subclasses.drawing",
     "WindowedStatistics": "streamgda.statistics.window",
     "PassProgress": "streamgda.passes.progress",
     "accumulate": "streamgda.passes.accumulate",

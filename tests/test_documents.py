@@ -300,6 +300,7 @@ def test_the_public_names_are_there():
         "StatisticsLedger",
         "StatisticsSearchCV",
         "SubclassCenters",
+        "Subclasses",
         "WindowedStatistics",
         "accumulate",
         "cross_validate",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, wraps
+from inspect import signature
 from pkgutil import resolve_name
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -36,7 +37,21 @@ class Option:
         return replace(self, **params)
 
     @classmethod
-    def from_old(cls, **params: Any) -> Self | None:
+    def of_short(cls, value: Any) -> Any:
+        """The option that a shorter value stands for; the value itself if it stands for none."""
+        return value
+
+    def to_plain(self) -> dict[str, Any]:
+        """The parameters as they are saved, from which `from_plain` makes the option again."""
+        return self.get_params()
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Any:
+        """The value of a parameter that was saved as a dict."""
+        return cls(**plain)
+
+    @classmethod
+    def from_old(cls, **params: Any) -> Any:
         """The option of a model that an older version saved, when these were parameters of its own."""
         return cls(**params)
 
@@ -52,9 +67,12 @@ class Option:
 
 
 class Entry(NamedTuple):
-    """The word that stands for an option with all its defaults, and the class of the option."""
+    """The word that stands for an option with all its defaults, and the class of the option.
 
-    word: str
+    Without a word, the class knows the values that stand for options, by `Option.of_short`.
+    """
+
+    word: str | None
     place: str
 
     @property
@@ -67,10 +85,11 @@ class Entry(NamedTuple):
 OPTIONS = {
     "categories": Entry("auto", "streamgda.categories.reading:Categorical"),
     "missing": Entry("marginal", "streamgda.incomplete.policy:Marginal"),
+    "subclasses": Entry(None, "streamgda.subclasses.drawing:Subclasses"),
 }
 """The parameters that are options, by their names."""
 
-RENAMED = {
+RENAMED: dict[str, tuple[str, str | None]] = {
     "categorical_features": ("categories", "columns"),
     "categorical_model": ("categories", "model"),
     "alpha": ("categories", "alpha"),
@@ -79,24 +98,38 @@ RENAMED = {
     "max_patterns": ("missing", "max_patterns"),
     "max_reads": ("missing", "max_reads"),
     "em_tol": ("missing", "tol"),
+    "n_subclasses": ("subclasses", None),
+    "subclass_centers": ("subclasses", None),
+    "rows_per_class": ("subclasses", "rows_per_class"),
+    "random_state": ("subclasses", "random_state"),
 }
-"""Parameters of older versions: the option that each belongs to now, and its name there."""
+"""Parameters of older versions: the option that has each now, and its name there; None for the whole."""
 
 
 def new_spelling(old: str) -> str:
     """How a parameter of an older version is given now."""
     option, name = RENAMED[old]
+    if name is None:
+        return f"{old} is now {option}"
     now = f"a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
     return Message(f"{old} is now ⟨{now}|{option}__{name}⟩")
 
 
+def check_not_renamed(known: Container[str], names: Iterable[str], error: type[Exception]) -> None:
+    """Raise the error, with the new spelling, for a name of an older version that is none of the known."""
+    for old in names:
+        if old in RENAMED and old not in known and RENAMED[old][0] in known:
+            raise error(new_spelling(old))
+
+
 def refusing_renamed(function: F) -> F:
     """Decorate a function, so that its parameters of older versions are a TypeError with the new spelling."""
+    known = signature(function).parameters
 
     @wraps(function)
     def call(*args: Any, **params: Any) -> Any:
-        for old in RENAMED.keys() & params:
-            raise TypeError(new_spelling(old))
+        if RENAMED.keys() & params:
+            check_not_renamed(known, params, TypeError)
         return function(*args, **params)
 
     return cast("F", call)
@@ -105,6 +138,8 @@ def refusing_renamed(function: F) -> F:
 def option_of(name: str, value: Any) -> Any:
     """The option that the value of a parameter stands for; the value itself if it is no word for one."""
     entry = OPTIONS[name]
+    if entry.word is None:
+        return entry.kind.of_short(value)
     return _default_of(entry) if isinstance(value, str) and value == entry.word else value
 
 

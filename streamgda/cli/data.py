@@ -340,7 +340,14 @@ _PARAMETERS: dict[str, Option] = {
         applies_to="lda",
         default="dummies",
     ),
-    "n_subclasses": _parameter("n_subclasses"),
+    "subclasses": click.option(
+        "--subclasses",
+        "--n-subclasses",
+        "subclasses",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="mda: the number of subclasses of each class.  [default: 3]",
+    ),
     "singular": _parameter("singular", sentences=3, default="raise"),
     "var_smoothing": _parameter("var_smoothing"),
     "covariance_model": _parameter(

@@ -215,7 +215,7 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
             f"{ledger!r} keeps less than the model needs: refresh another, with --covariance-type full "
             "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"
         )
-    is_mixture = isinstance(made, MixtureDiscriminantAnalysis) and made.n_subclasses != 1
+    is_mixture = isinstance(made, MixtureDiscriminantAnalysis) and made.subclasses != 1
     if is_mixture and ledger.rule is None:
         raise ValueError(
             "a ledger has the centres of the subclasses before it reads the files: make it in Python, by "

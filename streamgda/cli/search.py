@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streamgda.blocks.options import check_not_renamed
 from streamgda.cli.data import MODELS, Data, to_learn
 from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
 from streamgda.cli.running import Running, literal, of_library, running_options
@@ -40,14 +41,12 @@ def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str
 def _grid(missing: Any, model: str = "", *params: str) -> Grid:
     if model not in MODELS:
         raise click.BadParameter(f"{model!r} is none of the models {', '.join(MODELS)}.")
-    from streamgda.estimators.options import check_not_renamed
-
     estimator = estimator_named(MODELS[model])(missing=missing)
     grid: Grid = {"estimator": [estimator]}
     for param in params:
         name, is_given, values = param.partition("=")
         name = name.replace("-", "_")
-        check_not_renamed(estimator, [name], ValueError)
+        check_not_renamed(estimator.get_params(), [name], ValueError)
         if not is_given or name.partition("__")[0] not in estimator.get_params(deep=False):
             raise click.BadParameter(f"{param!r} gives no parameter of {model} values, as reg_param=0,0.1.")
         grid[name] = [None if value.lower() == "none" else literal(value) for value in values.split(",")]

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.options import OPTIONS, Option
+from streamgda.blocks.options import OPTIONS, Option, check_not_renamed
 from streamgda.blocks.wording import Message
 from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
@@ -143,7 +143,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def __new__(cls, *args: Any, **params: Any) -> Self:
         """An estimator that `__init__` has not seen yet; TypeError for a parameter of an older version."""
-        options.check_not_renamed(cls, params, TypeError)
+        check_not_renamed(cls._get_param_names(), params, TypeError)
         model: Self = super().__new__(cls)
         return model
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sklearn.utils._param_validation import HasMethods
 
-from streamgda.blocks.options import OPTIONS, RENAMED, Option, new_spelling, option_of
+from streamgda.blocks.options import OPTIONS, RENAMED, Option, check_not_renamed, option_of
 from streamgda.blocks.wording import Message
-
-
-def check_not_renamed(estimator: Any, names: Iterable[str], error: type[Exception]) -> None:
-    """Raise the error, with the new spelling, if a parameter is one of an older version.
-
-    `estimator` is one, or its class. It may have a parameter of that name itself.
-    """
-    for old in names:
-        if old in RENAMED and old not in estimator._get_param_names():
-            raise error(new_spelling(old))
 
 
 def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,10 +21,10 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     ValueError
         If there is no such parameter, or the model has no option that could have it.
     """
-    check_not_renamed(model, params, ValueError)
+    known = model.get_params(deep=False)
+    check_not_renamed(known, params, ValueError)
     whole: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
-    known = model.get_params(deep=False)
     for name, value in params.items():
         option, _, part = name.partition("__")
         if part and option in OPTIONS and option in known:
@@ -54,7 +44,7 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters to save, with the parameters of each option in its place."""
-    return {name: v.get_params() if isinstance(v, Option) else v for name, v in params.items()}
+    return {name: v.to_plain() if isinstance(v, Option) else v for name, v in params.items()}
 
 
 def from_plain(kind: Any, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,9 +53,9 @@ def from_plain(kind: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     whole = {name: value for name, value in params.items() if name not in renamed}
     for option, entry in OPTIONS.items():
         saved = whole.get(option, entry.word)
-        old = {name: params[before] for before, (owner, name) in renamed.items() if owner == option}
+        old = {name or it: params[it] for it, (owner, name) in renamed.items() if owner == option}
         if isinstance(saved, Mapping):
-            whole[option] = entry.kind(**saved)
+            whole[option] = entry.kind.from_plain(saved)
         elif old and saved == entry.word:
             value = entry.kind.from_old(**old)
             whole[option] = entry.word if value == entry.kind() else value

@@ -12,9 +12,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from streamgda.blocks.arrays import column_labels
-from streamgda.blocks.options import OPTIONS
+from streamgda.blocks.options import OPTIONS, check_not_renamed
 from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.estimators.options import check_not_renamed
 from streamgda.sources.base import Source
 from streamgda.sources.encoding import Encoding
 from streamgda.statistics.base import Statistics
@@ -91,7 +90,7 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
                 "candidates are estimators that learn from statistics, such as "
                 f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
             )
-        check_not_renamed(chosen, rest, ValueError)
+        check_not_renamed(chosen.get_params(), rest, ValueError)
         for name in set(rest) - set(chosen.get_params()):
             if name.partition("__")[0] in OPTIONS:
                 continue  # a word may stand for the option, which then tells what it lacks

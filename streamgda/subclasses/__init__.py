@@ -1,6 +1,7 @@
 """Classes of several normal subclasses: mixture discriminant analysis.
 
 `centers` is a `RowRule`, which gives rows their subclass before they are added up. `sampled` is the state
-from which centres are drawn. `mixtures` has the densities of the classes. `mda` is the estimator. The core
-finds them by name in `streamgda.statistics.rules.RULES` and `streamgda.estimators.ESTIMATORS`.
+from which `drawing` draws centres, as its option `Subclasses` says. `mixtures` has the densities of the
+classes. `mda` is the estimator. The core finds them by name in `streamgda.statistics.rules.RULES`,
+`streamgda.blocks.options.OPTIONS` and `streamgda.estimators.ESTIMATORS`.
 """

@@ -119,7 +119,7 @@ class SubclassCenters(Mapping[Any, Array]):
                 Message(
                     f"states about other centres of subclasses cannot be merged, {self!r} and {other!r}, as "
                     "their rows are apart by other rules; learn both about the same centres: give the second "
-                    "the subclass_centers_ of the first as subclass_centers"
+                    "the subclass_centers_ of the first as subclasses"
                 )
             )
 
@@ -287,24 +287,3 @@ def rounded(covariance: Array) -> Array:
     mantissas, exponents = np.frexp(covariance)
     near: Array = np.ldexp(np.rint(np.ldexp(mantissas, _BITS)), exponents - _BITS)
     return near
-
-
-def as_centers(centers: Mapping[Any, ArrayLike] | None) -> SubclassCenters | None:
-    """The centres that a user gave; distances from plain ones are Euclidean.
-
-    Raises
-    ------
-    TypeError
-        If they are no mapping.
-    ValueError
-        As of `SubclassCenters`.
-    """
-    if centers is None or isinstance(centers, SubclassCenters):
-        return centers
-    if not isinstance(centers, Mapping) or not centers:
-        raise TypeError(
-            "subclass_centers are a dict: an array of shape (n_subclasses, n_features) for each class or "
-            f"a SubclassCenters; got {centers!r}"
-        )
-    n_features = np.shape(next(iter(centers.values())))[-1:] or (0,)
-    return SubclassCenters(centers, np.zeros(n_features))

@@ -1,7 +1,4 @@
-"""Mixture discriminant analysis: each class is several normal subclasses.
-
-The centres of the subclasses are drawn by k-means from a sample of the rows of each class.
-"""
+"""Mixture discriminant analysis: each class is several normal subclasses."""
 
 from __future__ import annotations
 
@@ -14,20 +11,18 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_scalar
 from sklearn.utils._param_validation import Interval
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, label_columns, whole_classes
-from streamgda.blocks.wording import Message, counted, listed
+from streamgda.blocks.options import option_of
+from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.learning import of_one_moment
 from streamgda.estimators.naive_bayes import GaussianNB
-from streamgda.estimators.priors import in_pairs, priors_of
+from streamgda.estimators.options import OptionOf
+from streamgda.estimators.priors import priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import one_of, source_to_learn
 from streamgda.estimators.scores import Finalised
@@ -38,18 +33,13 @@ from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.missing import Read
 from streamgda.statistics.required import Required
-from streamgda.subclasses.centers import SubclassCenters, as_centers, axes_of, rounded
+from streamgda.subclasses.centers import SubclassCenters
+from streamgda.subclasses.drawing import Subclasses, centers_in
 from streamgda.subclasses.mixtures import Mixtures, shares_of
-from streamgda.subclasses.sampled import Sample, SampledStatistics
-
-# Of a class, for each of its subclasses: with fewer, means and covariances are noise.
-_ROWS_OF_SUBCLASS = 20
-
-_STARTS = 4  # of k-means, of which the best is taken
+from streamgda.subclasses.sampled import SampledStatistics
 
 
 @dataclass(eq=False, repr=False)
@@ -64,24 +54,18 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     the covariance and the sample, once to learn. If the centres are given as `subclass_centers_` of a model,
     which knows the covariance, it reads them once; so batches, other machines and ledgers learn states that
     add up. `partial_fit` without centres draws those of a class in the first batch that has `rows_per_class`
-    rows of it, with the covariance of the first of these batches. The rows that the class had before are a
-    subclass of their own.
+    rows of it, as `Subclasses` has it, with the covariance of the first of these batches. The rows that the
+    class had before are a subclass of their own.
 
     Parameters
     ----------
-    n_subclasses : int or dict of label to int, default=3
-        The number of subclasses of each class; classes that are not named have one. A class of n rows has at
-        most n / 20, as means and covariances of fewer rows are noise.
+    subclasses : int, dict, Subclasses or SubclassCenters, default=3
+        The number of subclasses of each class, for all or by label; `Subclasses` says more of how centres are
+        drawn. Or the centres, with the covariance that measures distances, or as a dict of label to
+        array-like; by a dict, distances are Euclidean. Classes without centres have one subclass.
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
         mixture discriminant analysis, or features are independent, as in naive Bayes.
-    subclass_centers : SubclassCenters or dict of label to array-like, optional
-        The centres, with the covariance that measures distances; of a dict they are Euclidean. Classes
-        without centres have one subclass.
-    rows_per_class : int, default=200
-        How many different rows of each class are drawn for k-means, by a hash of their values.
-    random_state : int, default=0
-        The seed of k-means.
     pooling : float in [0, 1], "bayes" or None, default="bayes"
         As in `QuadraticDiscriminantAnalysis`, for subclasses and the covariance within them; not for "tied".
     priors : array-like of shape (n_classes,) or dict, optional
@@ -145,7 +129,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     >>> y = rng.integers(0, 2, 2000)
     >>> X = rng.normal(size=(2000, 2)) + 6 * rng.integers(0, 2, (2000, 1)) + [[0, 3]] * y[:, None] * [[-1, 1]]
     >>> X[:, 1] += np.where(y == 0, np.abs(X[:, 0] - 3), 0)  # one class is bent
-    >>> model = MixtureDiscriminantAnalysis(n_subclasses=2).fit(X, y)
+    >>> model = MixtureDiscriminantAnalysis(subclasses=2).fit(X, y)
     >>> model.subclasses_
     [(0, 0), (0, 1), (1, 0), (1, 1)]
     >>> model.score(X, y) > QuadraticDiscriminantAnalysis().fit(X, y).score(X, y)
@@ -154,26 +138,20 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
-        "n_subclasses": [Interval(Integral, 1, None, closed="left"), Mapping],
+        "subclasses": [Interval(Integral, 1, None, closed="left"), Mapping, OptionOf("subclasses")],
         "covariance_type": [one_of("full", "tied", "diag")],
-        "subclass_centers": [Mapping, None],
-        "rows_per_class": [Interval(Integral, 1, None, closed="left")],
-        "random_state": [Interval(Integral, 0, None, closed="left")],
     }
     _renormalises_priors = True
     divides_rows = True
-    _told_by_statistics = ("n_subclasses", "subclass_centers")
+    _told_by_statistics = ("subclasses",)
     _remedy_for_encoded = (
         "⟨set covariance_type='tied'|search with --try 'mda covariance_type=tied'⟩, "
         "or use ⟨LinearDiscriminantAnalysis⟩"
     )
 
-    n_subclasses: int | Mapping[Any, int] = 3
+    subclasses: Any = 3
     _: KW_ONLY
     covariance_type: CovarianceType = "full"
-    subclass_centers: Mapping[Any, ArrayLike] | None = None
-    rows_per_class: int = 200
-    random_state: int = 0
     pooling: PoolingParameter = "bayes"
     priors: ArrayLike | None = None
     shrinkage: Shrinkage = None
@@ -213,9 +191,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
                         "⟨covariance_type='full'⟩"
                     )
                 )
-        if isinstance(self.n_subclasses, Mapping):
-            for label, number in self.n_subclasses.items():
-                check_scalar(number, f"n_subclasses[{label!r}]", Integral, min_val=1)
+        option_of("subclasses", self.subclasses)  # raises if it stands for none
         self._normal()._validate_params()
 
     def required_statistics(self) -> Required:
@@ -272,38 +248,41 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
 
     # ------------------------------------------------------------------ learning
 
+    @property
+    def _how(self) -> Subclasses | SubclassCenters:
+        """How centres are drawn, or those that are given."""
+        how: Subclasses | SubclassCenters = option_of("subclasses", self.subclasses)
+        return how
+
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
-        centers, n_reads = as_centers(self.subclass_centers), 0
+        how, n_reads = self._how, 0
         if is_more and "statistics_" in self.__dict__:
             centers = self.subclass_centers_
-        elif centers is None:
-            sampled, n_reads = read(self.empty_sample()), 1
-            centers = self._drawing.of_more(sampled, None) if is_more else self._drawing.of_all(sampled)
+        elif isinstance(how, SubclassCenters):
+            centers = how
+        else:
+            sampled, n_reads = read(self._empty_sample(how.rows_per_class)), 1
+            draw = how.more_centers if is_more else how.centers
+            centers = draw(sampled, self.covariance_type)
         return self._empty(self.required_statistics(), centers), n_reads
 
-    def empty_sample(self) -> SampledStatistics:
+    def _empty_sample(self, rows_per_class: int) -> SampledStatistics:
         """The state of no rows from which centres are drawn."""
         kind: CovarianceType = "diag" if self.covariance_type == "diag" else "tied"
-        return SampledStatistics(self._empty(self._required(kind)), self.rows_per_class)
-
-    def centers_of(self, sampled: SampledStatistics) -> SubclassCenters:
-        """The centres that a `fit` draws from a sample of its rows, or those that are given."""
-        return as_centers(self.subclass_centers) or self._drawing.of_all(sampled)
-
-    @property
-    def _drawing(self) -> Drawing:
-        return Drawing(self.n_subclasses, self.rows_per_class, self.covariance_type, self.random_state)
+        return SampledStatistics(self._empty(self._required(kind)), rows_per_class)
 
     @classmethod
     def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[Any], int]:
         """The centres of each model, which are drawn from one sample, and how many reads that takes."""
-        widest = min(models, key=lambda model: (model.covariance_type == "diag", -model.rows_per_class))
-        most = max(model.rows_per_class for model in models)
-        sampled = clone(widest).set_params(rows_per_class=most).empty_sample()
-        n_reads = int(any(model.subclass_centers is None for model in models))
-        if n_reads:
-            sampled = read(sampled)
-        return [model.centers_of(sampled) for model in models], n_reads
+        drawing = [model for model in models if isinstance(model._how, Subclasses)]
+        if drawing:
+            widest = min(drawing, key=lambda model: model.covariance_type == "diag")
+            sampled = read(widest._empty_sample(max(model._how.rows_per_class for model in drawing)))
+        rules = [
+            model._how.centers(sampled, model.covariance_type) if model in drawing else model._how
+            for model in models
+        ]
+        return rules, int(bool(drawing))
 
     def _learn_blocks(self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]) -> None:
         """Add the rows of a batch. Classes of which it has enough get their centres, if it is not refused."""
@@ -318,19 +297,19 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
 
     def _with_centers(self, blocks: Iterable[Block]) -> Iterable[Block]:
         """The rows of a batch, whose classes have got centres if it has enough rows of them."""
-        centers = self.subclass_centers_
-        if centers is None or self.subclass_centers is not None:
+        centers, how = self.subclass_centers_, self._how
+        if centers is None or isinstance(how, SubclassCenters):
             return blocks
         blocks = list(blocks)
         counts: Counter[Any] = Counter()
         for block in blocks:
             numbers = np.bincount(block.codes, minlength=len(block.classes)).tolist()
             counts.update(dict(zip(block.classes.tolist(), numbers, strict=True)))
-        if any(label not in centers for label, n in counts.items() if n >= self.rows_per_class):
-            sampled = self.empty_sample()
+        if any(label not in centers for label, n in counts.items() if n >= how.rows_per_class):
+            sampled = self._empty_sample(how.rows_per_class)
             sampled.update_blocks(blocks)
             with self.statistics_.lock:
-                self.statistics_.rule = self._drawing.of_more(sampled, self.statistics_)
+                self.statistics_.rule = how.more_centers(sampled, self.covariance_type, self.statistics_)
         return blocks
 
     def draw_centers(
@@ -353,35 +332,24 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
             As `fit` does.
         """
         self._validate_params()
+        how = self._how
+        if isinstance(how, SubclassCenters):
+            return how
         read = source_to_learn(self, source, None, None, "raise", scheduler, progress)
-        return self._drawing.of_all(read(self.empty_sample()))
+        return how.centers(read(self._empty_sample(how.rows_per_class)), self.covariance_type)
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
-        if not statistics.classes.dtype.names and statistics.n_rows and self.n_subclasses != 1:
+        if not statistics.classes.dtype.names and statistics.n_rows and getattr(self._how, "n", 0) != 1:
             raise ValueError(
                 "these statistics do not keep subclasses apart: accumulate again with the centres that "
-                "draw_centers returns as rule, or set n_subclasses to 1"
+                "draw_centers returns as rule, or set subclasses to 1"
             )
         return statistics.narrowed(self.required_statistics())
 
-    # ------------------------------------------------------------------ saved models
-
     def _plain_params(self) -> dict[str, Any]:
-        params = super()._plain_params()
-        if isinstance(self.n_subclasses, Mapping):
-            params["n_subclasses"] = in_pairs(self.n_subclasses)
-        if (centers := as_centers(self.subclass_centers)) is not None:
-            params["subclass_centers"] = centers.to_document()
-        return params
-
-    @classmethod
-    def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
-        params = super()._upgraded(params)
-        if isinstance(params["n_subclasses"], list):
-            params["n_subclasses"] = dict(params["n_subclasses"])
-        if params["subclass_centers"] is not None:
-            params["subclass_centers"] = SubclassCenters.from_document(params["subclass_centers"])
-        return params
+        how = self._how
+        plain = how.to_plain() if isinstance(how, Subclasses) else how.to_document()
+        return {**super()._plain_params(), "subclasses": plain}
 
     # ------------------------------------------------------------------ fitted attributes
 
@@ -400,7 +368,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     @property
     def subclass_centers_(self) -> SubclassCenters | None:
         """The centres by which the rows of a class are kept apart, and their covariance."""
-        return _centers_in(self.statistics_)
+        return centers_in(self.statistics_)
 
     @property
     def subclass_means_(self) -> Array:
@@ -432,129 +400,3 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
             "the likelihood of mixtures needs the rows, which are not kept: score_samples gives that of any, "
             "and cross_validate that of rows which were not learnt"
         )
-
-
-def _centers_in(statistics: Statistics) -> SubclassCenters | None:
-    """The centres by which the rows of a state are divided, if there are any."""
-    rule = statistics.rule
-    return rule if isinstance(rule, SubclassCenters) else None
-
-
-# ---------------------------------------------------------------------- how centres are drawn
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How centres are drawn from a sample.
-
-    Attributes
-    ----------
-    n_subclasses : int or dict
-        The number of subclasses of each class; by label, those not named have one. A class gets fewer if it
-        has fewer than twenty rows for each.
-    rows_per_class : int
-        How many rows of the sample of a class are used.
-    covariance_type : {"full", "tied", "diag"}
-        That of the model.
-    seed : int
-        That of k-means.
-    """
-
-    n_subclasses: int | Mapping[Any, int]
-    rows_per_class: int
-    covariance_type: CovarianceType
-    seed: int
-
-    def of_all(self, sampled: SampledStatistics) -> SubclassCenters:
-        """Centres for all classes.
-
-        Raises
-        ------
-        ValueError
-            If `n_subclasses` names a class that has no rows.
-        """
-        classes = sampled.statistics.classes.tolist()
-        for label in self.n_subclasses if isinstance(self.n_subclasses, Mapping) else ():
-            if label not in classes:
-                raise ValueError(
-                    f"n_subclasses names {label!r}, which is none of the classes: {listed(classes)}"
-                )
-        covariance = _within_covariance(sampled.statistics, self.covariance_type)
-        return SubclassCenters(self._centers(sampled, covariance, classes), covariance)
-
-    def of_more(self, sampled: SampledStatistics, before: Statistics | None) -> SubclassCenters:
-        """The centres that a state has, and those of other classes of which the sample has enough rows.
-
-        The covariance is not known before a class has centres.
-        """
-        statistics, known = sampled.statistics, None if before is None else _centers_in(before)
-        counts = zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True)
-        new = [label for label, n in counts if n >= self.rows_per_class and label not in (known or ())]
-        if known:
-            covariance = known.covariance
-        elif new:
-            covariance = _within_covariance(statistics, self.covariance_type)
-        else:
-            covariance = np.zeros(_of_numbers(statistics).n_features)
-        drawn = self._centers(sampled, covariance, new)
-        for label in drawn.keys() & set([] if before is None else whole_classes(before.classes)[0].tolist()):
-            drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
-        return SubclassCenters({**(known or {}), **drawn}, covariance)
-
-    def _centers(self, sampled: SampledStatistics, covariance: Array, labels: list[Any]) -> dict[Any, Array]:
-        """The centres of some classes."""
-        if not labels:  # features may be missing that no class has yet
-            return {}
-        statistics, centers, wanted = sampled.statistics, {}, self.n_subclasses
-        counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
-        axes = axes_of(covariance, statistics.means[:, : len(covariance)])
-        for label in labels:
-            if label not in sampled.samples:  # which has complete rows alone
-                continue
-            sample = sampled.samples[label].first(self.rows_per_class)
-            sample = sample._replace(weights=rounded(sample.weights))  # sums of fractions depend on the order
-            n_centers = int(wanted.get(label, 1) if isinstance(wanted, Mapping) else wanted)
-            n_centers = max(1, min(n_centers, counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
-            centers[label] = _centers_of(sample, axes, n_centers, self.seed)
-        return centers
-
-
-def _within_covariance(statistics: Statistics, covariance_type: CovarianceType) -> Array:
-    """The covariance within the classes by which distances from centres are measured: (d, d), or (d,).
-
-    If there are too few rows to determine it, or the type is "diag", the variances within the classes.
-    It is rounded, so that it does not depend on the order in which rows were added up.
-    """
-    statistics = _of_numbers(statistics.moments_for())
-    weights = statistics.weights
-    if statistics.covariance_type == "diag":
-        return rounded(statistics.scatter.sum(axis=0) / weights.sum())
-    covariance = pooled_covariance(statistics)
-    if covariance_type == "diag" or weights.sum() - len(weights) < len(covariance):
-        return rounded(covariance.diagonal())
-    return rounded(covariance)
-
-
-def _of_numbers(statistics: Statistics) -> Statistics:
-    """The statistics of the features that are numbers."""
-    n_numbers = statistics.schema.n_numbers(statistics.n_features)
-    return statistics if n_numbers == statistics.n_features else statistics.select(np.arange(n_numbers))
-
-
-def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array:
-    """The weighted means of the clusters of a sample; clusters without rows are left out: (R, d)."""
-    codes = np.zeros(len(sample.keys), dtype=np.intp)
-    if n_centers > 1:
-        middle = np.average(sample.rows, axis=0, weights=sample.weights)
-        means = KMeans(n_centers, n_init=_STARTS, random_state=seed)
-        with warnings.catch_warnings():  # rows that differ may coincide in whitened coordinates
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            rows = sample.rows - middle
-            rows = rows * axes if axes.ndim == 1 else rows @ axes
-            codes = means.fit(rows, sample_weight=sample.weights).labels_
-    return np.array(
-        [
-            np.average(sample.rows[codes == j], axis=0, weights=sample.weights[codes == j])
-            for j in np.unique(codes)
-        ]
-    )

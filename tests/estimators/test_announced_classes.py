@@ -88,7 +88,7 @@ def test_its_attributes_of_subclasses_are_those_without_it():
     centres = {label: np.array([[label] * 3, [label + 1.0] * 3]) for label in (0, 1, 2)}
     for pooling in ("bayes", None):
         model, plain = (
-            MixtureDiscriminantAnalysis(subclass_centers=centres, pooling=pooling).partial_fit(
+            MixtureDiscriminantAnalysis(subclasses=centres, pooling=pooling).partial_fit(
                 X, Y, classes=classes
             )
             for classes in ([2, 1, 0], None)

@@ -129,7 +129,7 @@ def test_the_command_line_keeps_as_many_patterns_of_files_as_it_is_asked_for(fol
 
 def test_rows_whose_classes_are_divided_are_read_once():
     X, y = holed(400)
-    model = MixtureDiscriminantAnalysis(missing=Marginal(max_patterns=2), random_state=0)
+    model = MixtureDiscriminantAnalysis(missing=Marginal(max_patterns=2))
     with pytest.raises(ValueError, match="max_patterns=2 are kept"):
         model.fit(X, y)
 

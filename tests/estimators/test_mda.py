@@ -22,6 +22,7 @@ from streamgda import (
     StatisticsLedger,
     StatisticsSearchCV,
     SubclassCenters,
+    Subclasses,
     accumulate,
     cross_validate,
     evaluate,
@@ -88,7 +89,7 @@ def test_letter_by_lloyds_centres(real_data, n_centers, prior_rows, errors, log_
     covariance = plain.covariance_
     centers = {k: lloyd(X[learnt][y[learnt] == k], n_centers, covariance)[0] for k in plain.classes_}
     given = SubclassCenters(centers, covariance)
-    model = MixtureDiscriminantAnalysis(subclass_centers=given).fit(X[learnt], y[learnt])
+    model = MixtureDiscriminantAnalysis(subclasses=given).fit(X[learnt], y[learnt])
     assert model.n_reads_ == 1
     found = errors_and_log_loss(model, X[tested], y[tested])
     np.testing.assert_allclose(model.prior_rows_, prior_rows, rtol=1e-6)
@@ -161,7 +162,7 @@ def test_weights_are_repetitions(rows):
 def test_batches_merges_and_passes_about_given_centres_add_up(rows, sources, exact):
     X, y = rows
     whole = MixtureDiscriminantAnalysis(3, exact=exact).fit(X, y)
-    how = {"subclass_centers": whole.subclass_centers_, "exact": exact}
+    how = {"subclasses": whole.subclass_centers_, "exact": exact}
     stream, first, second = (MixtureDiscriminantAnalysis(**how) for _ in range(3))
     for start in range(0, len(X), 170):
         stream.partial_fit(X[start : start + 170], y[start : start + 170])
@@ -289,14 +290,14 @@ def test_a_saved_model_is_the_same(rows, covariance_type):
     holes = X.copy()
     holes[::5, 1] = np.nan
     for values, how in (
-        (X, {"n_subclasses": {"a": 3, "b": 2}}),
-        (X, {"exact": True, "subclass_centers": SubclassCenters({"a": X[y == "a"][:2]}, np.eye(3))}),
+        (X, {"subclasses": {"a": 3, "b": 2}}),
+        (X, {"exact": True, "subclasses": SubclassCenters({"a": X[y == "a"][:2]}, np.eye(3))}),
         (holes, {"missing": "marginal"}),
     ):
         model = MixtureDiscriminantAnalysis(covariance_type=covariance_type, **how).fit(values, y)
         loaded = from_bytes(model.to_bytes())
         assert loaded.statistics_ == model.statistics_
-        assert loaded.n_subclasses == model.n_subclasses
+        assert loaded.subclasses == model.subclasses
         np.testing.assert_array_equal(loaded.predict_proba(values), model.predict_proba(values))
         loaded.merge(model)
         again = loaded.fit(values, y)
@@ -317,7 +318,7 @@ def test_a_row_with_a_missing_value_is_of_the_centre_nearest_by_what_is_observed
 
 def test_a_stream_draws_the_centres_of_a_class_in_the_first_batch_with_enough_rows(rows):
     X, y = rows
-    model = MixtureDiscriminantAnalysis(2, rows_per_class=100)
+    model = MixtureDiscriminantAnalysis(Subclasses(2, rows_per_class=100))
     model.partial_fit(X[:150], y[:150])
     assert model.subclasses_ == [("a", 0), ("b", 0), ("c", 0)]
     model.partial_fit(X[150:400], y[150:400])
@@ -376,18 +377,59 @@ def test_labels_of_any_kind_and_rows_in_float32(labels):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_subclasses": {"z": 2}}, "n_subclasses names 'z', which is none of the classes"),
-        ({"n_subclasses": {"a": 0}}, "a.*must be >= 1"),
-        ({"n_subclasses": 0}, "n_subclasses"),
+        ({"subclasses": {"z": 2}}, "subclasses names 'z', which is none of the classes"),
+        ({"subclasses": {"a": 0}}, r"n\['a'\] must be a whole number, at least 1"),
+        ({"subclasses": 0}, "'subclasses' parameter"),
         ({"covariance_type": "tied", "reg_param": 0.1}, "covariance_type='tied' takes no reg_param"),
         ({"covariance_type": "diag", "shrinkage": 0.1}, "covariance_type='diag' takes no shrinkage"),
-        ({"subclass_centers": [[0.0, 1.0, 2.0]]}, "subclass_centers"),
+        ({"subclasses": [[0.0, 1.0, 2.0]]}, "'subclasses' parameter"),
         ({"shrinkage": "oas"}, "set shrinkage to a number or to None"),
     ],
 )
 def test_what_cannot_be_is_said(rows, params, message):
     with pytest.raises(ValueError, match=message):
         MixtureDiscriminantAnalysis(**params).fit(*rows)
+
+
+def test_how_centres_are_drawn_is_an_option(rows):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2)
+    assert model.set_params(subclasses__rows_per_class=50).subclasses == Subclasses(2, rows_per_class=50)
+    assert repr(model) == "MixtureDiscriminantAnalysis(subclasses=Subclasses(n=2, rows_per_class=50))"
+    assert clone(model).subclasses is model.subclasses
+    assert model.get_params()["subclasses__n"] == 2
+    assert from_bytes(model.fit(X, y).to_bytes()).subclasses == model.subclasses
+    few = MixtureDiscriminantAnalysis(2).fit(X, y)
+    assert few.subclass_centers_ != model.subclass_centers_
+    assert few.set_params(subclasses__rows_per_class=50).fit(X, y).statistics_ == model.statistics_
+    grid = {"subclasses__rows_per_class": [50, 200], "subclasses__n": [1, 2]}
+    search = StatisticsSearchCV(MixtureDiscriminantAnalysis(), grid, cv=2).fit(X, y)
+    best = MixtureDiscriminantAnalysis().set_params(**search.best_params_).fit(X, y)
+    assert search.best_estimator_.subclass_centers_ == best.subclass_centers_
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"n_subclasses": 2}, "n_subclasses is now subclasses$"),
+        ({"subclass_centers": {"a": [[0.0]]}}, "subclass_centers is now subclasses$"),
+        ({"rows_per_class": 9}, r"rows_per_class is now .*: subclasses=Subclasses\(rows_per_class="),
+        ({"random_state": 9}, r"random_state is now .*: subclasses=Subclasses\(random_state="),
+    ],
+)
+def test_parameters_of_older_versions_are_errors_with_the_new_spelling(params, said):
+    with pytest.raises(TypeError, match=said):
+        MixtureDiscriminantAnalysis(**params)
+    with pytest.raises(ValueError, match=said):
+        MixtureDiscriminantAnalysis().set_params(**params)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        GaussianNB(**params)
+
+
+def test_centres_have_no_parameters(rows):
+    model = MixtureDiscriminantAnalysis({"a": [[0.0, 1.0, 2.0]]})
+    with pytest.raises(ValueError, match=r"has no parameters; set subclasses=Subclasses\(random_state=1\)"):
+        model.set_params(subclasses__random_state=1)
 
 
 def test_centres_are_finite_and_of_as_many_features_as_their_covariance():
@@ -441,7 +483,7 @@ def test_predictions_of_datasets_are_those_in_memory(rows, sources, tmp_path):
     np.testing.assert_array_equal(written.iloc[:, 0], model.predict(frame))
     found = evaluate(model, sources[1])
     np.testing.assert_allclose(found.accuracy, model.score(frame, y))
-    given = MixtureDiscriminantAnalysis({"a": 2}, subclass_centers=model.subclass_centers_).fit(sources[0])
+    given = MixtureDiscriminantAnalysis(model.subclass_centers_).fit(sources[0])
     assert predict_dataset(given, sources[0], tmp_path / "given").n_rows == len(X)
     lazy = model.predict_proba(dd.from_pandas(frame, npartitions=3)).compute()
     np.testing.assert_array_equal(lazy, model.predict_proba(frame))
@@ -451,17 +493,17 @@ def test_predictions_of_datasets_are_those_in_memory(rows, sources, tmp_path):
 
 
 def test_a_search_scores_each_number_of_subclasses_as_models_of_the_folds_do(rows, sources):
-    grid, names = {"n_subclasses": [1, 2, {"a": 3}]}, ["accuracy", "log_likelihood"]
+    grid, names = {"subclasses": [1, 2, {"a": 3}]}, ["accuracy", "log_likelihood"]
     how = {"cv": 3, "scoring": names, "refit": "accuracy"}
     search = StatisticsSearchCV(MixtureDiscriminantAnalysis(), grid, **how).fit(sources[1])
     assert search.n_reads_ == 3
     X, y = pd.DataFrame(rows[0], columns=["x0", "x1", "x2"]), rows[1]
     blocks = [block for split in sources[1].splits() for block in split.blocks()]
     folds = np.concatenate([FoldRule(3).assign(block)[1] for block in blocks])
-    for i, n_subclasses in enumerate(grid["n_subclasses"]):
-        centers = MixtureDiscriminantAnalysis(n_subclasses).draw_centers(sources[1])
+    for i, subclasses in enumerate(grid["subclasses"]):
+        centers = MixtureDiscriminantAnalysis(subclasses).draw_centers(sources[1])
         for fold in range(3):
-            model = MixtureDiscriminantAnalysis(subclass_centers=centers)
+            model = MixtureDiscriminantAnalysis(subclasses=centers)
             model.fit(X[folds != fold], y[folds != fold])
             tested, truth = X[folds == fold], y[folds == fold]
             joint = model.predict_log_proba(tested) + model.score_samples(tested)[:, None]
@@ -476,16 +518,16 @@ def test_a_search_scores_each_number_of_subclasses_as_models_of_the_folds_do(row
 def test_mixtures_are_compared_with_other_models(rows):
     X, y = rows
     y = np.where(np.random.default_rng(5).random(len(y)) < 0.1, y[::-1], y)
-    mixtures = {"n_subclasses": [1, 2], "covariance_type": ["full", "diag"], "pooling": [None]}
+    mixtures = {"subclasses": [1, 2], "covariance_type": ["full", "diag"], "pooling": [None]}
     plain = [QuadraticDiscriminantAnalysis(), GaussianNB()]
     grid = [{"estimator": plain}, {"estimator": [MixtureDiscriminantAnalysis()], **mixtures}]
     search = StatisticsSearchCV(None, grid, scoring="neg_log_loss", calibrate="temperature").fit(X, y)
     assert search.n_reads_ == 3
-    assert search.best_params_["n_subclasses"] == 2
+    assert search.best_params_["subclasses"] == 2
     assert search.best_estimator_.temperature != 1
     table = search.cv_results_
     for params, score in zip(table["params"], table["mean_test_score"], strict=True):
-        if params.get("n_subclasses") == 1:
+        if params.get("subclasses") == 1:
             same = table["mean_test_score"][0 if params["covariance_type"] == "full" else 1]
             np.testing.assert_allclose(score, same, rtol=1e-12)
     scores = cross_validate(MixtureDiscriminantAnalysis(2), *rows, scoring="accuracy")["test_score"]
@@ -537,7 +579,7 @@ def test_a_covariance_type_may_be_changed_to_one_that_the_state_holds(rows, befo
     X, y = rows
     model = MixtureDiscriminantAnalysis(covariance_type=before).fit(X, y)
     centers = model.subclass_centers_
-    again = MixtureDiscriminantAnalysis(covariance_type=after, subclass_centers=centers).fit(X, y)
+    again = MixtureDiscriminantAnalysis(covariance_type=after, subclasses=centers).fit(X, y)
     model.set_params(covariance_type=after)
     np.testing.assert_allclose(model.predict_proba(X), again.predict_proba(X), atol=1e-12)
 
@@ -546,7 +588,7 @@ def test_plain_centres_need_one_read_and_measure_euclidean_distances():
     rng = np.random.default_rng(0)
     centers = {"a": [[0.0, 0.0], [9.0, 0.0]], "b": [[5.0, 5.0]]}
     X, y = rng.normal(size=(300, 2)) * [5, 2] + [4, 1], rng.choice(["a", "b"], 300)
-    model = MixtureDiscriminantAnalysis(subclass_centers=centers).fit(X, y)
+    model = MixtureDiscriminantAnalysis(subclasses=centers).fit(X, y)
     assert model.n_reads_ == 1
     nearest = np.argmin([np.hypot(*(X - c).T) for c in centers["a"]], axis=0)
     for k in (0, 1):
@@ -554,6 +596,6 @@ def test_plain_centres_need_one_read_and_measure_euclidean_distances():
         np.testing.assert_allclose(model.statistics_.means[k], rows.mean(axis=0), rtol=1e-12)
     again = from_bytes(clone(model).fit(X, y).to_bytes())
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    for wrong, error in [({}, TypeError), ([1.0], ValueError), ({"a": [1.0, 2.0]}, ValueError)]:
-        with pytest.raises(error, match="subclass_centers|class a: centres have shape"):
-            MixtureDiscriminantAnalysis(subclass_centers=wrong).fit(X, y)
+    for wrong in ([1.0], {"a": [1.0, 2.0]}):
+        with pytest.raises(ValueError, match="subclasses|class a: centres have shape"):
+            MixtureDiscriminantAnalysis(subclasses=wrong).fit(X, y)

@@ -31,7 +31,7 @@ Y = np.array(["ant", "bee"] * 12)
 TABLE = pd.DataFrame({"size": X[:, 0], "colour": ["red", "blue", None] * 8})
 MODELS = {
     "nb-categories": (GaussianNB(), TABLE),
-    "mda": (MixtureDiscriminantAnalysis(subclass_centers={"ant": X[:2], "bee": X[2:3]}, pooling=1.0), X),
+    "mda": (MixtureDiscriminantAnalysis(subclasses={"ant": X[:2], "bee": X[2:3]}, pooling=1.0), X),
     "edda": (GaussianDiscriminantAnalysis(covariance_model="VVI"), X),
 }
 LEDGER = DATA / "format-3-ledger"
