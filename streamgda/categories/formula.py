@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamgda.gaussians.products import large_mean_tails
-from streamgda.statistics.floating.moments import two_sum
+from streamgda.statistics.floating.arrays import two_sum
 
 
 def with_categories(formula: Any, densities: Any) -> Any:

@@ -16,7 +16,8 @@ from streamgda.blocks.block import Block
 from streamgda.categories.columns import MixedColumns
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.moments import Moments, two_product
+from streamgda.statistics.floating.arrays import two_product
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import add_rows
 
 

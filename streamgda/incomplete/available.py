@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from streamgda.blocks.wording import Message, abridged, named
 from streamgda.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.floating.arrays import two_sum
+from streamgda.statistics.floating.moments import Moments
 
 _LEAST_FREEDOM = 2  # the number of rows that have both features, less that of their classes
 _MOST_NAMES = 5  # of features or pairs in a message

@@ -31,7 +31,8 @@ from streamgda.gaussians.whitening import Reason, Whitening
 from streamgda.incomplete.available import AvailableCases, PatternState, Population, apart_in, unseen
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.floating.arrays import two_sum
+from streamgda.statistics.floating.moments import Moments
 
 PATTERN_TOLERANCE = 1e-8
 MOST_STEPS = 2000

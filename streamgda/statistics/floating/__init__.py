@@ -1,7 +1,7 @@
 """The floating state: means and centred scatters in float64, each mean to twice that precision.
 
 - `state`: `ClassStatistics`. `reduction`: blocks are added to moments.
-- `moments`: their arrays, and how they are merged and subtracted. `fourth_moments`: third and fourth
-  moments.
+- `moments`: how moments are merged and subtracted. `arrays`: their arrays, and what is read out of them.
+  `fourth_moments`: third and fourth moments.
 - `moment_columns`: a state as the columns of a table, and states from raw sums or moments.
 """

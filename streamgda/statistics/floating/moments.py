@@ -1,9 +1,4 @@
-"""Moments: their arrays, and how they are merged and taken apart.
-
-A mean is kept as the unevaluated sum of two float64 numbers, ``means + low_means``. The difference of two
-means, on which the merge rests, is then right to the last digit even if the mean is 10^12 times the
-deviation. Nor does a mean stop changing after 10^16 rows. A weight is kept in the same way, ``weights +
-weight_tails``. So the same rows have the same weight, however they were cut and merged.
+"""Moments: how they are merged, taken apart and mapped.
 
 Moments are merged pairwise by the formula of Chan, Golub & LeVeque (1983, "Algorithms for computing the
 sample variance", eq. 2.1) in the weighted matrix form of Schubert & Gertz (2018, "Numerically stable
@@ -13,276 +8,29 @@ parallel computation of (co-)variance", eq. 22). No sum of squares is ever forme
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows, kind_named
-from streamgda.statistics.floating.fourth_moments import FourthMoments
+from streamgda.statistics.covariances import Array, Indices, Rows
+from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
 from streamgda.statistics.labelled import Counts
-from streamgda.statistics.required import Required
 
 _MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
 _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
 
 _EPS = float(np.finfo(np.float64).eps)
-_LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
-_SPLIT = 2.0**27 + 1  # of Veltkamp
-_NOTHING, _FOURTH = frozenset[str](), frozenset({"fourth_moments"})
 
 # Differences of moments, relative to the moments that were subtracted.
 NOISE = 64 * 2.0**-52  # a scatter that is no larger may be rounding alone, and counts as zero
 _SCATTER_TOL = 1e-8  # a scatter below minus this, or a larger gap between means, is not rounding
-_WEIGHT_TOL = 1e-13  # a larger difference of weights is not rounding
 
 
-_OVERFLOWING = np.errstate(over="ignore", invalid="ignore")  # what exceeds float64 is infinite
-
-
-@dataclass
-class Moments:
-    """Weight, mean and scatter of each class, the first two to twice the precision of float64.
-
-    Attributes
-    ----------
-    kind : CovarianceKind
-        What is kept of the scatter.
-    weights, weight_tails : ndarray of shape (n_classes,)
-        Their sum is the weight of a class.
-    means, low_means : ndarray of shape (n_classes, n_features)
-        Their sum is the mean of a class.
-    scatter : ndarray
-        Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
-    fourth : FourthMoments or None
-        Third and fourth moments, if they are kept. They need a scatter matrix for each class.
-    unwritten : tuple, or None
-        Classes, the moments that are to be written there, and what returns the attributes after that.
-    """
-
-    kind: CovarianceKind
-    weights: Array
-    weight_tails: Array
-    means: Array
-    low_means: Array
-    scatter: Array
-    fourth: FourthMoments | None = None
-    unwritten: tuple[Rows, Moments, Callable[[], dict[str, Any]] | None] | None = None
-
-    @classmethod
-    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Self:
-        """The moments of no rows."""
-        shape = (n_classes, n_features)
-        return cls(
-            kind,
-            np.zeros(n_classes),
-            np.zeros(n_classes),
-            np.zeros(shape),
-            np.zeros(shape),
-            kind.zeros(*shape),
-            FourthMoments.zeros(*shape) if fourth else None,
-        )
-
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features, fourth=self.fourth is not None)
-
-    # ------------------------------------------------------------------ what is kept
-
-    @property
-    def extra(self) -> frozenset[str]:
-        """What is kept besides, as in `Required`."""
-        return _NOTHING if self.fourth is None else _FOURTH
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-        return int(self.means.shape[1])
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
-        return sum(array.nbytes for array in self.arrays)
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All arrays."""
-        return (
-            self.weights,
-            self.weight_tails,
-            self.means,
-            self.low_means,
-            self.scatter,
-            *(self.fourth.arrays if self.fourth else ()),
-        )
-
-    @property
-    def diagonal(self) -> Array:
-        """Each feature's own scatter: (K, d), or (1, d) where the classes share it."""
-        return self.kind.diagonal(self.scatter)
-
-    def weight_text(self, k: int) -> str:
-        """The weight of a class as an error names it."""
-        return f"{self.weights[k]:g}"
-
-    def are_finite(self) -> bool:
-        """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        return (
-            bool(np.isfinite(self.means).all())
-            and bool(np.isfinite(self.low_means).all())
-            and bool(np.isfinite(self.diagonal).all())
-            and (self.fourth is None or self.fourth.are_finite())
-        )
-
-    def equals(self, other: Moments) -> bool:
-        """Whether the two are the same to the last bit."""
-        return all(map(np.array_equal, self.arrays, other.arrays))
-
-    # ------------------------------------------------------------------ pickles
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle each product of two features once, to send fewer bytes between processes."""
-        third, fourth = self.fourth.arrays if self.fourth else (None, None)
-        packed = None if fourth is None else self.kind.packed(fourth)
-        return {**vars(self), "scatter": self.kind.packed(self.scatter), "fourth": (third, packed)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        unpacked, shape = state["kind"].unpacked, state["means"].shape
-        third, fourth = state["fourth"]
-        moments = None if fourth is None else FourthMoments(third, unpacked(fourth, *shape))
-        vars(self).update(state, scatter=unpacked(state["scatter"], *shape), fourth=moments)
-
-    # ------------------------------------------------------------------ by class
-
-    def copy(self) -> Self:
-        """Moments that share nothing with these."""
-        return type(self)(
-            self.kind,
-            self.weights.copy(),
-            self.weight_tails.copy(),
-            self.means.copy(),
-            self.low_means.copy(),
-            self.scatter.copy(),
-            self.fourth and self.fourth.copy(),
-        )
-
-    def take(self, classes: Rows) -> Self:
-        """The moments of some classes."""
-        return type(self)(
-            self.kind,
-            self.weights[classes],
-            self.weight_tails[classes],
-            self.means[classes],
-            self.low_means[classes],
-            self.scatter if self.kind.is_pooled else self.scatter[classes],
-            self.fourth and self.fourth.take(classes),
-        )
-
-    def put(self, classes: Rows, part: Moments) -> None:
-        """Write the moments of some classes back."""
-        self.weights[classes] = part.weights
-        self.weight_tails[classes] = part.weight_tails
-        self.means[classes] = part.means
-        self.low_means[classes] = part.low_means
-        if part.scatter is not self.scatter:  # which the classes may share
-            self.kind.put(self.scatter, classes, part.scatter)
-        if self.fourth and part.fourth:
-            self.fourth.put(classes, part.fourth)
-
-    def with_rows(self, classes: Rows, part: Self) -> Self:
-        """These moments with others in place of those of some classes, once they are written.
-
-        Writing a few rows of large arrays may be interrupted. So the result, which shares its arrays with
-        these moments, replaces them before `write` is called, and that can be called again.
-        """
-        if len(part.weights) == len(self.weights):
-            return part
-        return type(self)(
-            self.kind,
-            self.weights,
-            self.weight_tails,
-            self.means,
-            self.low_means,
-            part.scatter if self.kind.is_pooled else self.scatter,
-            self.fourth,
-            (classes, part, None),
-        )
-
-    def write(self) -> None:
-        """Write the rows that are left to be written, also after an interruption of this method."""
-        while self.unwritten is not None:
-            classes, part, following = self.unwritten
-            self.put(classes, part)
-            if following is None:
-                self.unwritten = None
-            else:
-                vars(self).update(following())
-
-    def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
-        wider = self.zeros_like(n_classes, self.n_features)
-        wider.put(places, self)
-        return wider
-
-    def narrowed(self, required: Required) -> Self:
-        """A copy that keeps no more than is required.
-
-        Raises
-        ------
-        ValueError
-            If these keep too little.
-        """
-        kind, fourth = kind_named(required.covariance_type), "fourth_moments" in required.extra
-        if fourth:
-            check_fourth_moments(kind)
-        if fourth and self.fourth is None:
-            raise ValueError(
-                Message(
-                    "this state holds no fourth moments, which ⟨shrinkage='auto'⟩ is worked out from; "
-                    "⟨accumulate|learn⟩ with ⟨fourth_moments=True⟩"
-                )
-            )
-        narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
-        return (narrow if fourth else replace(narrow, fourth=None)).copy()
-
-    def selected(self, features: Indices) -> Self:
-        """The moments of some features, in this order."""
-        positions = self.kind.positions_of(features, self.n_features)
-        packed = self.kind.packed(self.scatter)[:, positions]
-        return replace(
-            self.copy(),
-            means=self.means[:, features],
-            low_means=self.low_means[:, features],
-            scatter=self.kind.unpacked(packed, len(self.weights), len(features)),
-            fourth=self.fourth and self.fourth.selected(features),
-        )
-
-    def placed(self, features: Indices, n_features: int) -> Self:
-        """The moments of `n_features` features, of which these are at the given places, and zeros."""
-        wider = self.zeros_like(len(self.weights), n_features)
-        packed = self.kind.packed(wider.scatter)
-        packed[:, self.kind.positions_of(features, n_features)] = self.kind.packed(self.scatter)
-        wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
-        if wider.fourth and self.fourth:
-            for wide, narrow in zip(wider.fourth.arrays, self.fourth.arrays, strict=True):
-                wide[:, features[:, None], features] = narrow
-        return replace(
-            wider,
-            weights=self.weights.copy(),
-            weight_tails=self.weight_tails.copy(),
-            scatter=self.kind.unpacked(packed, *wider.means.shape),
-        )
-
-    def without_pooled(self, classes: Indices) -> Self:
-        """The moments of some classes, with zeros in place of a scatter that the classes share."""
-        part = self.take(classes)
-        return replace(part, scatter=self.kind.zeros(*part.means.shape)) if self.kind.is_pooled else part
-
-    # ------------------------------------------------------------------ all classes as one
+class Moments(MomentArrays):
+    """Moments that add up; `MomentArrays` says what they are."""
 
     def total(self) -> Self:
         """The moments of the rows of all classes, as those of one class."""
@@ -291,29 +39,6 @@ class Moments:
         for k in range(1, len(self.weights)):
             total.merge(self.take(slice(k, k + 1)), first)
         return total
-
-    # ------------------------------------------------------------------ weights
-
-    def scaled(self, factor: float) -> Self:
-        """The moments with every weight multiplied by a factor."""
-        return replace(
-            self,
-            weights=self.weights * factor,
-            weight_tails=self.weight_tails * factor,
-            scatter=self.scatter * factor,
-            fourth=self.fourth and self.fourth.scaled(factor),
-        )
-
-    def least_squares(self, counts: Counts) -> Array:
-        """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""
-        squares: Array = self.weights * (self.weights / counts)
-        return squares
-
-    def overdrawn(self, part: Moments, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
-        left = (self.weights - part.weights) + (self.weight_tails - part.weight_tails)
-        rounding = _WEIGHT_TOL * self.weights
-        return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
     # ------------------------------------------------------------------ moments add up
 
@@ -582,139 +307,11 @@ class Moments:
             low_means += left + rest
         return two_sum(totals, low_means)
 
-    # ------------------------------------------------------------------ moments compare
-
-    def close(self, other: Moments, rtol: float) -> bool:
-        """Whether the two agree to `rtol`, judged on the scale of each feature."""
-        spread = np.sqrt(self.diagonal)
-        size = np.abs(self.means) + spread / np.sqrt(self.weights)[:, None]
-        gap = (other.means - self.means) + (other.low_means - self.low_means)
-        return bool(
-            (np.abs(other.weights - self.weights) <= rtol * self.weights).all()
-            and (np.abs(gap) <= rtol * size).all()
-            and (np.abs(other.scatter - self.scatter) <= rtol * self.kind.outer(spread)).all()
-            and (not (self.fourth and other.fourth) or self.fourth.close(other.fourth, self.diagonal, rtol))
-        )
-
-    # ------------------------------------------------------------------ moments are read out
-
-    @property
-    def rounded_means(self) -> Array:
-        """The mean of each class, to the precision of float64: (K, d)."""
-        return self.means + self.low_means
-
-    @property
-    def mean_tails(self) -> Array:
-        """The low part of each mean, which `rounded_means` lacks: (K, d)."""
-        left = self.rounded_means
-        np.subtract(self.means, left, out=left)
-        left += self.low_means
-        return left
-
-    @property
-    @_OVERFLOWING
-    def sums(self) -> Array:
-        """Σ w x of each class: (K, d)."""
-        weights = self.weights[:, None]
-        return weights * self.means + weights * self.low_means
-
-    @property
-    @_OVERFLOWING
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ in the shape of the scatter."""
-        return self.scatter + self.kind.outer(np.sqrt(self.weights)[:, None] * self.means)
-
-    @property
-    def third_moments(self) -> Array | None:
-        """Σ w u_i² u_j of each class, where they are kept: (K, d, d)."""
-        return None if self.fourth is None else self.fourth.third
-
-    @property
-    def fourth_moments(self) -> Array | None:
-        """Σ w u_i² u_j² of each class, where they are kept: (K, d, d)."""
-        return None if self.fourth is None else self.fourth.fourth
-
-    @_OVERFLOWING
-    def covariance(self, ddof: float) -> Array:
-        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
-        freedom = self.kind.freedom(self.weights, ddof)
-        if not (freedom > 0).all():
-            raise ZeroDivisionError
-        return self.scatter / freedom
-
-    def check_squares(self, names: tuple[str, ...] | None) -> None:
-        """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
-        if not len(self.means):
-            return
-        largest = np.maximum(self.means.max(axis=0), -self.means.min(axis=0))
-        is_small = largest < _LEAST_SQUARE**0.5
-        if not is_small.any():
-            return
-        variances = self.total_variance
-        is_small &= variances < _LEAST_SQUARE
-        for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
-            raise ValueError(
-                f"feature {repr(names[j]) if names else j} is too small: float64 does not hold all digits of "
-                "its squares. Multiply it by a power of ten first"
-            )
-
-    @property
-    @_OVERFLOWING
-    def overall_mean(self) -> Array:
-        """The mean of all classes together: (d,)."""
-        _, shift = self._offsets()
-        mean: Array = self.means[0] + shift
-        return mean
-
-    def _offsets(self) -> tuple[Array, Array]:
-        """The distances of all classes, and of their mean, from the mean of the first."""
-        offsets = self.means - self.means[0]
-        offsets += self.low_means
-        return offsets, self.weights / self.weights.sum() @ offsets
-
-    @property
-    @_OVERFLOWING
-    def total_variance(self) -> Array:
-        """The variance of each feature over the rows of all classes together: (d,)."""
-        offsets, shift = self._offsets()
-        offsets -= shift
-        offsets *= offsets
-        between = self.weights @ offsets
-        total: Array = (self.diagonal.sum(axis=0) + between) / self.weights.sum()
-        return total
-
-
-def check_fourth_moments(kind: CovarianceKind) -> None:
-    """Raise ValueError for a kind of covariance beside which there are no fourth moments."""
-    if not kind.is_complete:
-        raise ValueError(f"fourth moments are kept beside covariance type 'full' alone, not {kind.name!r}")
-
 
 def as_slice(places: Indices) -> Rows:
     """The same places, as a slice if they are neighbours, so that taking them copies nothing."""
     start, stop = int(places[0]), int(places[-1]) + 1
     return slice(start, stop) if stop - start == len(places) else places
-
-
-def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum and, exactly, what rounding left (Knuth, TAOCP 2, 4.2.2, theorem B)."""
-    total = a + b
-    b_seen = total - a
-    return total, (a - (total - b_seen)) + (b - b_seen)
-
-
-def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded product and, exactly, what rounding left (Dekker 1971; Veltkamp's split)."""
-    product = a * b
-    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
-    left = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
-    return product, left
-
-
-def _halves(values: Array) -> tuple[Array, Array]:
-    scaled = _SPLIT * values
-    high = scaled - (scaled - values)
-    return high, values - high
 
 
 def _check_same_means(ours: Moments, theirs: Moments) -> None:

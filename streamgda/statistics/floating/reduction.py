@@ -17,8 +17,9 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.kernels import AnchoredSums, Workspace, centre, merge_rows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
+from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import Moments, two_sum
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.

@@ -18,8 +18,9 @@ from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.floating.arrays import check_fourth_moments
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
-from streamgda.statistics.floating.moments import Moments, check_fourth_moments
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.locking import in_order
