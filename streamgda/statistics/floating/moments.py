@@ -52,8 +52,8 @@ class Moments(MomentArrays):
         ValueError
             If a weight, or a power of the features, would exceed float64.
         """
-        self._check_sum(other, places)
-        self._add(other, places)
+        vars(self).update(vars(self.merged(other, places)))
+        self.write()
 
     def merged(self, other: Self, places: Indices, *, owned: bool = False) -> Self:
         """The moments with others added to the classes at these places; see `with_rows`.
@@ -120,19 +120,12 @@ class Moments(MomentArrays):
                 return
             if not np.isfinite(self.weights[places] + other.weights).all():
                 raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-            total = self.take(places).copy()
-            total._add(other, np.arange(len(places)))
+            total, spread = self.take(places)._sum_of_few(other)
+            if self.kind.is_pooled:
+                total.scatter = self._pooled(other, spread)
         if not total.are_finite():
             powers = "squares" if self.fourth is None else "fourth powers"
             raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
-
-    def _add(self, other: Moments, places: Indices) -> None:
-        """Add in place."""
-        spread = self._add_by_class(other, places)
-        if self.kind.is_pooled:
-            if other.diagonal.any():  # single rows have no scatter
-                self.scatter += other.scatter
-            self.kind.add_outer(self.scatter, spread)
 
     def _add_by_class(self, other: Moments, places: Indices) -> Array:
         """Add in place all but a pooled scatter: a few classes at a time, so that temporary arrays are small.
