@@ -16,7 +16,7 @@ from streamgda.edda.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
-from streamgda.estimators.learning import of_one_moment
+from streamgda.estimators.moment import of_one_moment
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised

@@ -20,7 +20,8 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import Message, counted, named
 from streamgda.estimators import reading
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.learning import StatisticsLearner, at_one_moment, of_one_moment
+from streamgda.estimators.learning import StatisticsLearner
+from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.options import OptionOf
 from streamgda.estimators.priors import priors_of, sum_to_one
 from streamgda.estimators.reading import one_of

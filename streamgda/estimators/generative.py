@@ -6,24 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.labels import Labels, position_of
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
-from streamgda.estimators.learning import of_one_moment
+from streamgda.estimators.moment import of_one_moment
 from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, G
 from streamgda.estimators.sql import select_of
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
+from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 
@@ -291,6 +295,48 @@ class GenerativeClassifier(GaussianClassifier[G]):
         (0.0, 'low')
         """
         return select_of(self, table, dialect, keep)
+
+    def as_pipeline(self, source: Source) -> Pipeline:
+        """The maps of a source and this model, as a fitted pipeline of scikit-learn.
+
+        Parameters
+        ----------
+        source : Source
+            What the model has learnt, made by `map`.
+
+        Returns
+        -------
+        sklearn.pipeline.Pipeline
+            The steps "map", and "map_2" and so on if there are several, and "model". It predicts rows with
+            the features that the source had before it was mapped. `evaluate`, `predict_dataset` and the
+            command line take it too, and pickle or joblib save it. Its model has no names of features, since
+            transformers answer with arrays.
+
+        Raises
+        ------
+        ValueError
+            If the features of the source are not those of the model.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from sklearn.preprocessing import PolynomialFeatures
+        >>> from streamgda import GaussianNB, scan_arrow
+        >>> table = pa.table({"x": [-3.0, -2.0, 1.0, -1.0, 3.0, 2.0], "kind": [1, 1, 0, 0, 1, 1]})
+        >>> source = scan_arrow(table, "kind").map(PolynomialFeatures(include_bias=False).fit([[0.0]]))
+        >>> pipeline = GaussianNB().fit(source).as_pipeline(source)
+        >>> pipeline.predict(table.select(["x"]).to_pandas())
+        array([1, 1, 0, 0, 1, 1])
+        """
+        check_is_fitted(self)
+        names = tuple(getattr(self, "feature_names_in_", ())) or None
+        if source.n_features not in {None, self.n_features_in_} or names != source.feature_names:
+            raise ValueError(f"the model has learnt other features than those of {source!r}")
+        model = copy(self)
+        if source.maps:
+            model.__dict__.pop("feature_names_in_", None)
+        steps = [(f"map_{i}" if i > 1 else "map", step) for i, step in enumerate(source.maps, 1)]
+        return Pipeline([*steps, ("model", model)])
 
     # ------------------------------------------------------------------ criteria
 

@@ -18,7 +18,7 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.learning import at_one_moment, of_one_moment
+from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.reading import check_rows, one_of
 from streamgda.estimators.scores import Finalised, RowScores, score_finalised

@@ -5,20 +5,18 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from copy import copy
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, partial
 from importlib import import_module
 from itertools import chain, islice
 from numbers import Real
 from threading import Lock
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,12 +27,12 @@ from streamgda.blocks.options import OPTIONS, Option, check_not_renamed
 from streamgda.blocks.wording import Message
 from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
+from streamgda.estimators.moment import at_one_moment
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
     announced_labels,
     blocks_to_learn,
     check_announced,
-    check_has_learnt,
     check_holds_products,
     keeping_reads,
     one_of,
@@ -56,38 +54,10 @@ from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.storage import saving
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 ROWS_NEEDED = (
     "covariance_estimator needs all the rows in memory at once, so it works with fit on arrays and data "
     "frames alone; shrinkage=0.1, 'auto' or 'oas' learns from any data"
 )
-
-
-@contextmanager
-def at_one_moment(model: Any) -> Iterator[Statistics]:
-    """Hold the lock of the statistics of a model. Meanwhile no other thread adds rows or replaces them.
-
-    A model that has learnt no rows raises NotFittedError.
-    """
-    check_has_learnt(model)
-    while True:
-        statistics: Statistics = model.statistics_
-        with statistics.lock:
-            if model.statistics_ is statistics:
-                yield statistics
-                return
-
-
-def of_one_moment(method: F) -> F:
-    """Decorate a method of a model that reads more than once what it has learnt, so that nothing changes."""
-
-    @wraps(method)
-    def read(model: Any, *args: Any, **kwargs: Any) -> Any:
-        with at_one_moment(model):
-            return method(model, *args, **kwargs)
-
-    return cast("F", read)
 
 
 def _version() -> str:
@@ -345,21 +315,12 @@ class StatisticsLearner(BaseEstimator, ABC):
                 return self
             twin = self._twin()
             blocks_of = partial(blocks_to_learn, twin, X, y, sample_weight, reset=True, **options)
-            if self._learn_first(twin, blocks_of, announced):
+            first = twin._read(reading_blocks(blocks_of), is_more=True).statistics
+            if self._take_first(twin, first, announced):
                 return self
         blocks = blocks_to_learn(self, X, y, sample_weight, reset=False, **options)
         self._learn_blocks(blocks, partial(self._fields_after, X, announced))
         return self
-
-    def _learn_first(
-        self, twin: Self, blocks_of: Callable[[], Iterator[Block]], announced: Labels | None
-    ) -> bool:
-        """Learn a first batch by another object; return False if another thread has learnt before."""
-        twin.statistics_ = twin._read(reading_blocks(blocks_of), is_more=True).statistics
-        twin._announced, twin._learnt_whole = self._announced_with(announced), False
-        if not twin.statistics_.schema.is_numeric:
-            twin._describe_features(twin.statistics_)
-        return self._take_first(twin)
 
     def _fields_after(self, X: Any, announced: Labels | None) -> dict[str, Any]:
         """The attributes that change with a batch of rows."""
@@ -422,8 +383,10 @@ class StatisticsLearner(BaseEstimator, ABC):
             params = {name: self.__dict__[name] for name in self._get_param_names() if name in self.__dict__}
             self.__dict__ = {**twin.__dict__, **params}
 
-    def _take_first(self, twin: Self) -> bool:
-        """Take what another object has learnt; return False if another thread has learnt before."""
+    def _take_first(self, twin: Self, statistics: Statistics, announced: Labels | None) -> bool:
+        """Take the statistics of a first batch; return False if another thread has learnt before."""
+        twin._announced, twin._learnt_whole = self._announced_with(announced), False
+        twin._hold(statistics)
         with self.__dict__.setdefault("_lock", Lock()):
             if "statistics_" in self.__dict__:
                 return False
@@ -452,9 +415,12 @@ class StatisticsLearner(BaseEstimator, ABC):
             model is then unchanged.
         """
         if isinstance(other, Statistics):
-            return self._merge(self._copied_statistics(other))
-        added = self._copied_statistics(other)
-        return self._merge(added, getattr(other, "_types", self._types), other._announced)
+            self._check_exactness(other)
+            return self._merge(self._narrowed(other).simplest())
+        if type(other) is not type(self):
+            raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
+        check_is_fitted(other)
+        return self._merge(other.statistics_.copy(), other._types, other._announced)
 
     def _merge(
         self, added: Statistics, types: FittedTypes | None = None, announced: Labels | None = None
@@ -463,9 +429,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         if "statistics_" not in self.__dict__:
             twin = self._twin()
             twin._types = types or self._types
-            twin._announced, twin._learnt_whole = self._announced_with(announced), False
-            twin._hold(added)
-            if self._take_first(twin):
+            if self._take_first(twin, added, announced):
                 return self
 
         def fields_after() -> dict[str, Any]:
@@ -476,15 +440,6 @@ class StatisticsLearner(BaseEstimator, ABC):
 
         self._learn(partial(policy_of(self.missing).merged, added=added), fields_after)
         return self
-
-    def _copied_statistics(self, other: Self | Statistics) -> Statistics:
-        if isinstance(other, Statistics):
-            self._check_exactness(other)
-            return self._narrowed(other).simplest()
-        if type(other) is not type(self):
-            raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
-        check_is_fitted(other)
-        return other.statistics_.copy()
 
     @classmethod
     def from_statistics(cls, statistics: Statistics, **params: Any) -> Self:
@@ -558,50 +513,6 @@ class StatisticsLearner(BaseEstimator, ABC):
         """The parameters of a model saved by this or an earlier version, as `__init__` takes them now."""
         return options.from_plain(cls, params)
 
-    # ------------------------------------------------------------------ exchange with scikit-learn
-
-    def as_pipeline(self, source: Source) -> Pipeline:
-        """The maps of a source and this model, as a fitted pipeline of scikit-learn.
-
-        Parameters
-        ----------
-        source : Source
-            What the model has learnt, made by `map`.
-
-        Returns
-        -------
-        sklearn.pipeline.Pipeline
-            The steps "map", and "map_2" and so on if there are several, and "model". It predicts rows with
-            the features that the source had before it was mapped. `evaluate`, `predict_dataset` and the
-            command line take it too, and pickle or joblib save it. Its model has no names of features, since
-            transformers answer with arrays.
-
-        Raises
-        ------
-        ValueError
-            If the features of the source are not those of the model.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from sklearn.preprocessing import PolynomialFeatures
-        >>> from streamgda import GaussianNB, scan_arrow
-        >>> table = pa.table({"x": [-3.0, -2.0, 1.0, -1.0, 3.0, 2.0], "kind": [1, 1, 0, 0, 1, 1]})
-        >>> source = scan_arrow(table, "kind").map(PolynomialFeatures(include_bias=False).fit([[0.0]]))
-        >>> pipeline = GaussianNB().fit(source).as_pipeline(source)
-        >>> pipeline.predict(table.select(["x"]).to_pandas())
-        array([1, 1, 0, 0, 1, 1])
-        """
-        check_is_fitted(self)
-        names = tuple(getattr(self, "feature_names_in_", ())) or None
-        if source.n_features not in {None, self.n_features_in_} or names != source.feature_names:
-            raise ValueError(f"the model has learnt other features than those of {source!r}")
-        model = copy(self)
-        if source.maps:
-            model.__dict__.pop("feature_names_in_", None)
-        steps = [(f"map_{i}" if i > 1 else "map", step) for i, step in enumerate(source.maps, 1)]
-        return Pipeline([*steps, ("model", model)])
-
     # ------------------------------------------------------------------ fitted state
 
     def _set_fitted(self, reading: Reading, twin: Self, *, keep: bool = False) -> Self:
@@ -638,13 +549,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         self._n_reads, self._converged, self._learnt_whole = reading.n_reads, not reading.unfinished, True
 
     def _hold(self, statistics: Statistics) -> None:
-        """Store statistics, which may be insufficient for a model."""
-        self._describe_features(statistics)
-        self.statistics_ = statistics
-
-    def _describe_features(self, statistics: Statistics) -> None:
-        """Set the number and the names of the columns of which the statistics have the features."""
-        names = statistics.schema.names
+        """Store statistics, which may be insufficient for a model, with the columns that they are of."""
+        self.statistics_, names = statistics, statistics.schema.names
         self.n_features_in_ = statistics.n_features if names is None else len(names)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)

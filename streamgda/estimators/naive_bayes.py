@@ -16,7 +16,7 @@ from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.learning import of_one_moment
+from streamgda.estimators.moment import of_one_moment
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.view import Predictive
 from streamgda.gaussians.densities import DiagonalGaussians

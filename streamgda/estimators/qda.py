@@ -15,7 +15,7 @@ from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, pooled_rows, pooled_shares
-from streamgda.estimators.learning import of_one_moment
+from streamgda.estimators.moment import of_one_moment
 from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised

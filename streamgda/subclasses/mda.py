@@ -19,7 +19,7 @@ from streamgda.blocks.options import option_of
 from streamgda.blocks.wording import Message, counted
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.estimators.learning import of_one_moment
+from streamgda.estimators.moment import of_one_moment
 from streamgda.estimators.naive_bayes import GaussianNB
 from streamgda.estimators.options import OptionOf
 from streamgda.estimators.priors import priors_of
