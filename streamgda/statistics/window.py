@@ -161,8 +161,9 @@ class WindowedStatistics(Locked, Loadable):
     @property
     def statistics(self) -> Statistics:
         """The statistics of the batches in the window, in a new state."""
-        batches = self._batches
-        return (batches.oldest.state if batches.n_older else self._nothing) + batches.newer_total
+        with self.lock:  # the lists of batches are shared with those that a thread removes
+            batches = self._batches
+            return (batches.oldest.state if batches.n_older else self._nothing) + batches.newer_total
 
     def update(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, time: float | None = None
