@@ -4,16 +4,16 @@ The arrays are created in their final place, but the metadata of the group is wr
 hidden group in it notes what is being written, and which parts are finished. A part is a range of whole
 chunks, so no two tasks write to the same chunk.
 
-Zarr makes arrays and chunks in memory, and this module puts them into the folder, several at once. Zarr
-itself would check before each of them whether it is there.
+Zarr makes arrays and chunks in memory, and this module puts them into the folder by fsspec, several at once.
+Zarr itself would check before each of them whether it is there.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
+import pathlib
 import re
 import uuid
 from bisect import bisect_left, bisect_right
@@ -34,16 +34,12 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer
-from zarr.abc.store import RangeByteRequest, Store
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.sync import sync  # private: the only way into the loop of a store
-from zarr.storage import FsspecStore, LocalStore, MemoryStore
+from zarr.storage import MemoryStore
 
 from streamgda.blocks.block import Block, power_of_two_up_to
 from streamgda.blocks.wording import Message, RowError
 from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.sources.base import ScorableSplit
-from streamgda.sources.stores import without_secrets
 from streamgda.storage.documents import digest
 from streamgda.storage.fetching import Ahead
 from streamgda.storage.filesystems import by_fsspec, fsspec_of, reached, unwrapped
@@ -68,9 +64,11 @@ _METADATA = "zarr.json"
 
 _KEY = "streamgda.prediction"
 
+_NO_FILE = FileNotFoundError, IsADirectoryError, NotADirectoryError
+
 _MOST_OF_NOTE = 1 << 24  # bytes; a range is one request, where a whole object is two
 
-_PARTIAL = r"\.[0-9a-f]{32}\.partial"  # how a local file is named while Zarr writes it
+_PARTIAL = r"\.[0-9a-f]{32}\.partial"  # how a local file is named while it is written, as Zarr names it
 
 _HALF_WRITTEN = re.compile(rf".*(?:/zarr|/c(?:/\d+)+){_PARTIAL}")
 
@@ -171,7 +169,7 @@ class ZarrOutput(Output[ChunkRange]):
         documents: dict[str, Buffer] = {}
         _create_arrays(MemoryStore(documents), self.fields, parts[-1].stop, parts[0].chunk)
         del documents[_METADATA]  # until all is written, it is no group
-        self.group.put(documents)
+        self.group.put(_bytes_of(documents))
         self.group.write_note(_UNFINISHED, Note(parts[0].fingerprint, arrays, self.run))
 
     def checked(self, table: pa.Table) -> pa.Table:
@@ -193,7 +191,7 @@ class ZarrOutput(Output[ChunkRange]):
             for array, values in zip(arrays, chunk, strict=True):
                 array[position:stop] = values
             position = stop
-            begun.append(writes.begin(sum(map(len, encoded.values())), self._put, dict(encoded)))
+            begun.append(writes.begin(sum(map(len, encoded.values())), self._put, _bytes_of(encoded)))
             encoded.clear()
         if position != part.stop:
             raise ValueError(
@@ -202,7 +200,7 @@ class ZarrOutput(Output[ChunkRange]):
         writes.begin(0, self._mark, part, begun)
         return PredictionSummary(part.stop - part.start, 1)
 
-    def _put(self, contents: Mapping[str, Buffer]) -> None:
+    def _put(self, contents: Mapping[str, bytes]) -> None:
         """Write files, if no other run has begun to write here."""
         (note,) = self.group.read_notes(_UNFINISHED)
         if note is None or note.run != self.run:
@@ -213,7 +211,7 @@ class ZarrOutput(Output[ChunkRange]):
         """Note that a part is finished, when its chunks are written."""
         for chunk in begun:  # other threads have them: what was begun earlier has its thread earlier
             chunk.result()
-        self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": _buffer_of(b"1")})
+        self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": b"1"})
 
     def _in_chunks(
         self, rows: Iterable[PredictedRows], memory: Sequence[NDArray[Any]]
@@ -246,6 +244,10 @@ class ZarrOutput(Output[ChunkRange]):
         self.group.remove_half_written()
         self.group.write_note("", Note(parts[0].fingerprint, [field.name for field in self.fields]))
         self.group.remove(_UNFINISHED)
+
+
+def _bytes_of(buffers: Mapping[str, Buffer]) -> dict[str, bytes]:
+    return {key: buffer.to_bytes() for key, buffer in buffers.items()}
 
 
 def _found(parts: Iterable[ChunkRange]) -> dict[str, PredictionSummary]:
@@ -387,25 +389,21 @@ class Note:
 
 @dataclass(frozen=True)
 class GroupFolder:
-    """The folder of a Zarr group on an fsspec filesystem, which is also a Zarr store."""
+    """The folder of a Zarr group on an fsspec filesystem."""
 
     filesystem: AbstractFileSystem
     path: str
-    store: Store
 
     @classmethod
     def at(cls, filesystem: AbstractFileSystem, path: str) -> GroupFolder:
         """The folder at a path."""
-        if isinstance(filesystem, LocalFileSystem):
-            return cls(filesystem, path, LocalStore(path))
-        store = without_secrets(FsspecStore.from_mapper(filesystem.get_mapper(path)))
         filesystem, (path,) = concealed(filesystem, [path], [path])
-        return cls(filesystem, path, store)
+        return cls(filesystem, path)
 
     @property
     def is_local(self) -> bool:
         """Whether it is on a disk of this machine."""
-        return isinstance(self.store, LocalStore)
+        return isinstance(self.filesystem, LocalFileSystem)
 
     def names(self) -> set[str]:
         """The names in the folder, except files that Zarr has not finished."""
@@ -438,30 +436,27 @@ class GroupFolder:
 
     def read_notes(self, *groups: str) -> list[Note | None]:
         """The notes of the group and of groups within it; None for a group that is missing or has no note."""
+        paths = [f"{self.path}/{_key_of(group)}" for group in groups]
 
-        async def read() -> list[Buffer | None]:
-            prototype, whole = default_buffer_prototype(), RangeByteRequest(0, _MOST_OF_NOTE)
-            return await asyncio.gather(
-                *(self.store.get(_key_of(group), prototype, whole) for group in groups)
-            )
+        def read() -> list[Note | None]:
+            answers = self.filesystem.cat_ranges(paths, 0, _MOST_OF_NOTE, on_error="return")
+            for answer in answers:
+                if isinstance(answer, Exception) and not isinstance(answer, _NO_FILE):
+                    raise answer
+            return [_note_in(answer) if isinstance(answer, bytes) else None for answer in answers]
 
-        return [
-            None if found is None else _note_in(found.to_bytes())
-            for found in reached(self.path, lambda: sync(read()))
-        ]
+        return reached(self.path, read)
 
     def write_note(self, group: str, note: Note) -> None:
         """Make the group, or one within it, and replace its note."""
         document = {"attributes": {_KEY: asdict(note)}, "zarr_format": 3, "node_type": "group"}
-        self.put({_key_of(group): _buffer_of(json.dumps(document, indent=2).encode())})
+        self.put({_key_of(group): json.dumps(document, indent=2).encode()})
 
-    def put(self, contents: Mapping[str, Buffer]) -> None:
-        """Write files at the same time. Each of them appears only when it is complete."""
-
-        async def put() -> None:
-            await asyncio.gather(*(self.store.set(key, content) for key, content in contents.items()))
-
-        wait_for(partial(retried, lambda: sync(put()), place=self.path))
+    def put(self, contents: Mapping[str, bytes]) -> None:
+        """Write files, in a store at the same time. Each of them appears only when it is complete."""
+        files = {f"{self.path}/{key}": content for key, content in contents.items()}
+        write = partial(_write_here if self.is_local else self.filesystem.pipe, files)
+        wait_for(partial(retried, write, place=self.path))
 
     # ------------------------------------------------------------------ removing
 
@@ -483,9 +478,17 @@ def _key_of(group: str) -> str:
     return f"{group}/{_METADATA}".lstrip("/")
 
 
-def _buffer_of(content: bytes) -> Buffer:
-    """Bytes as the buffer that Zarr stores take."""
-    return default_buffer_prototype().buffer.from_bytes(content)
+def _write_here(files: Mapping[str, bytes]) -> None:
+    """Write local files, each by another name that it has until it is complete."""
+    for place, content in zip(map(pathlib.Path, files), files.values(), strict=True):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = place.with_suffix(f".{uuid.uuid4().hex}.partial")
+        try:
+            unfinished.write_bytes(content)
+            unfinished.replace(place)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
 
 
 def _note_in(document: bytes) -> Note | None:
@@ -553,7 +556,9 @@ def _check_nulls(table: pa.Table, fields: Sequence[Field]) -> None:
             )
 
 
-def _create_arrays(store: Store, fields: Sequence[Field], n_rows: int, chunk: int) -> list[zarr.Array[Any]]:
+def _create_arrays(
+    store: MemoryStore, fields: Sequence[Field], n_rows: int, chunk: int
+) -> list[zarr.Array[Any]]:
     """Make an empty array for each field, in chunks of `chunk` rows; its columns are the classes, if any."""
     others = [(len(field.columns),) if "classes" in field.attributes else () for field in fields]
     return [
