@@ -1,10 +1,8 @@
 """Shares of classes in rows without labels, and the test of whether they have changed."""
 
-import json
 import warnings
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,11 +16,9 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     estimate_priors,
     evaluate,
-    load,
     scan_parquet,
     scan_zarr,
 )
-from tests.cli.test_command_line import invoke
 
 MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 
@@ -181,22 +177,6 @@ def test_bad_input_is_named(files):
     )
     with pytest.raises(ValueError, match="nothing to estimate from: .* has no rows"):
         estimate_priors(MODEL, files / "none")
-
-
-def test_on_the_command_line(files):
-    learnt, y = rows_of([0.5, 0.3, 0.2], 900, 0)
-    frame = pd.DataFrame(learnt, columns=["x0", "x1"])
-    model = LinearDiscriminantAnalysis(temperature=1.2).fit(frame, y)
-    model.save(files / "model")
-    said = invoke(files, "priors", "model", "0.parquet", "1.parquet", "2.parquet", "--out", "adjusted")
-    estimate = estimate_priors(model, files / "*.parquet")
-    assert f"cat {model.priors_[2]:9.4f} {estimate.shares[2]:7.4f}" in said
-    assert "1,500 rows; p = " in said
-    np.testing.assert_allclose(load(files / "adjusted").priors_, estimate.priors, rtol=1e-6)
-    told = json.loads(invoke(files, "priors", "model", "0.parquet", "--max-rows", "200", "--json"))
-    assert told["n_rows"] == 200
-    assert [row["label"] for row in told["classes"]] == ["ant", "bee", "cat"]
-    assert sum(row["share"] for row in told["classes"]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("max_rows", [2.5, "all"])
