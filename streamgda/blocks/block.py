@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.schema import UNNAMED, Columns, MadeColumns, Schema
-from streamgda.blocks.wording import Message
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]
@@ -30,11 +29,11 @@ RowName = Callable[[int], str]
 
 INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
-_LEAVE_OUT = Message("Mend the data or leave out such rows, ⟨as a source does |⟩with ⟨missing='drop'⟩")
+_LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missing='drop'"
 
-_LEARN_INCOMPLETE = Message(
-    "learn from what is observed: fit a model with ⟨missing='marginal'⟩"
-    "⟨, or accumulate it with missing='marginal'|⟩"
+_LEARN_INCOMPLETE = (
+    "learn from what is observed: fit a model with missing='marginal'"
+    ", or accumulate it with missing='marginal'"
 )
 
 # The limits of the size of a block.
@@ -63,7 +62,7 @@ class MissingValueError(ValueError):
     """
 
     def __init__(self, finding: str, other_remedy: str = _LEARN_INCOMPLETE) -> None:
-        super().__init__(Message(f"{finding}. ", _LEAVE_OUT, "; or ", other_remedy))
+        super().__init__(f"{finding}. {_LEAVE_OUT}; or {other_remedy}")
         self.finding, self.other_remedy = finding, other_remedy
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
@@ -265,7 +264,7 @@ class Block:
         feature = f"{self.row_name(row)}: feature {self.feature_name(index)}"
         if np.isnan(_columns(self.features)[index][row]):
             raise MissingValueError(f"{feature} is NaN or null", other_remedy)
-        raise ValueError(Message(f"{feature} is infinity. ", _LEAVE_OUT))
+        raise ValueError(f"{feature} is infinity. {_LEAVE_OUT}")
 
     def lacks_numbers(self) -> bool:
         """Whether a number is missing in any row. A missing text is a value like others."""
@@ -387,7 +386,7 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank & (block.weights != 0)  # a row of weight zero is left out, but not counted as dropped
     if missing != "drop" and blank.any():
         row = block.row_name(int(np.argmax(blank)))
-        raise ValueError(Message(f"{row} has no label (null or NaN). ", _LEAVE_OUT))
+        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}")
     keep = ~blank
     weights = block.weights
     if weights is not None:

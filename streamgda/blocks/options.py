@@ -9,8 +9,6 @@ from inspect import signature
 from pkgutil import resolve_name
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
-from streamgda.blocks.wording import Message
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -112,7 +110,7 @@ def new_spelling(old: str) -> str:
     if name is None:
         return f"{old} is now {option}"
     now = f"a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
-    return Message(f"{old} is now ⟨{now}|{option}__{name}⟩")
+    return f"{old} is now {now}"
 
 
 def check_not_renamed(known: Container[str], names: Iterable[str], error: type[Exception]) -> None:

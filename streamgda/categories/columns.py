@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Codes, Labels, code_dtype
 from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import counted
 
 Value = str | int | bool | None
 
@@ -183,11 +183,9 @@ class Categories(Schema):
                 is_identifier = len(values) > n_rows / 2
                 why = "it identifies rows" if is_identifier else f"more than {most:,} are too many"
                 raise ValueError(
-                    Message(
-                        f"column {name!r} has {counted(len(values), 'category')} in "
-                        f"{counted(n_rows, 'row')}: {why}. Leave it out, ⟨of a source |⟩with "
-                        f"⟨exclude=[{name!r}]⟩"
-                    )
+                    f"column {name!r} has {counted(len(values), 'category')} in "
+                    f"{counted(n_rows, 'row')}: {why}. Leave it out, of a source with "
+                    f"exclude=[{name!r}]"
                 )
 
     def to_document(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message, listed
+from streamgda.blocks.wording import listed
 from streamgda.categories.columns import Categories
 from streamgda.categories.densities import CategoricalDensities, log_tables, of_classes, slopes_of
 from streamgda.categories.reading import Categorical
@@ -168,7 +168,7 @@ def check(categories: Categories, statistics: Statistics, model: Any) -> None:
     treatment = Categorical.of(model).treatment(model)
     if treatment is None:
         refused = f"{type(model).__name__} takes no categories, and the statistics have those of "
-        raise ValueError(Message(refused, f"{listed(categories.columns)}; ", model._remedy_for_encoded))
+        raise ValueError(f"{refused}{listed(categories.columns)}; {model._remedy_for_encoded}")
     if treatment in {"separate", "common"} and (
         model.covariance_estimator is not None or getattr(model, "shrinkage", None) == "auto"
     ):

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,20 +16,13 @@ from typing import Any
 import click
 
 from streamgda.blocks.options import OPTIONS, RENAMED
-from streamgda.blocks.wording import Message, Setting, counted
-from streamgda.estimators import ESTIMATORS
+from streamgda.blocks.wording import counted
 from streamgda.storage.paths import without_options
 from streamgda.storage.secrets import concealing
 
 # The keys of what commands note in `click.Context.meta`.
 DEBUG = "streamgda.debug"
 QUIET = "streamgda.quiet"
-AS_TRIED = "streamgda.as-tried"
-"""The names of the options of a search. Its messages name other parameters as ``--try`` takes them."""
-
-_OPTIONS = {"filters": "filter"}
-"""Options that are not named as the parameters that they give."""
-
 _INTERRUPTED = 130  # by the convention of shells: 128 and the number of SIGINT
 
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
@@ -143,7 +136,7 @@ def describe(error: BaseException) -> str:
     elif isinstance(error, KeyError) and error.args:
         message = str(error.args[0])  # str(error) has quotes around it
     else:
-        message = in_words_of_command(Message.of(error))
+        message = str(error)
     message = _folded(message)
     # Statistics that a model keeps for the next call end with the process.
     notes = [_folded(note) for note in getattr(error, "__notes__", ()) if "statistics_" not in note]
@@ -162,44 +155,6 @@ def _message_of(error: click.ClickException) -> str:
     return message
 
 
-def in_words_of_command(message: str, meta: Mapping[str, Any] | None = None) -> str:
-    """A message with parameters named as options: ``--missing drop`` for ``missing='drop'``.
-
-    In a search, a parameter that is not an option of the command is written as in ``--try``: ``reg_param=0``.
-    `meta` is that of the context of the command, which only its own thread has.
-    """
-    if not isinstance(message, Message):
-        return message
-    options = (click.get_current_context().meta if meta is None else meta).get(AS_TRIED)
-    return message.put(lambda setting: _as_tried(setting, options) if options else _as_option(setting))
-
-
-def _as_option(setting: Setting) -> str:
-    name, value = setting
-    if name in ESTIMATORS:
-        return f"--model {ESTIMATORS[name].option}"
-    option = "--" + _OPTIONS.get(name, name).replace("_", "-")
-    if value is None or isinstance(value, bool):
-        return option if value else f"no {option}"
-    return option if value is ... else f"{option} {_listed(value)}"
-
-
-def _as_tried(setting: Setting, options: Collection[str]) -> str:
-    name, value = setting
-    if name in options:
-        return _as_option(setting)
-    if name in ESTIMATORS:
-        return ESTIMATORS[name].option
-    return name if value is ... else f"{name}={value}"
-
-
-def _listed(value: Any) -> str:
-    """Format a value for the command line. The items of a list are separated by commas."""
-    if isinstance(value, list):
-        return ",".join(f'"{name}"' if "," in str(name) else str(name) for name in value)
-    return str(value)
-
-
 def _folded(text: str) -> str:
     return " ".join(without_options(text).split())
 
@@ -216,8 +171,7 @@ def warn(message: str) -> None:
 
 def _show(meta: Mapping[str, Any], message: Warning | str, *_: Any, **__: Any) -> None:
     if not meta.get(QUIET):
-        said = message if isinstance(message, str) else Message.of(message)
-        click.echo(f"Warning: {_folded(in_words_of_command(said, meta))}", err=True)
+        click.echo(f"Warning: {_folded(str(message))}", err=True)
 
 
 def _end_threads(status: int) -> None:

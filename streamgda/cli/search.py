@@ -11,7 +11,7 @@ import click
 
 from streamgda.blocks.options import check_not_renamed
 from streamgda.cli.data import MODELS, Data, to_learn
-from streamgda.cli.errors import AS_TRIED, describe, in_words_of_command
+from streamgda.cli.errors import describe
 from streamgda.cli.running import Running, literal, of_library, running_options
 from streamgda.cli.saved import check_replaceable, out_option, save_if_named, summary_of
 from streamgda.estimators import estimator_named
@@ -28,7 +28,6 @@ def _grids(context: click.Context, parameter: click.Parameter, values: tuple[str
     """Grids such as ``qda reg_param=0,0.1 shrinkage=none,0.2``, checked against the estimators."""
     from streamgda.selection.candidates import candidates_of
 
-    context.meta[AS_TRIED] = {option.name for option in context.command.params}
     missing = Data((), missing=context.params["missing"]).of_models
     try:
         grids = [_grid(missing, *value.split()) for value in values]
@@ -160,7 +159,7 @@ def _candidates(found: StatisticsSearchCV) -> list[dict[str, Any]]:
         given = dict(params)
         candidate = {"model": names[type(given.pop("estimator")).__name__], "params": given}
         candidate |= {name: results[f"{name}_test_score"][k] for name in ("rank", "mean", "std")}
-        candidates.append({**candidate, "error": in_words_of_command(results["fit_error"][k])})
+        candidates.append({**candidate, "error": results["fit_error"][k]})
     return candidates
 
 

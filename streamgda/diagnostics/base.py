@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.components import deficient_features, pooled_covariance, singular_features
@@ -36,9 +36,7 @@ def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> No
     if statistics.covariance_type not in covariances:
         kinds = " or ".join(map(repr, covariances))
         raise ValueError(
-            Message(
-                f"the covariances of features are needed; ⟨accumulate|learn⟩ with {kinds}; got {statistics!r}"
-            )
+            f"the covariances of features are needed; accumulate with {kinds}; got {statistics!r}"
         )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import (
@@ -47,9 +47,9 @@ class Determined:
             has_full = (self._ranks == n_features).any()
             lacking |= self._ranks < (n_features - 1 if has_full else n_features)
         for k in np.flatnonzero(lacking)[:1].tolist():
-            return Message(
-                f"class {named(self.statistics.classes[k])}: the covariance has rank ⟨#{self._ranks[k]}⟩ of "
-                f"{n_features}, from ⟨#{counted(self.statistics.counts[k], 'row')}⟩; "
+            return (
+                f"class {named(self.statistics.classes[k])}: the covariance has rank {self._ranks[k]} of "
+                f"{n_features}, from {counted(self.statistics.counts[k], 'row')}; "
                 f"{singular_features(self.statistics, k, self.least_eigenvalue)}. Bring more rows of it, "
                 "leave out constant or collinear features, or name a model of equal volume (EEE, EEI, EII)"
             )
@@ -75,9 +75,7 @@ class Determined:
 
     def _deficient(self) -> str:
         found = deficient_features(self.statistics, pooled_covariance(self.statistics), self.least_eigenvalue)
-        return Message(
-            f"within the classes, {found}. Leave them out, or name EII, or use ⟨LinearDiscriminantAnalysis⟩"
-        )
+        return f"within the classes, {found}. Leave them out, or name EII, or use LinearDiscriminantAnalysis"
 
     @cached_property
     def _varies(self) -> NDArray[np.bool_]:

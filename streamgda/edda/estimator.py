@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 
-from streamgda.blocks.wording import Message
 from streamgda.edda.determined import Determined
 from streamgda.edda.parsimonious import MODELS, ParsimoniousGaussians
 from streamgda.estimators import exchange
@@ -121,7 +120,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
-    _remedy_for_encoded = "set ⟨covariance_model='EEI'⟩, or use ⟨LinearDiscriminantAnalysis⟩"
+    _remedy_for_encoded = "set covariance_model='EEI', or use LinearDiscriminantAnalysis"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
         "covariance_model": [one_of("bic", *MODELS)],
@@ -251,6 +250,6 @@ def _message(names: tuple[str, ...], failures: Mapping[str, str]) -> str:
     """Why no model could be fitted: the reason of the named model, or of the simplest one."""
     name = names[0]
     if len(names) > 1:
-        return Message("no model can be fitted: ", failures[name])
-    asked = f"⟨covariance_model={name!r}⟩ cannot be fitted: "
-    return Message(asked, failures[name], "; or use ⟨covariance_model='bic'⟩")
+        return f"no model can be fitted: {failures[name]}"
+    asked = f"covariance_model={name!r} cannot be fitted: "
+    return f"{asked}{failures[name]}; or use covariance_model='bic'"

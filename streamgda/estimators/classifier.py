@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.estimators import reading
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
@@ -48,7 +48,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     """
 
     _renormalises_priors: ClassVar[bool] = False
-    _remedy_for_encoded: ClassVar[str] = "⟨LinearDiscriminantAnalysis⟩ takes them"
+    _remedy_for_encoded: ClassVar[str] = "LinearDiscriminantAnalysis takes them"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **StatisticsLearner._parameter_constraints,
         "categories": [one_of("auto"), OptionOf("categories"), None],
@@ -155,7 +155,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             now["none"] = True
             if "none" not in warned:
                 said = "no class can be estimated yet, so each row gets the priors. "
-                warnings.warn(Message(said, Message.of(why_none())), stacklevel=6)
+                warnings.warn(said + str(why_none()), stacklevel=6)
         if (common := state.gaussians.singular_common) is not None:
             now["rank"] = common.rank
             self._warn_of_rank(common, warned.get("rank"))
@@ -188,10 +188,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         label, reason = new[0]
         more = f" (and {counted(len(new) - 1, 'more class')})" if len(new) > 1 else ""
         warnings.warn(
-            Message(
-                f"class {named(label)}{more} gets no posterior until it can be estimated. ",
-                Message.of(reason()),
-                f"⟨; statistics_.drop_class({label!r}) forgets it|⟩",
+            (
+                f"class {named(label)}{more} gets no posterior until it can be estimated. "
+                + str(reason())
+                + f"; statistics_.drop_class({label!r}) forgets it"
             ),
             stacklevel=7,
         )

@@ -24,7 +24,6 @@ from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.options import OPTIONS, Option, check_not_renamed
-from streamgda.blocks.wording import Message
 from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.estimators.moment import at_one_moment
@@ -529,8 +528,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         except ValueError as error:
             if keep and reading.statistics.n_rows:
                 self._keep_reading(twin, reading)
-                kept = "⟨. What was read is kept in statistics_, so no second read is needed|⟩"
-                error.args = (Message(Message.of(error), kept),)
+                kept = ". What was read is kept in statistics_, so no second read is needed"
+                error.args = (str(error) + kept,)
             raise
         self._take(twin)
         warn_unless_enough_reads(reading)

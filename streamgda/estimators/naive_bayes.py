@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 
-from streamgda.blocks.wording import Message, named
+from streamgda.blocks.wording import named
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
@@ -138,10 +138,8 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
             k, feature = np.argwhere(~(variances > 0))[0]
             name = repr(statistics.feature_names[feature]) if statistics.feature_names else feature
             raise np.linalg.LinAlgError(
-                Message(
-                    f"class {named(statistics.classes[k])}: feature {name} is constant in it, and "
-                    "⟨var_smoothing⟩ adds nothing; leave the feature out, or set ⟨var_smoothing⟩ above 0"
-                )
+                f"class {named(statistics.classes[k])}: feature {name} is constant in it, and "
+                "var_smoothing adds nothing; leave the feature out, or set var_smoothing above 0"
             )
         return DiagonalGaussians(
             statistics.means, variances, mean_tails=statistics.mean_tails, regularisation=regularisation

@@ -8,7 +8,6 @@ from typing import Any
 from sklearn.utils._param_validation import HasMethods
 
 from streamgda.blocks.options import OPTIONS, RENAMED, Option, check_not_renamed, option_of
-from streamgda.blocks.wording import Message
 
 
 def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,9 +34,7 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
         value = option_of(name, whole.get(name, known[name]))
         if not isinstance(value, Option):
             kind, given = OPTIONS[name].kind.__name__, ", ".join(f"{k}={v!r}" for k, v in changes.items())
-            now = f"⟨{name}={value!r}⟩" if isinstance(value, str) else f"{name}={value!r}"
-            remedy = f"⟨set {name}={kind}({given})|give it the value {OPTIONS[name].word}⟩"
-            raise ValueError(Message(f"{now} has no parameters; {remedy}"))
+            raise ValueError(f"{name}={value!r} has no parameters; set {name}={kind}({given})")
         whole[name] = value.with_params(**changes)
     return whole
 

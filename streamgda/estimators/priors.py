@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import Message, listed, named
+from streamgda.blocks.wording import listed, named
 from streamgda.statistics.covariances import Array
 
 ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
@@ -39,12 +39,10 @@ def priors_of(model: Any, classes: Labels, weights: Array) -> Array:
     shares = _numbers(_of_classes(priors, classes.tolist()) if isinstance(priors, Mapping) else priors)
     if shares.shape != known.shape:
         raise ValueError(
-            Message(
-                "Number of priors must match number of classes, of which there are "
-                f"{len(known)}: {listed(known.tolist())}; priors have shape {shares.shape}"
-                "⟨. Where classes may appear later, give priors by label, as a dict; "
-                "statistics_.drop_class(label) forgets a class|⟩"
-            )
+            "Number of priors must match number of classes, of which there are "
+            f"{len(known)}: {listed(known.tolist())}; priors have shape {shares.shape}"
+            ". Where classes may appear later, give priors by label, as a dict; "
+            "statistics_.drop_class(label) forgets a class"
         )
     if not renormalise and not is_by_label and not sum_to_one(shares):
         raise ValueError(f"The sum of the priors should be 1. It is {shares.sum():g}; got {shares.tolist()}")

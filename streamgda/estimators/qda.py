@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
 
-from streamgda.blocks.wording import Message
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
@@ -196,10 +195,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             raise ValueError("covariance_estimator and pooling are both given; set one of them to None")
         if self.pooling and isinstance(self.shrinkage, str):
             raise ValueError(
-                Message(
-                    f"⟨shrinkage={self.shrinkage!r}⟩ estimates how far each class is shrunk without pooling; "
-                    f"with ⟨pooling={self.pooling!r}⟩, set ⟨shrinkage⟩ to a number⟨ or to None|⟩"
-                )
+                f"shrinkage={self.shrinkage!r} estimates how far each class is shrunk without pooling; "
+                f"with pooling={self.pooling!r}, set shrinkage to a number or to None"
             )
 
     def required_statistics(self) -> Required:

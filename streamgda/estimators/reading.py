@@ -24,7 +24,7 @@ from streamgda.blocks import arrays, labels, wording
 from streamgda.blocks.block import Block, Missing, check_missing, remedying
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import counted
 from streamgda.estimators.dtypes import FittedTypes
 from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Scheduler
@@ -37,14 +37,12 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
 
-PREDICT_INCOMPLETE = Message(
-    "let the model predict by the features that are there: ⟨set_params(|⟩⟨missing='marginal'⟩⟨)|⟩"
-)
+PREDICT_INCOMPLETE = "let the model predict by the features that are there: set_params(missing='marginal')"
 
 _OR_PREDICTED = "; more rows than fit in memory are predicted by predict_dataset"
 
-_LEARN_KEPT = Message(
-    "set ⟨missing='marginal'⟩ for the model too, as the source keeps rows in which features are missing"
+_LEARN_KEPT = (
+    "set missing='marginal' for the model too, as the source keeps rows in which features are missing"
 )
 
 
@@ -155,10 +153,8 @@ def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> Non
         names = model.statistics_.feature_names
         name = index if names is None else repr(names[index])
         raise ValueError(
-            Message(
-                f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or ",
-                other_remedy,
-            )
+            f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or "
+            + other_remedy
         )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from streamgda.blocks.wording import Message, named
+from streamgda.blocks.wording import named
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
@@ -66,11 +66,9 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     fourth = statistics.fourth_moments if shrinkage == "auto" else None
     if statistics.covariance_type != "full" or (shrinkage == "auto" and fourth is None):
         raise ValueError(
-            Message(
-                f"⟨shrinkage={shrinkage!r}⟩ of each class needs more than {statistics!r} holds; fit with "
-                "this shrinkage from the first row on, or ⟨accumulate|learn⟩ with ⟨covariance_type='full'⟩"
-                f"{', ⟨fourth_moments=True⟩' if shrinkage == 'auto' else ''}"
-            )
+            f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with "
+            "this shrinkage from the first row on, or accumulate with covariance_type='full'"
+            f"{', fourth_moments=True' if shrinkage == 'auto' else ''}"
         )
     covariances = statistics.covariance()
     if fourth is not None:

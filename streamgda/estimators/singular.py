@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.whitening import Singular, Whitening, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import singular_features
@@ -53,13 +53,11 @@ def _singular_class(
         rank = min(rank, int(statistics.counts[k]) - 1)
     n_rows = int(statistics.counts[k])
     return np.linalg.LinAlgError(
-        Message(
-            f"{_as_in_scikit_learn(statistics, k, solver)} "
-            f"It has rank ⟨#{rank}⟩ of {statistics.n_features}, from ⟨#{counted(n_rows, 'row')}⟩; "
-            f"{singular_features(statistics, k, least_eigenvalue)}. Set ⟨reg_param⟩ "
-            "higher, or ⟨shrinkage⟩ where features vary, or ⟨pooling='bayes'⟩, leave out constant or "
-            "collinear features, bring more rows, or use ⟨LinearDiscriminantAnalysis⟩ or ⟨GaussianNB⟩"
-        )
+        f"{_as_in_scikit_learn(statistics, k, solver)} "
+        f"It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
+        f"{singular_features(statistics, k, least_eigenvalue)}. Set reg_param "
+        "higher, or shrinkage where features vary, or pooling='bayes', leave out constant or "
+        "collinear features, bring more rows, or use LinearDiscriminantAnalysis or GaussianNB"
     )
 
 
@@ -71,9 +69,9 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     said = f"The covariance matrix of class {named(label)} is not full rank."
     if solver == "svd" and n_rows <= n_features:
         return (
-            f"{said}⟨ When using `solver='svd'` the number of samples in each class should be more than the "
+            f"{said} When using `solver='svd'` the number of samples in each class should be more than the "
             f"number of features, but class {named(label)} has {n_rows} samples and {n_features} features. "
-            "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization.|⟩"
+            "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
         )
     parameter = "shrinkage" if solver == "eigen" else "reg_param"
-    return f"{said}⟨ Increase the value of `{parameter}` to reduce the collinearity.|⟩"
+    return f"{said} Increase the value of `{parameter}` to reduce the collinearity."

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message
 from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.labelled import Counts
@@ -235,8 +234,6 @@ def check_no_others(required: Required) -> None:
     """Raise the ValueError that says what to use instead, if more than exact sums is required."""
     if not required.extra <= Sums.extra:
         raise ValueError(
-            Message(
-                "exact statistics keep no fourth moments, which ⟨shrinkage='auto'⟩ needs; use "
-                "⟨shrinkage='oas'⟩, a number, or ⟨exact=False⟩"
-            )
+            "exact statistics keep no fourth moments, which shrinkage='auto' needs; use "
+            "shrinkage='oas', a number, or exact=False"
         )

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message, abridged, named
+from streamgda.blocks.wording import abridged, named
 from streamgda.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
@@ -210,12 +210,12 @@ def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[s
     owner, least, remedy = "", "two such rows more than classes", ""
     if label is not None:
         owner, least = f"class {named(label)}: ", "three such rows"
-        remedy = "pool the classes with ⟨LinearDiscriminantAnalysis⟩, "
+        remedy = "pool the classes with LinearDiscriminantAnalysis, "
     return partial(
         np.linalg.LinAlgError,
-        Message(
+        (
             f"{owner}{who} {lacking}, so their covariance is not determined. Bring {least}, or more, leave "
-            f"one of the two out, {remedy}or use ⟨GaussianNB⟩, which needs no covariances. ⟨reg_param⟩ and "
-            "⟨pooling⟩ act on covariances that are known"
+            f"one of the two out, {remedy}or use GaussianNB, which needs no covariances. reg_param and "
+            "pooling act on covariances that are known"
         ),
     )

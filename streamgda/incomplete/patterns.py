@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block, Column, Features
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import Message
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.floating.reduction import Accumulation
@@ -31,10 +30,7 @@ Observed = NDArray[np.bool_]
 _FIRST_ROWS = slice(512)  # of a block; mostly they have all of its patterns, so they are looked at first
 
 
-AS_OPTION = Message(
-    "⟨set missing=Marginal(max_patterns=..., max_reads=..., tol=...)|"
-    "set --missing 'marginal max_patterns=... max_reads=... tol=...'⟩"
-)
+AS_OPTION = "set missing=Marginal(max_patterns=..., max_reads=..., tol=...)"
 
 
 class TooManyPatternsError(ValueError):
@@ -46,14 +42,11 @@ class TooManyPatternsError(ValueError):
         nbytes = 8 * n_patterns * n_classes * n_features**2
         size = f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
         return cls(
-            Message(
-                f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
-                f"{size}; up to max_patterns={max_patterns} are kept. Raise max_patterns (",
-                AS_OPTION,
-                "); leave out features that are often missing, or incomplete rows (⟨missing='drop'⟩); fit a "
-                "model with ⟨missing='marginal'⟩ to a source or an array, which is then read once for each "
-                "step; or use ⟨GaussianNB⟩, which keeps no patterns",
-            )
+            f"the rows have {n_patterns:,} patterns of observed features or more, which take up to "
+            f"{size}; up to max_patterns={max_patterns} are kept. Raise max_patterns "
+            f"({AS_OPTION}); leave out features that are often missing, or incomplete rows (missing='drop'); "
+            "fit a model with missing='marginal' to a source or an array, which is then read once for each "
+            "step; or use GaussianNB, which keeps no patterns"
         )
 
 

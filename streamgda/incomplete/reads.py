@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.schema import Schema
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import counted
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.incomplete.available import AvailableCases, Population, apart
 from streamgda.incomplete.em import Normal, Parameters
@@ -184,8 +184,8 @@ def _alike(missing: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.intp], NDArr
             yield some, np.nonzero(missing[some])[1].reshape(-1, m)
 
 
-_REMEDY = Message(
-    "set ⟨shrinkage='oas'⟩ or a number: fourth moments, which ⟨shrinkage='auto'⟩ needs, are of complete rows"
+_REMEDY = (
+    "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
 )
 
 
@@ -261,11 +261,10 @@ def read_incomplete(
 
 def _not_converged(n_reads: int, change: float, tol: float) -> str:
     """The warning that more reads are needed."""
-    return Message(
+    return (
         f"EM has not converged in {counted(n_reads, 'read')} of the rows: the last one changed a parameter "
         f"by {change:.2g} standard deviations, more than tol={tol:g}. Raise max_reads or tol, or "
-        "max_patterns if memory allows: ",
-        AS_OPTION,
+        f"max_patterns if memory allows: {AS_OPTION}"
     )
 
 

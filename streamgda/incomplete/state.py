@@ -18,7 +18,7 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import SCHEMAS, Schema
 from streamgda.blocks.schema import Columns as PlainColumns
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import counted
 from streamgda.gaussians.whitening import Reason
 from streamgda.incomplete.available import PatternState, total_weights
 from streamgda.incomplete.em import MOST_STEPS, Completion, complete
@@ -439,10 +439,8 @@ class IncompleteStatistics(Statistics):
         with self.lock:
             if self.has_fourth_moments and not self.is_complete:
                 raise ValueError(
-                    Message(
-                        "fourth moments, which ⟨shrinkage='auto'⟩ needs, are those of complete rows, and "
-                        "here features are missing; set ⟨shrinkage='oas'⟩ or a number"
-                    )
+                    "fourth moments, which shrinkage='auto' needs, are those of complete rows, and "
+                    "here features are missing; set shrinkage='oas' or a number"
                 )
             return super().fourth_moments
 

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.blocks.wording import Message, counted, listed
+from streamgda.blocks.wording import counted, listed
 from streamgda.sources.base import FilePlan, InputFile
 from streamgda.sources.encoding import AS_NAMED, AS_STORED
 from streamgda.statistics.required import Required
@@ -255,11 +255,9 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: s
             continue
         said = AS_NAMED.get(name, name)
         raise ValueError(
-            Message(
-                f"the ledger in {ledger} holds statistics with ⟨{said}={ours!r:.200}⟩, and here it is "
-                f"⟨{said}={value!r:.200}⟩; open it as it was made, or use a ledger of its own for "
-                "each way to read a dataset"
-            )
+            f"the ledger in {ledger} holds statistics with {said}={ours!r:.200}, and here it is "
+            f"{said}={value!r:.200}; open it as it was made, or use a ledger of its own for "
+            "each way to read a dataset"
         )
 
 
@@ -453,10 +451,8 @@ def weights_by_age(
         time, *others = {min(_time_of(record, age), latest) for record in records}
         if others:
             raise ValueError(
-                Message(
-                    f"{records[0].path} and {counted(len(records) - 1, 'other file')} have been folded into "
-                    "one entry, though their ages differ; leave ⟨half_life⟩ out"
-                )
+                f"{records[0].path} and {counted(len(records) - 1, 'other file')} have been folded into "
+                "one entry, though their ages differ; leave half_life out"
             )
         times.append(time)
     newest = max(times)
@@ -491,13 +487,10 @@ def _time_of(record: FileRecord, age: Age) -> int:
         keys = [age] if isinstance(age, str) else age
         if unknown := [key for key in keys if key not in held]:
             raise ValueError(
-                Message(
-                    f"⟨age⟩: {record.path} has no partition key {unknown[0]!r}; its keys: "
-                    f"{listed(list(held))}"
-                )
+                f"age: {record.path} has no partition key {unknown[0]!r}; its keys: {listed(list(held))}"
             )
         text = "-".join(f"{held[key]:02d}" if isinstance(held[key], int) else held[key] for key in keys)
     for rest in ("", "-01", "-01-01"):  # the first day of a month or a year
         with suppress(ValueError):
             return _nanoseconds(datetime.fromisoformat(text + rest))
-    raise ValueError(Message(f"⟨age⟩ of {record.path}: {text!r} is no date, such as 2026-01-31"))
+    raise ValueError(f"age of {record.path}: {text!r} is no date, such as 2026-01-31")

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import counted
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes.graph import Amount, Graph, Outcome, Plan
 from streamgda.passes.progress import Listener, Progress, telling
@@ -65,10 +65,8 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
     if scheduler is None:
         return "threads"
     raise TypeError(
-        Message(
-            f"{source!r} can be read in this process only: use ⟨scheduler='threads'⟩ or 'synchronous', or "
-            "write its rows to Parquet for scan_parquet"
-        )
+        f"{source!r} can be read in this process only: use scheduler='threads' or 'synchronous', or "
+        "write its rows to Parquet for scan_parquet"
     )
 
 

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import Message, RowError, counted, listed
+from streamgda.blocks.wording import RowError, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.estimators.reading import PREDICT_INCOMPLETE
 from streamgda.estimators.scores import RowScores
@@ -186,30 +186,23 @@ def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
     if ours is None or theirs is None:
         if source.n_features not in {None, model.n_features_in_}:
             raise ValueError(
-                Message(
-                    f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to ",
-                    f"{model.n_features_in_}; name them⟨ where it is scanned|⟩",
-                )
+                f"{source!r} has {counted(source.n_features, 'feature')}, the model was fitted to "
+                f"{model.n_features_in_}; name them where it is scanned"
             )
         return source
     schema = model.statistics_.schema
     for name in ours:
         if name not in theirs:
             raise ValueError(
-                Message(
-                    f"{source!r} does not have feature {name!r} of the model; ⟨scan it with "
-                    f"features=list(model.feature_names_in_)|name the features of the model, in its "
-                    "order⟩",
-                    f", and {by_names(schema.encoded)}" if schema.encoded else "",
-                )
+                f"{source!r} does not have feature {name!r} of the model; scan it with "
+                "features=list(model.feature_names_in_)"
+                + (f", and {by_names(schema.encoded)}" if schema.encoded else "")
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
     if matching.encoded != schema.encoded:
         wrong = sorted(set(matching.encoded) ^ set(schema.encoded))
         raise ValueError(
-            Message(
-                f"the model and {source!r} differ in how they read {listed(wrong)}; scan it ",
-                by_names(schema.encoded),
-            )
+            f"the model and {source!r} differ in how they read {listed(wrong)}; scan it "
+            f"{by_names(schema.encoded)}"
         )
     return matching

@@ -6,6 +6,7 @@ second time: each held-out row is scored by all the models of its fold at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -19,7 +20,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, FoldRule
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import UNNAMED, Schema
-from streamgda.blocks.wording import Message, RowError, abridged, named
+from streamgda.blocks.wording import RowError, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
@@ -64,7 +65,7 @@ class Trial:
         The scores of the model, by scoring. NaN if the trial failed, or if rows are not scored yet.
     fit_time, score_time : float
         Seconds to fit the model to a state, and seconds to score states by the model.
-    error : Message
+    error : str
         Why the trial failed; "" if it did not.
     deviations : dict of str to float
         The standard deviations of the scores of rows, by scoring, where rows are left out one by one.
@@ -80,7 +81,7 @@ class Trial:
     scores: dict[str, float]
     fit_time: float = 0.0
     score_time: float = 0.0
-    error: Message = field(default_factory=Message)
+    error: str = ""
     deviations: dict[str, float] = field(default_factory=dict)
     scorer: Scorer | None = None
     by_row: list[str] = field(default_factory=list)
@@ -117,7 +118,7 @@ class Trials:
             trial.fit_time = perf_counter() - start
             self._score_states(trial, model, folds)
         except ValueError as error:
-            trial.error = Message.of(error)
+            trial.error = str(error)
         return trial
 
     def add_left_out(self, candidate: Candidate) -> Trial:
@@ -129,7 +130,7 @@ class Trials:
             trial.scorer = downdate_of(candidate.estimator, self._statistics.total())
             trial.by_row = list(self._scorings)
         except ValueError as error:
-            trial.error = Message.of(error)
+            trial.error = str(error)
         trial.fit_time = perf_counter() - start
         return trial
 
@@ -168,7 +169,7 @@ class Trials:
         found: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
             trial.scorer = None
-            trial.error = found.failures.get(i, Message())
+            trial.error = found.failures.get(i, "")
             metrics = {} if trial.error else found.metrics[i]
             trial.scores |= {name: metric.score for name, metric in metrics.items()}
             trial.losses = metrics.get(CALIBRATION)  # type: ignore[assignment]
@@ -293,22 +294,26 @@ def compare(
     return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
 
 
-def _reasons_of_folds(failed: Mapping[Any, Message]) -> Message:
+_AMOUNTS = re.compile(r"\b(rank [\d,]+ of|[\d,]+ rows?|\(of weight [^)]*\))")
+
+
+def _reasons_of_folds(failed: Mapping[Any, str]) -> str:
     """List each error once, with the folds in which it occurred.
 
-    Errors that differ only in numbers count as one: the first is shown, with the other folds.
+    Errors that differ only in ranks and numbers of rows count as one: the first is shown, with the other
+    folds.
     """
-    alike: dict[str, dict[Any, Message]] = {}
+    alike: dict[str, dict[Any, str]] = {}
     for fold, error in failed.items():
-        alike.setdefault(error.without_amounts(), {})[fold] = error
-    reasons = Message()
+        alike.setdefault(_AMOUNTS.sub("", error), {})[fold] = error
+    reasons = []
     for errors in alike.values():
         first = next(iter(errors.values()))
         same = [fold for fold, error in errors.items() if error == first]
         rest = [fold for fold, error in errors.items() if error != first]
         likewise = f"; {_listed(rest)}: likewise" if rest else ""
-        reasons = Message(reasons, "; " if reasons else "", f"{_listed(same)}: ", first, likewise)
-    return reasons
+        reasons.append(f"{_listed(same)}: {first}{likewise}")
+    return "; ".join(reasons)
 
 
 def _listed(folds: list[Any]) -> str:
@@ -378,7 +383,7 @@ class HeldOutScores:
     n_rows: int = 0
     n_dropped: int = 0
     metrics: dict[int, dict[str, Metric]] = field(default_factory=dict)
-    failures: dict[int, Message] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
 
     def __add__(self, other: HeldOutScores) -> HeldOutScores:
         """Merge the metrics of two sets of rows; this may change the first."""
@@ -408,11 +413,11 @@ def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScore
     return found
 
 
-def _named_in(block: Block, start: int, error: ValueError) -> Message:
+def _named_in(block: Block, start: int, error: ValueError) -> str:
     """The message of an error about some rows of a block from `start` on, with the name of its row."""
     if isinstance(error, RowError):
         error = error.moved(lambda row: start + row).named(block.row_name)
-    return Message.of(error)
+    return str(error)
 
 
 def _score_block(

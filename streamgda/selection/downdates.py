@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message, RowError, counted, named
+from streamgda.blocks.wording import RowError, counted, named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.naive_bayes import GaussianNB
@@ -58,10 +58,8 @@ def downdate_of(estimator: GaussianClassifier[Any], statistics: Statistics) -> D
     statistics = statistics.simplest()
     if statistics.missing != "raise":
         raise ValueError(
-            Message(
-                "⟨cv='loo'⟩ has a closed form for complete rows alone, and here features are missing; set "
-                "⟨cv⟩ to a number, or leave such rows out, with ⟨missing='drop'⟩"
-            )
+            "cv='loo' has a closed form for complete rows alone, and here features are missing; set "
+            "cv to a number, or leave such rows out, with missing='drop'"
         )
     statistics = statistics.narrowed(estimator.required_statistics())
     kind = DiagonalDowndate if isinstance(estimator, GaussianNB) else DiscriminantDowndate
@@ -76,11 +74,9 @@ def check_closed_form(estimator: GaussianClassifier[Any]) -> None:
     is_plugin = estimator.covariance_estimator is None and estimator.predictive == "plugin"
     if type(estimator) not in kinds or is_estimated or not is_plugin:
         raise ValueError(
-            Message(
-                f"⟨cv='loo'⟩ has no closed form for this {type(estimator).__name__}: each row "
-                "would need another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters "
-                "and normal densities; else set ⟨cv⟩ to a number"
-            )
+            f"cv='loo' has no closed form for this {type(estimator).__name__}: each row "
+            "would need another fit. It has one for LDA, QDA and GaussianNB with numbers for parameters "
+            "and normal densities; else set cv to a number"
         )
 
 
@@ -169,7 +165,7 @@ class Downdate(ABC):
                 changed, density = self._computed(X[i], int(truth[i]), float(weights[i]))
             except ValueError as error:
                 label = named(self.classes[truth[i]])
-                said = Message(f" of class {label}: without it, ", Message.of(error))
+                said = f" of class {label}: without it, " + str(error)
                 raise RowError(int(i), said) from error
             densities[i, changed] = density
         densities += self._log_priors(truth, weights)
@@ -221,10 +217,8 @@ class Downdate(ABC):
             if (np.abs(rounded - densities) <= _UNCERTAIN * (1 + np.abs(densities))).all():
                 return changed, densities
         raise ValueError(
-            Message(
-                "nothing is left of a variance, or less than float64 tells from rounding. Regularise, set "
-                "⟨exact=True⟩, leave the row out if it is an error, or set ⟨cv⟩ to a number"
-            )
+            "nothing is left of a variance, or less than float64 tells from rounding. Regularise, set "
+            "exact=True, leave the row out if it is an error, or set cv to a number"
         )
 
     def _densities(self, statistics: Statistics, row: Array) -> Array:

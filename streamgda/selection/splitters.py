@@ -25,7 +25,7 @@ from streamgda.blocks.arrays import (
     with_columns,
 )
 from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.estimators.reading import check_batch, check_no_name, encoded_columns
 from streamgda.passes.accumulate import accumulate_folds, read_into
 from streamgda.selection.candidates import Candidate, common_encoding, statistics_for_all
@@ -42,9 +42,7 @@ ALWAYS_TRAINING = -1  # rows of this fold are never held out, as in PredefinedSp
 
 _MOST_FOLDS = 1000
 
-_LEARN = Message(
-    "⟨let all candidates have |learn, with ⟩⟨missing='marginal'⟩⟨, and learn|,⟩ from what is observed"
-)
+_LEARN = "let all candidates have missing='marginal', and learn from what is observed"
 
 
 class HashedKFold(BaseCrossValidator):
@@ -172,12 +170,9 @@ def _check_takes_rows(candidates: Sequence[Candidate], source: Source) -> None:
     for candidate in candidates:
         if candidate.estimator.missing == "raise":
             raise ValueError(
-                Message(
-                    f"{source!r} keeps rows that lack features, of which "
-                    f"{type(candidate.estimator).__name__} with ⟨missing='raise'⟩ learns nothing: ",
-                    _LEARN,
-                    "; or leave them out, with ⟨missing='drop'⟩",
-                )
+                f"{source!r} keeps rows that lack features, of which "
+                f"{type(candidate.estimator).__name__} with missing='raise' learns nothing: "
+                f"{_LEARN}; or leave them out, with missing='drop'"
             )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
-from streamgda.blocks.wording import Message
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
@@ -98,9 +97,9 @@ def report_failures(comparison: Comparison, error_score: Any) -> None:
         return
     first = next(reason for reason in comparison.reasons() if reason)
     if n_failed == n_trials or (isinstance(error_score, str) and error_score == "raise"):
-        raise ValueError(Message(f"{n_failed} of {n_trials} fits failed. The first: ", first))
+        raise ValueError(f"{n_failed} of {n_trials} fits failed. The first: " + first)
     warnings.warn(
-        Message(f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: ", first),
+        (f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: " + first),
         FitFailedWarning,
         stacklevel=4,
     )

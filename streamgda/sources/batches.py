@@ -24,7 +24,7 @@ from streamgda.blocks.block import (
 )
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.schema import MadeColumns, Schema
-from streamgda.blocks.wording import Message, check_known
+from streamgda.blocks.wording import check_known
 from streamgda.sources.encoding import Wanted, by_names
 from streamgda.sources.expressions import evaluated, in_words
 from streamgda.sources.roles import Roles
@@ -169,10 +169,8 @@ def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         value = columns[name][0].as_py()
         raise ValueError(
-            Message(
-                f"{origin}: partition key {name}={value!r} is not a number; to learn it as text, scan "
-                + by_names([name])
-            )
+            f"{origin}: partition key {name}={value!r} is not a number; to learn it as text, scan "
+            + by_names([name])
         ) from error
 
 

@@ -48,13 +48,13 @@ AS_STORED = "categorical_features"
 AS_NAMED = {AS_STORED: "categories"}
 
 
-LEARNT_AS_TEXT = ", or learn text as categories, with ⟨categories='auto'⟩"
+LEARNT_AS_TEXT = ", or learn text as categories, with categories='auto'"
 
 
 def by_names(names: Sequence[str]) -> str:
-    """How to say that columns of these names are encoded, in a `Message`."""
+    """How to say that columns of these names are encoded."""
     wanted = f"Categorical(columns={list(names)!r})" if names else "None"
-    return f"with⟨ categories={wanted}| --categories {','.join(names) or 'none'}⟩"
+    return f"with categories={wanted}"
 
 
 def encoding_for(wanted: Wanted) -> Encoding | None:

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import acero
 
-from streamgda.blocks.wording import Message, check_known
+from streamgda.blocks.wording import check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
@@ -45,8 +45,6 @@ _NO_FILTER = (pa.ArrowException, LookupError, OverflowError, TypeError, ValueErr
 _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ", re.DOTALL)
 
 _NEEDED = "a list of comparisons such as [('length', '>', 2)], or a pyarrow expression, is needed"
-
-_FILTERS = Message("⟨filters⟩")
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class Filter(ColumnExpression):
             schema.empty_table().filter(expression)
         except _NO_FILTER as error:
             if found := _NO_COLUMN.search(str(error)):
-                check_known([found[1]], schema.names, _FILTERS)
+                check_known([found[1]], schema.names, "filters")
             needed = "" if isinstance(error, pa.ArrowException) else f"; {_NEEDED}"
             raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
@@ -221,4 +219,4 @@ def filtering(path: str) -> Iterator[None]:
 
 def _no_filter(why: str, path: str = "") -> ValueError:
     """The error for filters that cannot be evaluated; `path` is the file, if it is due to one."""
-    return ValueError(Message(path and f"{path}: ", _FILTERS, f": {why}"))
+    return ValueError(f"{path and f'{path}: '}filters: {why}")

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from streamgda.blocks.block import Missing, check_missing
-from streamgda.blocks.wording import Message, check_known, listed
+from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import Source
 from streamgda.sources.encoding import LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
@@ -108,9 +108,7 @@ class Roles:
             if isinstance(names, str):
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
         if features is not None and exclude:
-            raise ValueError(
-                Message("give ⟨features⟩ or ⟨exclude⟩, not both: ⟨exclude⟩ takes all columns but some")
-            )
+            raise ValueError("give features or exclude, not both: exclude takes all columns but some")
         known, stored = schema.names, schema if stored is None else stored
         index = (stored.pandas_metadata or {}).get("index_columns", [])  # of the frame that was written
         candidates = [name for name in stored.names if name not in (*index, target, weight)]
@@ -165,7 +163,7 @@ class Roles:
         check_known([column], known, origin)
         if column in {*self.features, self.target, self.weight}:
             refused = f"column {column!r} is a feature or has another role and cannot group the rows too"
-            raise ValueError(Message(refused, f"; of a feature, scan with ⟨exclude=[{column!r}]⟩"))
+            raise ValueError(refused + f"; of a feature, scan with exclude=[{column!r}]")
         return replace(self, groups=column)
 
     def of_features(self, names: Sequence[str]) -> Self:
@@ -237,21 +235,19 @@ class Roles:
         usable = [name for name in held if name not in wrong]
         text = [name for name in wrong if label_kind(types[name]) is not None]
         raise ValueError(
-            Message(
-                f"{origin}: columns {kinds} cannot be features; ",
-                "leave them out" if is_frame else self._left_out(wrong, usable, text),
-                LEARNT_AS_TEXT if text else "",
-                ", or make numbers of dates, such as days since a date" if len(text) < len(wrong) else "",
-            )
+            f"{origin}: columns {kinds} cannot be features; "
+            + ("leave them out" if is_frame else self._left_out(wrong, usable, text))
+            + (LEARNT_AS_TEXT if text else "")
+            + (", or make numbers of dates, such as days since a date" if len(text) < len(wrong) else "")
         )
 
-    def _left_out(self, wrong: list[str], usable: list[str], text: list[str]) -> Message:
+    def _left_out(self, wrong: list[str], usable: list[str], text: list[str]) -> str:
         """How to scan data without the columns that cannot be features."""
-        is_target = f"if {text[0]!r} holds the labels, say ⟨target={text[0]!r}⟩; else " if text else ""
-        return Message(
-            is_target if self.target is None else "",
-            f"leave them out, with ⟨exclude={wrong!r}⟩",
-            f", or name the columns to use, such as ⟨features={usable[:5]!r}⟩" if usable else "",
+        is_target = f"if {text[0]!r} holds the labels, say target={text[0]!r}; else " if text else ""
+        return (
+            (is_target if self.target is None else "")
+            + f"leave them out, with exclude={wrong!r}"
+            + (f", or name the columns to use, such as features={usable[:5]!r}" if usable else "")
         )
 
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
@@ -336,9 +332,9 @@ def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str
     found = [name for name in features if name in integers and is_identifier(name)]
     if found:
         warnings.warn(
-            Message(
+            (
                 f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
-                f"name mostly identifies rows or groups. Set ⟨exclude={found}⟩, or name the features to use"
+                f"name mostly identifies rows or groups. Set exclude={found}, or name the features to use"
             ),
             stacklevel=5,  # the caller of the function that scans
         )

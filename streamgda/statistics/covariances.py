@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message
 from streamgda.kernels import add_products
 
 CovarianceType = Literal["full", "tied", "diag"]
@@ -195,10 +194,8 @@ class CovarianceKind(ABC):
         """
         if not kept.is_complete:
             raise ValueError(
-                Message(
-                    f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
-                    f"⟨accumulate|learn⟩ with ⟨covariance_type={self.name!r}⟩"
-                )
+                f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
+                f"accumulate with covariance_type={self.name!r}"
             )
         first, second = self.pairs(n_features)
         return first * (first + 1) // 2 + second

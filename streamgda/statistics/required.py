@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import CovarianceType
 
 
@@ -31,9 +30,9 @@ EXTRAS = {
     "fourth_moments": Extra(
         "fourth moments",
         ("third_moment", "fourth_moment"),
-        Message(
-            "a state with fourth moments and one without cannot be merged; ⟨leave them out of the first with "
-            "to_covariance_type('full'), or accumulate|learn⟩ both with ⟨fourth_moments=True⟩"
+        (
+            "a state with fourth moments and one without cannot be merged; leave them out of the first with "
+            "to_covariance_type('full'), or accumulate both with fourth_moments=True"
         ),
     ),
     "exact": Extra(
@@ -86,9 +85,7 @@ class Required:
         for name, entry in EXTRAS.items():
             if entry.kind is not None and len({name in needed.extra for needed in needs}) > 1:
                 raise ValueError(
-                    Message(
-                        f"candidates learn from the same sums: set ⟨{name}=True⟩ for all of them, or for none"
-                    )
+                    f"candidates learn from the same sums: set {name}=True for all of them, or for none"
                 )
         types = {needed.covariance_type for needed in needs}
         extra = frozenset[str]().union(*(needed.extra for needed in needs))

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from streamgda.blocks.wording import Message, counted, named
+from streamgda.blocks.wording import counted, named
 from streamgda.estimators.view import View
 from streamgda.gaussians.base import Densities, Gaussians
 from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
@@ -47,16 +47,12 @@ def _too_few_rows(statistics: Statistics, k: int, *, is_shared: bool) -> ValueEr
     """The error for too few rows: of a class (at position k), or of all of them."""
     if is_shared:
         return np.linalg.LinAlgError(
-            Message(
-                f"⟨#{counted(statistics.n_rows, 'row')}⟩ (of weight ⟨#{statistics.weights.sum():g}⟩) of "
-                f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "
-                f"{counted(statistics.n_features, 'feature')}; bring more rows, or set ⟨predictive='plugin'⟩"
-            )
+            f"{counted(statistics.n_rows, 'row')} (of weight {statistics.weights.sum():g}) of "
+            f"{counted(len(statistics.classes), 'class')} are too few for Student t densities of "
+            f"{counted(statistics.n_features, 'feature')}; bring more rows, or set predictive='plugin'"
         )
     return np.linalg.LinAlgError(
-        Message(
-            f"class {named(statistics.classes[k])}: ⟨#{counted(statistics.counts[k], 'row')}⟩ (of weight "
-            f"⟨#{statistics.weights[k]:g}⟩), too few for a Student t density; bring more rows, or set "
-            "⟨pooling='bayes'⟩ or ⟨predictive='plugin'⟩"
-        )
+        f"class {named(statistics.classes[k])}: {counted(statistics.counts[k], 'row')} (of weight "
+        f"{statistics.weights[k]:g}), too few for a Student t density; bring more rows, or set "
+        "pooling='bayes' or predictive='plugin'"
     )

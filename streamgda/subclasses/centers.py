@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
-from streamgda.blocks.wording import Message, named
+from streamgda.blocks.wording import named
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
 
@@ -116,11 +116,9 @@ class SubclassCenters(Mapping[Any, Array]):
         other = SubclassCenters({}, ()) if other is None else other
         if not self.has_same(other):
             raise ValueError(
-                Message(
-                    f"states about other centres of subclasses cannot be merged, {self!r} and {other!r}, as "
-                    "their rows are apart by other rules; learn both about the same centres: give the second "
-                    "the subclass_centers_ of the first as subclasses"
-                )
+                f"states about other centres of subclasses cannot be merged, {self!r} and {other!r}, as "
+                "their rows are apart by other rules; learn both about the same centres: give the second "
+                "the subclass_centers_ of the first as subclasses"
             )
 
     # ------------------------------------------------------------------ rows get their subclass

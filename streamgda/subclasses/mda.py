@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, label_columns, whole_classes
 from streamgda.blocks.options import option_of
-from streamgda.blocks.wording import Message, counted
+from streamgda.blocks.wording import counted
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.moment import of_one_moment
@@ -144,10 +144,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     _renormalises_priors = True
     divides_rows = True
     _told_by_statistics = ("subclasses",)
-    _remedy_for_encoded = (
-        "⟨set covariance_type='tied'|search with --try 'mda covariance_type=tied'⟩, "
-        "or use ⟨LinearDiscriminantAnalysis⟩"
-    )
+    _remedy_for_encoded = "set covariance_type='tied', or use LinearDiscriminantAnalysis"
 
     subclasses: Any = 3
     _: KW_ONLY
@@ -186,10 +183,8 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         for name, kinds in {"shrinkage": ("full", "tied"), "reg_param": ("full",)}.items():
             if getattr(self, name) and self.covariance_type not in kinds:
                 raise ValueError(
-                    Message(
-                        f"⟨covariance_type={self.covariance_type!r}⟩ takes no {name}; leave it out, or set "
-                        "⟨covariance_type='full'⟩"
-                    )
+                    f"covariance_type={self.covariance_type!r} takes no {name}; leave it out, or set "
+                    "covariance_type='full'"
                 )
         option_of("subclasses", self.subclasses)  # raises if it stands for none
         self._normal()._validate_params()

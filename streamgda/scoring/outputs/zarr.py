@@ -37,7 +37,7 @@ from zarr.abc.buffer import Buffer
 from zarr.storage import MemoryStore
 
 from streamgda.blocks.block import Block, power_of_two_up_to
-from streamgda.blocks.wording import Message, RowError
+from streamgda.blocks.wording import RowError
 from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.sources.base import ScorableSplit
 from streamgda.storage.documents import digest
@@ -257,10 +257,8 @@ def _found(parts: Iterable[ChunkRange]) -> dict[str, PredictionSummary]:
 def _known_rows(split: ScorableSplit) -> int:
     if split.n_rows is None or not split.keeps_all_rows:
         raise ValueError(
-            Message(
-                "a Zarr array has its rows in places that are known beforehand; how many a stream has, or a "
-                "filter or ⟨missing='drop'⟩ leaves, is not. Write Parquet, or scan without them"
-            )
+            "a Zarr array has its rows in places that are known beforehand; how many a stream has, or a "
+            "filter or missing='drop' leaves, is not. Write Parquet, or scan without them"
         )
     return split.n_rows
 

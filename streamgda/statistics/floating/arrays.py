@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import Message
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows, kind_named
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.labelled import Counts
@@ -226,10 +225,8 @@ class MomentArrays:
             check_fourth_moments(kind)
         if fourth and self.fourth is None:
             raise ValueError(
-                Message(
-                    "this state holds no fourth moments, which ⟨shrinkage='auto'⟩ is worked out from; "
-                    "⟨accumulate|learn⟩ with ⟨fourth_moments=True⟩"
-                )
+                "this state holds no fourth moments, which shrinkage='auto' is worked out from; "
+                "accumulate with fourth_moments=True"
             )
         narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
         return (narrow if fourth else replace(narrow, fourth=None)).copy()
