@@ -285,7 +285,7 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
     assert "class new is not full rank." in " ".join(said.split())
     assert "shrinkage where features vary, or pooling='bayes'" in " ".join(said.split())
     assert "GaussianNB. The statistics are saved" in " ".join(said.split())
-    assert "or use --model lda or --model nb" in said
+    assert "or use LinearDiscriminantAnalysis or GaussianNB" in said
     assert names_in(tmp_path) == ["model.statistics.parquet", "new.parquet"]
     command = said.split("by streamgda ")[1].split(", or")[0].replace("...", "qda --reg-param 0.01")
     assert "53 rows, 2 classes" in invoke(tmp_path, *command.split())
