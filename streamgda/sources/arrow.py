@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from os import PathLike
 from typing import Any, ClassVar, Self
 
@@ -267,10 +268,7 @@ class TableSlice(ArrowSplit):
     start: int
     kept: tuple[str, ...] = ()
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return int(self.table.num_rows)
+    n_rows = property(attrgetter("table.num_rows"))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in the chunks of the table."""

@@ -48,26 +48,16 @@ class Split(ABC):
     is true is not read again.
     """
 
+    __slots__ = ()
+
     is_read_once = False
-
-    @property
-    def n_rows(self) -> int | None:
-        """How many rows there are to read; None if they can be counted only by reading them."""
-        return None
-
-    @property
-    def n_bytes(self) -> int | None:
-        """How many bytes the rows have in all columns, where the storage says so."""
-        return None
+    is_remote = False  # whether `begun` has something to fetch
+    n_rows: int | None = None  # where they need not be read to be counted
+    n_bytes: int | None = None  # of the rows in all columns, where the storage says so
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether `begun` has something to fetch."""
-        return False
 
     def begun(self, ahead: Ahead) -> Self:
         """Start to fetch as much as `ahead` allows, and return the split with what is fetched."""
@@ -76,6 +66,8 @@ class Split(ABC):
 
 class ScorableSplit(Split):
     """A part of a source whose rows can be read with no labels, and with other columns beside them."""
+
+    __slots__ = ()
 
     @property
     @abstractmethod

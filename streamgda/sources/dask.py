@@ -198,10 +198,7 @@ class FramePartition(Split):
     index: int
     roles: Roles
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return len(self.frame)
+    n_rows = property(lambda self: len(self.frame))
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
@@ -225,10 +222,7 @@ class RowsPartition(Split):
     missing: Missing
     before: int | None
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return len(self.rows)
+    n_rows = property(lambda self: len(self.rows))
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""

@@ -20,16 +20,9 @@ from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Scorabl
 from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers, find_files
 from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
-from streamgda.sources.planning import (
-    DatasetFiles,
-    FilePlanner,
-    ListedFile,
-    ParquetSplits,
-    PlannedFile,
-    unified_types,
-)
+from streamgda.sources.planning import DatasetFiles, FilePlanner, ListedFile, PlannedFile, unified_types
 from streamgda.sources.roles import Roles, TabularSource
-from streamgda.sources.row_groups import ReadOptions
+from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.storage.filesystems import Place, current_version, listed_together
 from streamgda.storage.retries import retried
 
@@ -156,11 +149,11 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         n_features = counted(len(self._roles.features), "feature")
         return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
 
-    def splits(self) -> ParquetSplits:
+    def splits(self) -> list[RowGroups]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
         return self.planned()
 
-    def planned(self, each: Map = map) -> ParquetSplits:
+    def planned(self, each: Map = map) -> list[RowGroups]:
         """The splits; `each` opens the files."""
         return self._splits(self._planner.plan(self._chosen(), each))
 
@@ -170,17 +163,15 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _splits(
         self, planned: Iterable[PlannedFile], read_options: ReadOptions | None = None
-    ) -> ParquetSplits:
-        return ParquetSplits(
-            read_options or self._planner.read_options,
-            [
-                (file.path, file.version, self._files.keys(file.path), run)
-                for file in planned
-                for run in file.runs
-            ],
-        )
+    ) -> list[RowGroups]:
+        options, found, splits = read_options or self._planner.read_options, self._files.found, []
+        for path, version, runs, *_ in planned:
+            listed = version if found is None else found.versions.get(path, version)
+            once = listed if listed == version else version  # in memory, if it is the one that was listed
+            splits += [RowGroups(options, path, once, self._files.keys(path), *run) for run in runs]
+        return splits
 
-    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[ParquetSplits, pa.Schema]:
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
         check_known(keep, self._files.schema.names, self._files.paths[0])
         roles = replace(self._roles, target=None, weight=None, groups=None)

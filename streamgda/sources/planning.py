@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
-from operator import and_
-from typing import Any, NamedTuple, TypeVar, overload
+from operator import and_, itemgetter
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -26,7 +26,7 @@ from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
-from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
+from streamgda.sources.row_groups import VIEWS, ReadOptions, without_views
 from streamgda.storage.filesystems import Version, conceal, current_version, is_local
 from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
@@ -253,47 +253,17 @@ def _open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version
 
 
 class PlannedFile(NamedTuple):
-    """The parts of a file to read, as `ParquetSplits` keeps them, its columns, and its footer's digest."""
+    """The parts of a file to read, its columns, and its footer's digest.
+
+    Each part is a run of row groups: their numbers and rows, as `RowGroups` has them; the rows and the bytes
+    of all of them.
+    """
 
     path: str
     version: Version
-    runs: list[bytes]
+    runs: list[tuple[bytes, int, int]]
     schema: pa.Schema
     footer: str
-
-
-@dataclass(frozen=True)
-class ParquetSplits(Sequence[RowGroups]):
-    """Runs of row groups of many files, in little memory: a run becomes a split when it is indexed.
-
-    Attributes
-    ----------
-    read_options : ReadOptions
-        What is read of each file.
-    parts : list of tuple
-        The path of a file, its version, its partition keys, and the numbers, rows and bytes of its row
-        groups.
-    """
-
-    read_options: ReadOptions
-    parts: list[tuple[str, Version, Mapping[str, Any], bytes]]
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    @overload
-    def __getitem__(self, index: int) -> RowGroups: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> ParquetSplits: ...
-
-    def __getitem__(self, index: int | slice) -> RowGroups | ParquetSplits:
-        if isinstance(index, slice):
-            return replace(self, parts=self.parts[index])
-        path, version, partition, run = self.parts[index]
-        groups, rows, n_bytes = np.frombuffer(run, np.int64).reshape(3, -1).tolist()
-        rows_of_group = dict(zip(groups, rows, strict=True))
-        return RowGroups(self.read_options, path, version, rows_of_group, partition, n_bytes=sum(n_bytes))
 
 
 @dataclass(frozen=True)
@@ -387,9 +357,8 @@ class FilePlanner:
         wanted = self._row_groups(file, fragment)
         found = zip(wanted, map(metadata.row_group, wanted), strict=True)
         groups = [(index, group.num_rows, group.total_byte_size) for index, group in found]
-        runs = [
-            np.array(run, np.int64).T.tobytes() for run in group_into_tasks(groups, lambda group: group[1])
-        ]
+        columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, itemgetter(1)))
+        runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
         return PlannedFile(file.path, file.version or version, runs, schema, digest_of_footer(tail))
 
     def _footer(self, path: str) -> tuple[bytes, Version]:

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -67,12 +69,17 @@ class ReadOptions:
     kept: tuple[str, ...] = ()
     root: str = ""
 
-    @property
+    @cached_property
+    def is_remote(self) -> bool:
+        """Whether the files are."""
+        return not is_local(self.filesystem)
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: those with a role, those of the filter, and those to be carried over."""
         return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.kept)))
 
-    @property
+    @cached_property
     def filter_columns(self) -> pa.Schema:
         """The columns that the filter refers to."""
         return pa.schema([]) if self.filter is None else self.filter.columns
@@ -83,22 +90,29 @@ def _told(key: Any) -> Any:
     return key if isinstance(key, str | int | float | None) else repr(key)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RowGroups(ScorableSplit):
-    """Consecutive row groups of a file, with the partition keys of the file."""
+    """Consecutive row groups of a file, with the partition keys of the file.
+
+    There may be a million splits, so `groups` has the numbers and the rows of row groups as bytes of int64.
+    """
 
     read_options: ReadOptions
     path: str
     version: Version
-    rows_of_group: Mapping[int, int]
     partition: Mapping[str, Any]
+    groups: bytes
+    n_rows: int | None
+    n_bytes: int | None = field(default=None, compare=False)
     remote: RemoteParquet | None = field(default=None, compare=False, repr=False)  # if it is being fetched
-    n_bytes: int | None = field(default=None, compare=False, repr=False)  # as the footer says
+
+    is_remote = property(attrgetter("read_options.is_remote"))
 
     @property
-    def n_rows(self) -> int:
-        """How many rows the row groups hold, by the footer."""
-        return sum(self.rows_of_group.values())
+    def rows_of_group(self) -> dict[int, int]:
+        """The numbers of the row groups, and how many rows each has by the footer."""
+        numbers, rows = np.frombuffer(self.groups, np.int64).reshape(2, -1).tolist()
+        return dict(zip(numbers, rows, strict=True))
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
@@ -127,21 +141,18 @@ class RowGroups(ScorableSplit):
 
     def enclosing(self, start: int, stop: int) -> tuple[RowGroups, int]:
         """The row groups that hold some rows, and how many rows come before them."""
-        ends = dict(zip(self.rows_of_group, accumulate(self.rows_of_group.values()), strict=True))
-        held = {i: n for i, n in self.rows_of_group.items() if ends[i] > start and ends[i] - n < stop}
-        first = next(iter(held))
-        return replace(self, rows_of_group=held, n_bytes=None), ends[first] - held[first]
+        numbers, rows = np.frombuffer(self.groups, np.int64).reshape(2, -1)
+        ends = rows.cumsum()
+        inside = (ends > start) & (ends - rows < stop)
+        part = np.array([numbers[inside], rows[inside]]).tobytes()
+        n_rows, n_before = int(rows[inside].sum()), int((ends - rows)[inside][0])
+        return replace(self, groups=part, n_rows=n_rows, n_bytes=None), n_before
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""
         for batch, places in self._batches():
             yield unlabelled_block(batch, self.read_options.roles, self.read_options.kept, places)
             del batch
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether the file is remote."""
-        return not is_local(self.read_options.filesystem)
 
     def begun(self, ahead: Ahead) -> RowGroups:
         """The same row groups; if they are remote, as much as `ahead` allows is being fetched."""
@@ -156,9 +167,10 @@ class RowGroups(ScorableSplit):
         """Read the row groups, each once: the rows that pass the filter, and their places."""
         name = self.path.removeprefix(self.read_options.root).lstrip("/")
         with self._opened() as parquet:
-            groups = map(parquet.metadata.row_group, range(max(self.rows_of_group)))
+            runs = list(self._runs())
+            groups = map(parquet.metadata.row_group, range(max(runs[-1])))
             before = [0, *accumulate(group.num_rows for group in groups)]
-            for run in self._runs():
+            for run in runs:
                 places = _PlacesInGroups(self.path, dataset=name, before=before[min(run)], groups=run)
                 yield from self._batches_of_run(parquet, run, places)
 

@@ -330,10 +330,7 @@ class ZarrRows(ScorableSplit):
     shards: Mapping[str, ShardIndex]
     documents: Mapping[str, ChunkVersion | None]
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self.stop - self.start
+    n_rows = property(lambda self: self.stop - self.start)
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows, slab by slab, each slab a whole number of chunks of the features."""

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import dask
 import nbclient
@@ -20,7 +21,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_arrow, scan_parquet
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.sources.base import Source
-from streamgda.sources.row_groups import RowGroups
 from tests.logged_filesystem import NotingHandler
 from tests.sources.test_wide_row_groups import rows_and_peak
 from tests.strategies import KINDS
@@ -287,14 +287,11 @@ def test_what_waits_to_be_merged_does_not_grow_with_the_splits(tmp_path, width):
     (split,) = scan_parquet(tmp_path, "y").splits()
     held = []
 
-    class Long(RowGroups):
-        n_rows = 1 << 18
-
     class Repeated(Source):
         n_features = width
 
         def splits(self):
-            return [Long(**vars(split)) for _ in range(200)]
+            return [replace(split, n_rows=1 << 18)] * 200
 
     def count(key, result, dsk, state, worker):
         found = {id(value) for value in state["cache"].values() if isinstance(value, ClassStatistics)}
