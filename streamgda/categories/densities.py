@@ -228,8 +228,7 @@ class CategoricalDensities(Densities):
         x = self.parts[0 if is_shared else k].sample(k if is_shared else 0, n, random)
         if self.slopes:
             x += z @ self.slopes[0 if is_shared else k].T + self.centre
-        rows: Array = np.concatenate([x, z], axis=1)
-        return rows
+        return np.concatenate([x, z], axis=1)
 
     def covariance(self, k: int) -> Array:
         """Raise ValueError: the densities are not normal."""

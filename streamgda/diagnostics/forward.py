@@ -200,8 +200,7 @@ def _turned(offsets: Array, feature: int) -> Array:
         return offsets.copy()
     normal = axis / length
     normal[0] += np.copysign(1.0, normal[0])
-    turned: Array = offsets - np.outer(normal, (2 / (normal @ normal)) * (normal @ offsets))
-    return turned
+    return offsets - np.outer(normal, (2 / (normal @ normal)) * (normal @ offsets))
 
 
 def _step(

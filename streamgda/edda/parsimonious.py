@@ -103,8 +103,7 @@ def proportional_covariances(scatter: Array, weights: Array) -> Array:
     deviations = np.sqrt(np.einsum("kii->i", scatter))
     units = np.outer(deviations, deviations)  # the steps do not depend on them
     volumes, matrix = last(common_matrix(scatter / units, weights), _TOL_OF_MATRIX, _MOST_STEPS)
-    covariances: Array = volumes[:, None, None] * matrix * units
-    return covariances
+    return volumes[:, None, None] * matrix * units
 
 
 def common_matrix(scatter: Array, weights: Array) -> Iterator[tuple[Array, Array]]:

@@ -153,8 +153,7 @@ class Population:
         """The means of classes at these places, with their low parts, of varying features, in units of EM."""
         cells = np.ix_(places, features)
         deviations = (means - self.available.means[cells]) + (low_means - self.available.low_means[cells])
-        in_units: Array = deviations / self.scale[features]
-        return in_units
+        return deviations / self.scale[features]
 
 
 # ---------------------------------------------------------------------- what is undetermined

@@ -181,8 +181,7 @@ class Downdate(ABC):
             return np.tile(self._fitted.log_priors, (len(truth), 1))
         left = np.tile(self._weights, (len(truth), 1))
         left[np.arange(len(truth)), truth] -= weights
-        shares: Array = np.log(left / (self._total - weights)[:, None])
-        return shares
+        return np.log(left / (self._total - weights)[:, None])
 
     def _from_mean(self, X: Array, classes: int | Codes) -> Array:
         """Rows minus the mean of one class, or each row minus the mean of its own class: (n, d)."""

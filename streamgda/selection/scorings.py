@@ -138,8 +138,7 @@ class LogLoss(_Mean):
 
     def _values(self, rows: Scored) -> Array:
         _, _, log_probability = rows.posteriors
-        clipped: Array = np.maximum(log_probability, LEAST_LOG_PROBABILITY)
-        return clipped
+        return np.maximum(log_probability, LEAST_LOG_PROBABILITY)
 
 
 class BrierScore(_Mean):
@@ -149,8 +148,7 @@ class BrierScore(_Mean):
         errors = rows.posteriors[0].copy()
         errors[np.arange(len(errors)), rows.truth] -= 1.0
         squared: Array = np.vecdot(errors, errors)
-        scaled: Array = -squared / (2 if self._n_classes == 2 else 1)
-        return scaled
+        return -squared / (2 if self._n_classes == 2 else 1)
 
 
 class LogLikelihood(_Mean):

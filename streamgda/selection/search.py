@@ -432,8 +432,7 @@ def _ranks(means: Array) -> NDArray[np.int32]:
     """The ranks: 1 is the best, and candidates without a score come last."""
     known = ~np.isnan(means)
     lowest = np.nanmin(means) - 1 if known.any() else 0.0
-    ranks: NDArray[np.int32] = rankdata(-np.where(known, means, lowest), method="min").astype(np.int32)
-    return ranks
+    return rankdata(-np.where(known, means, lowest), method="min").astype(np.int32)
 
 
 def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:

@@ -134,14 +134,12 @@ class Students(StudentDensities[Gaussians]):
         ratios = log_gamma_ratio(self.degrees / 2, np.maximum(ranks, 1) / 2)
         ratios[ranks == 0] = 0.0
         factors = ranks * np.log(self.scales * self.degrees / 2)
-        normalisers: Array = self.normals.log_normalisers + factors - 2 * ratios
-        return normalisers
+        return self.normals.log_normalisers + factors - 2 * ratios
 
     def log_density_from(self, squared_distances: Array) -> Array:
         exponents = self.degrees + self.ranks
         terms = exponents * np.log1p(squared_distances / self.degrees)
-        log_density: Array = -0.5 * (terms + self.log_normalisers)
-        return log_density
+        return -0.5 * (terms + self.log_normalisers)
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
         """As for normal densities, but q / r is compared with the F distribution of r and f degrees."""
@@ -158,8 +156,7 @@ class Students(StudentDensities[Gaussians]):
     def squared_radii(self, probabilities: Array, observed: Self) -> Array:
         """Half of a squared radius has the F distribution of 2 and f degrees; known values are added to f."""
         degrees = (self.degrees + observed.ranks)[:, None]
-        radii: Array = degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
-        return radii
+        return degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
 
     def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
         return random.chisquare(self.degrees[k], size=(n, 1))

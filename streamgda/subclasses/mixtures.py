@@ -51,8 +51,7 @@ class Mixtures(Densities):
     @cached_property
     def means(self) -> Array:
         """The means of the classes: (K, d)."""
-        means: Array = np.add.reduceat(self.shares[:, None] * self.components.means, self.starts)
-        return means
+        return np.add.reduceat(self.shares[:, None] * self.components.means, self.starts)
 
     @property
     def singular(self) -> Mapping[int, Reason]:
@@ -122,8 +121,7 @@ class Mixtures(Densities):
         scores = marginal.components.posterior_scores(X, self._log_shares)
         of_subclasses = np.exp(scores - np.repeat(self._added(scores), self._sizes, axis=1))
         of_subclasses *= np.repeat(posteriors, self._sizes, axis=1)
-        expected: Array = self.components.conditional_mean(observed, marginal.components, X, of_subclasses)
-        return expected
+        return self.components.conditional_mean(observed, marginal.components, X, of_subclasses)
 
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         """Random rows of class k: (n, d)."""
