@@ -244,9 +244,6 @@ class Fit:
     ----------
     normal : Normal
         The parameters.
-    log_likelihoods : tuple of float
-        The log-likelihood at each accepted point; it never falls. The last is that of `normal`, and NaN if
-        its covariance is singular.
     n_iter : int
         How many steps of EM were made; 0 for a closed form.
     converged : bool
@@ -254,7 +251,6 @@ class Fit:
     """
 
     normal: Normal
-    log_likelihoods: tuple[float, ...]
     n_iter: int
     converged: bool
 
@@ -277,12 +273,11 @@ def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
     start : Normal
         The parameters to start from, with a positive definite covariance.
     """
-    now, n_iter, path, converged = start, 0, list[float](), False
+    now, n_iter, converged = start, 0, False
     while n_iter < MOST_STEPS and not converged:
         first, before = step(cases, now)
         second, after = step(cases, first)
         n_iter += 2
-        path += [likelihood for likelihood in (before, after) if not np.isnan(likelihood)]
         is_flat = not after - before > PATTERN_TOLERANCE * max(1.0, abs(after))
         converged = is_flat and second.change_since(first) <= PATTERN_TOLERANCE
         ahead = None if converged else _extrapolated(now, first, second)
@@ -291,7 +286,7 @@ def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
             third, reached = step(cases, ahead)
             n_iter += 1
             now = third if reached >= after else second
-    return Fit(now, (*path, step(cases, now)[1]), n_iter, converged)
+    return Fit(now, n_iter, converged)
 
 
 def _extrapolated(now: Normal, first: Normal, second: Normal) -> Normal | None:
@@ -321,7 +316,7 @@ def closed_form(cases: Sequence[Cases], n_classes: int, n_features: int) -> Fit 
     known = np.zeros(0, np.intp)
     for number in range(len(falling), 0, -1):
         known = _extend(normal, known, falling[:number])
-    return Fit(normal, (step(cases, normal)[1],), 0, converged=True)
+    return Fit(normal, 0, converged=True)
 
 
 def _extend(normal: Normal, known: Indices, cases: Sequence[Cases]) -> Indices:
@@ -353,29 +348,21 @@ class Completion:
     moments : Moments
         The weights of all rows, the likeliest means, and as scatter the likeliest covariance times the
         weight. NaN for an undetermined class.
-    log_likelihood : float
-        Σ w ln p(observed features | class) at these parameters, of the classes that are determined; NaN if
-        a covariance is singular.
     n_iter : int
         The largest number of EM steps that a class took; 0 where the solution has a closed form.
     converged : bool
         Whether EM converged in each class.
     undetermined : dict of int to callable
         The reason why a mean or a covariance of a class is undetermined, by the position of the class.
-    log_likelihoods : tuple of float
-        The log-likelihoods of the steps of EM, which never fall. They are those of the last class, in units
-        of the standard deviations of the available cases.
     """
 
     moments: Moments
-    log_likelihood: float = 0.0
     n_iter: int = 0
     converged: bool = True
     undetermined: dict[int, Reason] = field(default_factory=dict)
-    log_likelihoods: tuple[float, ...] = ()
 
     def of_classes(self, positions: Indices) -> Completion:
-        """The completion of some classes that share no scatter. The likelihood stays that of all classes."""
+        """The completion of some classes that share no scatter."""
         found = {i: self.undetermined[k] for i, k in enumerate(positions.tolist()) if k in self.undetermined}
         return replace(self, moments=self.moments.take(positions), undetermined=found)
 
@@ -408,9 +395,13 @@ def complete(
         k: unseen(classes[k].item(), np.flatnonzero(available.weights[k] == 0), names)
         for k in np.flatnonzero((available.weights == 0).any(axis=1)).tolist()
     }
-    if not kind.has_products:
-        return replace(_complete_independent(kind, weights, available), undetermined=undetermined)
-    populations, fits, log_likelihood = Population.all_of(available, kind), list[Fit](), 0.0
+    if not kind.has_products:  # features are independent within a class: each from the rows that have it
+        seen = available.weights > 0
+        variances = np.divide(available.scatter, available.weights, out=np.zeros(seen.shape), where=seen)
+        scatter = weights[0][:, None] * variances
+        moments = Moments(kind, *weights, available.means, available.low_means, scatter)
+        return Completion(moments, undetermined=undetermined)
+    populations, fits = Population.all_of(available, kind), list[Fit]()
     normals = [Normal.standard(population) for population in populations]
     for number, population in enumerate(populations):
         places = population.places.tolist()
@@ -422,34 +413,16 @@ def complete(
             cases = list(_cases_of(population, own))
             fit = closed_form(cases, *normals[number].means.shape) or maximise(cases, normals[number])
             fits, normals[number] = [*fits, fit], fit.normal
-            logs = np.log(population.scale[population.varying])  # of the units, unlike those of the rows
-            in_units = sum(case.weights.sum() * logs[case.features].sum() for case in cases)
-            log_likelihood += fit.log_likelihoods[-1] - float(in_units)
     moments = Parameters(kind, classes, populations, normals).moments(*weights)
     for k in undetermined:
         moments.means[k] = np.nan
         moments.scatter[... if kind.is_pooled else k] = np.nan
     return Completion(
         moments,
-        log_likelihood,
         max((fit.n_iter for fit in fits), default=0),
         all(fit.converged for fit in fits),
         undetermined,
-        fits[-1].log_likelihoods if fits else (),
     )
-
-
-def _complete_independent(
-    kind: CovarianceKind, weights: tuple[Array, Array], available: AvailableCases
-) -> Completion:
-    """Complete features that are independent within a class: each from the rows that have it."""
-    seen = available.weights > 0
-    variances = np.divide(available.scatter, available.weights, out=np.zeros(seen.shape), where=seen)
-    scatter = weights[0][:, None] * variances
-    varies = variances > 0
-    logs = np.log(2 * np.pi * variances, out=np.zeros(seen.shape), where=varies) + varies
-    moments = Moments(kind, *weights, available.means, available.low_means, scatter)
-    return Completion(moments, float(-(available.weights * logs).sum() / 2))
 
 
 def _cases_of(population: Population, states: Sequence[PatternState]) -> Iterator[Cases]:

@@ -7,13 +7,24 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, cast
 
-from streamgda.blocks.block import Block
+from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.options import Option
-from streamgda.incomplete.reads import read_incomplete, separating
+from streamgda.blocks.wording import counted
+from streamgda.incomplete.available import AvailableCases, Population, apart
+from streamgda.incomplete.em import Normal, Parameters
+from streamgda.incomplete.patterns import AS_OPTION
+from streamgda.incomplete.reads import ExpectedRows
 from streamgda.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import CovarianceType, kind_named
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.missing import Keep, Note, Read, Reading
 from streamgda.statistics.validation import check_whole
+
+_REMEDY = (
+    "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +80,7 @@ class Marginal(Option):
 
     def first(self, empty: Statistics) -> Statistics:
         """The state of no rows that the first read fills."""
-        return empty if self.max_reads == 1 else separating(cast("IncompleteStatistics", empty))
+        return empty if self.max_reads == 1 else _separating(cast("IncompleteStatistics", empty))
 
     def read(
         self,
@@ -80,9 +91,48 @@ class Marginal(Option):
         note: Note | None = None,
         keep: Keep | None = None,
     ) -> Reading:
-        """Read rows into a state: `once`, or several times if there are too many patterns."""
-        max_reads = 1 if once else self.max_reads
-        return read_incomplete(read, cast("IncompleteStatistics", empty), max_reads, self.tol, note, keep)
+        """Read rows into a state: `once`, or several times if there are too many patterns.
+
+        If no row lacks a feature, the statistics are ordinary ones; if there are few patterns, by pattern.
+        Else they are the expected complete statistics at the maximum of the likelihood. `keep` gets them
+        after each read, at first as the means and variances of the available cases, of covariance type
+        "diag".
+
+        Raises
+        ------
+        ValueError
+            If there are too many patterns, and sums are exact, a rule divides the rows of a class, or only
+            one read is allowed; if the rows do not determine the model; or if a row lacks a feature and
+            fourth moments are asked for.
+        """
+        state = cast("IncompleteStatistics", empty)
+        kind, max_reads = state.covariance_type, 1 if once else self.max_reads
+        if state.has_fourth_moments:
+            plain = empty_statistics(state.required, feature_names=state.feature_names, rule=state.rule)
+            with remedying(_REMEDY):
+                return Reading(read(plain))
+        if max_reads == 1 or state.required.extra or kind == "diag" or state.rule is not None:
+            return Reading(read(state).simplest())
+        first: IncompleteStatistics = read(_separating(state))
+        first._separates = False
+        if first.covariance_type == kind:
+            return Reading(first.simplest())
+        keep, note = keep or (lambda reading: None), note or (lambda line: None)
+        reading = Reading(first, 1, "EM has not begun")
+        keep(reading)
+        parameters = _of_available(first, kind)
+        while reading.n_reads < max_reads and reading.unfinished:
+            expected: ExpectedRows = read(ExpectedRows(parameters, first.schema))
+            if reading.n_reads == 1:
+                _check_together(first, expected)
+            following = parameters.maximised(expected.statistics)
+            change, n_reads = following.change_since(parameters), reading.n_reads + 1
+            parameters = following
+            note(f"read {n_reads} of at most {max_reads}, change {change:.1g}")
+            unfinished = "" if change <= self.tol else _not_converged(n_reads, change, self.tol)
+            reading = Reading(_completed(first, parameters), n_reads, unfinished)
+            keep(reading)
+        return reading
 
     def taking(self, statistics: Statistics) -> IncompleteStatistics:
         """The state, or one of the same rows that takes incomplete ones."""
@@ -124,3 +174,50 @@ class Marginal(Option):
     def joined(self, other: Marginal) -> Marginal:
         """The policy that keeps as many patterns as both."""
         return self if self.max_patterns >= other.max_patterns else other
+
+
+def _not_converged(n_reads: int, change: float, tol: float) -> str:
+    """The warning that more reads are needed."""
+    return (
+        f"EM has not converged in {counted(n_reads, 'read')} of the rows: the last one changed a parameter "
+        f"by {change:.2g} standard deviations, more than tol={tol:g}. Raise max_reads or tol, or "
+        f"max_patterns if memory allows: {AS_OPTION}"
+    )
+
+
+def _separating(empty: IncompleteStatistics) -> IncompleteStatistics:
+    """The state for the first read, which keeps each feature by itself if there are too many patterns.
+
+    So a read of rows with too many patterns still gives the means and variances of the available cases.
+    """
+    state = empty.copy()
+    state._separates = True
+    return state
+
+
+def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Parameters:
+    """The parameters with which EM begins: those of the available cases."""
+    for reason in first.reasons.values():
+        raise reason()
+    kind, classes = kind_named(covariance_type), first.classes
+    available = AvailableCases.of(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
+    populations = Population.all_of(available, kind)
+    return Parameters(kind, classes, populations, list(map(Normal.standard, populations)))
+
+
+def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None:
+    """Raise ValueError if too few rows have both features of a pair."""
+    given = expected.given
+    for population, together in zip(given.populations, expected.together, strict=True):
+        label = None if given.kind.is_pooled else given.classes[population.places[0]].item()
+        reason = apart(label, together, 1, first._shown_names())
+        if reason is not None:
+            raise reason()
+
+
+def _completed(first: IncompleteStatistics, parameters: Parameters) -> Statistics:
+    """Complete statistics with the weights of all rows and these parameters."""
+    moments = parameters.moments(*first._total_weights())
+    squares = first._labelled.rounded_squares
+    statistics = first._plain(Labelled(first.classes, first.counts, moments, squares))
+    return statistics._described_as(first)
