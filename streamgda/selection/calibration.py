@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +16,18 @@ class CalibrationLosses(Metric):
     """The losses at several temperatures. The score is the best temperature, so greater is not better."""
 
     def __init__(self, n_classes: int) -> None:
-        self._losses, self._weight = np.zeros(N_LOSSES), 0.0
+        self._sums = np.zeros(N_LOSSES + 1)  # the last is the weight of the rows
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        self._losses += losses_when_divided(rows.calibration.undo(rows.scores), rows.truth, rows.weights)
-        self._weight += float(rows.weights.sum())
-
-    def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
-        self._losses += other._losses
-        self._weight += other._weight
-        return self
+        scores = rows.calibration.undo(rows.scores)
+        self._sums[:-1] += losses_when_divided(scores, rows.truth, rows.weights)
+        self._sums[-1] += rows.weights.sum()
 
     @property
     def score(self) -> float:
         """The temperature at which the mean loss is least."""
-        return best_temperature(self._losses / self._weight) if self._weight else np.nan
+        return best_temperature(self._sums[:-1] / self._sums[-1]) if self._sums[-1] else np.nan
 
 
 MEASURED: dict[str, type[Any]] = {**METRICS, CALIBRATION: CalibrationLosses}

@@ -7,10 +7,10 @@ second time: each held-out row is scored by all the models of its fold at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import attrgetter
 from time import perf_counter
 from typing import Any
 
@@ -67,14 +67,12 @@ class Trial:
         Seconds to fit the model to a state, and seconds to score states by the model.
     error : str
         Why the trial failed; "" if it did not.
-    deviations : dict of str to float
-        The standard deviations of the scores of rows, by scoring, where rows are left out one by one.
     scorer : Scorer or None
         The object that scores rows. None after the rows are scored, or if no rows need scores.
     by_row : list of str
         The scorings for which rows must be scored.
-    losses : CalibrationLosses or None
-        The losses of the scored rows, if they are asked for.
+    metrics : dict of str to Metric
+        The sums over the rows that were scored, by scoring.
     """
 
     tested: tuple[Any, ...]
@@ -82,10 +80,9 @@ class Trial:
     fit_time: float = 0.0
     score_time: float = 0.0
     error: str = ""
-    deviations: dict[str, float] = field(default_factory=dict)
-    scorer: Scorer | None = None
+    scorer: Any = None
     by_row: list[str] = field(default_factory=list)
-    losses: CalibrationLosses | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 class Trials:
@@ -168,12 +165,10 @@ class Trials:
         plan = Plan(groups, _score_splits, self._models_by_fold(waiting))
         found: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
-            trial.scorer = None
-            trial.error = found.failures.get(i, "")
-            metrics = {} if trial.error else found.metrics[i]
-            trial.scores |= {name: metric.score for name, metric in metrics.items()}
-            trial.losses = metrics.get(CALIBRATION)  # type: ignore[assignment]
-            trial.deviations = {name: metric.deviation for name, metric in metrics.items()}
+            trial.scorer, trial.error = None, found.failures.get(i, "")
+            if not trial.error:
+                trial.metrics = found.metrics[i]
+                trial.scores |= {name: metric.score for name, metric in trial.metrics.items()}
         return 1
 
     def _models_by_fold(self, waiting: dict[int, Trial]) -> ModelsByFold:
@@ -181,12 +176,10 @@ class Trials:
         folds, classes, kinds = self._statistics, self._classes, MEASURED
         if folds.n_rows * len(classes) * len(waiting) > _MOST_KEPT:
             kinds = {name: BinnedRocAuc if kind is RocAuc else kind for name, kind in MEASURED.items()}
-        by_fold: dict[Any, dict[int, MeasuredScorer]] = {}
+        by_fold: dict[Any, dict[int, MeasuredScorer]] = defaultdict(dict)
         for i, trial in waiting.items():
-            assert trial.scorer is not None
-            measured = MeasuredScorer(trial.scorer, {name: kinds[name] for name in trial.by_row})
             for fold in trial.tested:
-                by_fold.setdefault(fold, {})[i] = measured
+                by_fold[fold][i] = trial.scorer, {name: kinds[name] for name in trial.by_row}
         return ModelsByFold(folds.rule, classes, by_fold, folds.schema)
 
 
@@ -211,22 +204,18 @@ class Comparison:
     n_reads: int
     is_by_row: bool = False
 
-    def _table(self, value: Callable[[Trial], Any]) -> Array:
-        """A value of each trial: (n_candidates, n_folds)."""
-        return np.array([[value(trial) for trial in row] for row in self.trials])
-
     def filled(self, names: Iterable[str], error_score: Any) -> dict[str, Array]:
         """The scores by some scorings, with `error_score` (NaN, if it is "raise") where a trial failed."""
         filling = np.nan if isinstance(error_score, str) else error_score
-
-        def scores(name: str) -> Array:
-            return self._table(lambda trial: filling if trial.error else trial.scores[name])
-
-        return {name: scores(name) for name in names}
+        return {
+            name: np.array([[filling if t.error else t.scores[name] for t in row] for row in self.trials])
+            for name in names
+        }
 
     def times(self) -> dict[str, Array]:
         """Seconds to fit the models, and seconds to score states by them: (n_candidates, n_folds)."""
-        return {name: self._table(attrgetter(name)) for name in ("fit_time", "score_time")}
+        names = ("fit_time", "score_time")
+        return {name: np.array([[getattr(t, name) for t in row] for row in self.trials]) for name in names}
 
     def reasons(self) -> list[str]:
         """Why each candidate failed, in one line: each error once, with its folds; "" if no trial failed."""
@@ -236,13 +225,13 @@ class Comparison:
 
     def deviations(self, name: str) -> Array:
         """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
-        return np.array([row[0].deviations.get(name, np.nan) for row in self.trials])
+        return np.array([t.metrics[name].deviation if t.metrics else np.nan for (t,) in self.trials])
 
     def best_calibrations(self) -> Array:
         """The best temperature of each candidate for the held-out rows: (n_candidates,)."""
-        losses = ([trial.losses for trial in row if trial.losses is not None] for row in self.trials)
-        pooled = (reduce(CalibrationLosses.merge, row, CalibrationLosses(0)) for row in losses)
-        return np.array([row.score for row in pooled])
+        metrics = ([trial.metrics[CALIBRATION] for trial in row if trial.metrics] for row in self.trials)
+        pooled = (reduce(CalibrationLosses.merge, row, CalibrationLosses(0)) for row in metrics)
+        return np.array([losses.score for losses in pooled])
 
     @property
     def n_failed(self) -> int:
@@ -345,13 +334,8 @@ class ModelScorer:
 Scorer = ModelScorer | Downdate
 """Scores rows by one model, or each row by the model of all other rows."""
 
-
-@dataclass(frozen=True)
-class MeasuredScorer:
-    """A scorer of rows, and the kind of metric of each scoring."""
-
-    scorer: Scorer
-    metrics: Mapping[str, type[Any]]
+MeasuredScorer = tuple[Scorer, Mapping[str, type[Any]]]
+"""A scorer of rows, and the kind of metric of each scoring."""
 
 
 @dataclass(frozen=True)
@@ -437,17 +421,16 @@ def _score_block(
     for start in range(0, len(truth), size):
         piece = slice(start, min(start + size, len(truth)))
         rows = block.matrix(piece.start, piece.stop)
-        for number, measured in models.items():
+        for number, (scorer, kinds) in models.items():
             if number in found.failures:
                 continue
-            asks = LOG_LIKELIHOOD in measured.metrics
             try:
-                scored = measured.scorer.score(rows, truth[piece], weights[piece], log_joint=asks)
+                scored = scorer.score(rows, truth[piece], weights[piece], log_joint=LOG_LIKELIHOOD in kinds)
             except ValueError as error:
                 found.failures[number] = _named_in(block, start, error)
                 continue
             if number not in found.metrics:
-                found.metrics[number] = {name: kind(len(classes)) for name, kind in measured.metrics.items()}
+                found.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}
             for metric in found.metrics[number].values():
                 metric.add(scored)
 
@@ -472,8 +455,8 @@ class RowScorer:
         maps, estimator = apart(estimator)
         rows = check_rows(estimator, X if maps is None else maps.transform(X))
         classes = estimator.known_labels
-        scorer = ModelScorer(finalised(estimator), estimator.missing)
-        measured, found = MeasuredScorer(scorer, {self.scoring: MEASURED[self.scoring]}), HeldOutScores()
+        scorer, found = ModelScorer(finalised(estimator), estimator.missing), HeldOutScores()
+        measured = scorer, {self.scoring: MEASURED[self.scoring]}
         for block in array_blocks(rows, y, sample_weight):
             for label in np.setdiff1d(block.classes, classes)[:1]:
                 raise ValueError(

@@ -66,13 +66,16 @@ class Scored:
 class Metric(ABC):
     """Sums over scored rows, from which a score is computed. Metrics can be merged."""
 
+    _sums: Any
+
     @abstractmethod
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
 
-    @abstractmethod
     def merge(self, other: Self) -> Self:
         """Add the rows of another metric, in place."""
+        self._sums += other._sums
+        return self
 
     @property
     @abstractmethod
@@ -175,11 +178,6 @@ class F1Macro(Metric):
         n_classes = self._sums.shape[1]
         self._sums += [np.bincount(codes, values, minlength=n_classes) for codes, values in pairs]
 
-    def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
-        self._sums += other._sums
-        return self
-
     @property
     def score(self) -> float:
         """The mean over the classes."""
@@ -196,47 +194,41 @@ class BinnedRocAuc(Metric):
     """
 
     def __init__(self, n_classes: int) -> None:
-        self._histograms = [ScoreHistogram() for _ in range(n_classes)]
+        self._sums = [ScoreHistogram() for _ in range(n_classes)]
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        for k, histogram in enumerate(self._histograms):
+        for k, histogram in enumerate(self._sums):
             histogram.add(rows.posteriors[1][:, k], rows.truth == k, rows.weights)
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another metric, in place."""
-        for ours, theirs in zip(self._histograms, other._histograms, strict=True):
+        for ours, theirs in zip(self._sums, other._sums, strict=True):
             ours.merge(theirs)
         return self
 
     @property
     def score(self) -> float:
         """The area."""
-        return _mean_area(self._histograms)
+        return _mean_area(self._sums)
 
 
 class RocAuc(Metric):
     """The same area, exact, from the ranks of all log-odds, which are kept in memory."""
 
     def __init__(self, n_classes: int) -> None:
-        self._n_classes = n_classes
-        self._kept: list[tuple[Array, NDArray[np.intp], Array]] = []
+        self._n_classes, self._sums = n_classes, []
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        self._kept.append((rows.posteriors[1], rows.truth, rows.weights))
-
-    def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
-        self._kept += other._kept
-        return self
+        self._sums.append((rows.posteriors[1], rows.truth, rows.weights))
 
     @property
     def score(self) -> float:
         """The area."""
-        if not self._kept:
+        if not self._sums:
             return np.nan
-        odds, truth, weights = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
+        odds, truth, weights = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
         histograms = [ScoreHistogram(most_exact=len(odds)) for _ in range(self._n_classes)]
         return _mean_area([h.add(odds[:, k], truth == k, weights) for k, h in enumerate(histograms)])
 

@@ -5,14 +5,13 @@ The table of a search has the keys of scikit-learn's `GridSearchCV`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from time import perf_counter
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
@@ -302,7 +301,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         key = "score" if isinstance(self.scoring, str) else name
         if comparison.is_by_row:
             return scores_table(key, values[:, 0], comparison.deviations(name))
-        return splits_table(key, values)
+        splits = {f"split{i}_test_{key}": column for i, column in enumerate(values.T)}
+        with np.errstate(invalid="ignore"):
+            return splits | scores_table(key, values.mean(axis=1), values.std(axis=1))
 
     def _select(self, candidates: list[Candidate], by: Any, states: Sequence[FoldStatistics]) -> None:
         """Set the best candidate by a scoring, and make its model."""
@@ -416,38 +417,21 @@ def results_table(
     return table
 
 
-def splits_table(name: str, scores: Array) -> Results:
-    """The scores (n_candidates, n_splits) of each split, with their means, deviations and ranks."""
-    table: Results = {f"split{i}_test_{name}": column for i, column in enumerate(scores.T)}
-    with np.errstate(invalid="ignore"):
-        return table | scores_table(name, scores.mean(axis=1), scores.std(axis=1))
-
-
 def scores_table(name: str, means: Array, deviations: Array) -> Results:
-    """The means, deviations and ranks of the scores of candidates."""
-    return {f"mean_test_{name}": means, f"std_test_{name}": deviations, f"rank_test_{name}": _ranks(means)}
-
-
-def _ranks(means: Array) -> NDArray[np.int32]:
-    """The ranks: 1 is the best, and candidates without a score come last."""
-    known = ~np.isnan(means)
-    lowest = np.nanmin(means) - 1 if known.any() else 0.0
-    return rankdata(-np.where(known, means, lowest), method="min").astype(np.int32)
+    """The means, deviations and ranks of the scores of candidates; those without a score come last."""
+    ranks = rankdata(np.where(np.isnan(means), np.inf, -means), method="min").astype(np.int32)
+    return {f"mean_test_{name}": means, f"std_test_{name}": deviations, f"rank_test_{name}": ranks}
 
 
 def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:
     """A masked array for each parameter. Candidates without the parameter are masked."""
-    held: dict[str, dict[int, Any]] = defaultdict(dict)
-    for i, chosen in enumerate(params):
-        for name, value in chosen.items():
-            held[f"param_{name}"][i] = value
-    return {name: _masked(values, len(params)) for name, values in held.items()}
-
-
-def _masked(values: Mapping[int, Any], n: int) -> Any:
-    kinds = {type(value) for value in values.values()}
-    dtype = kinds.pop() if len(kinds) == 1 and kinds <= {bool, int, float} else object
-    column: Any = np.ma.MaskedArray(np.empty(n, dtype=dtype), mask=True)
-    for i, value in values.items():
-        column[i] = value
-    return column
+    columns: Results = {}
+    for name in dict.fromkeys(name for chosen in params for name in chosen):
+        kinds = {type(chosen[name]) for chosen in params if name in chosen}
+        dtype = kinds.pop() if len(kinds) == 1 and kinds <= {bool, int, float} else object
+        column: Any = np.ma.MaskedArray(np.empty(len(params), dtype), mask=True)
+        for i, chosen in enumerate(params):
+            if name in chosen:
+                column[i] = chosen[name]
+        columns[f"param_{name}"] = column
+    return columns
