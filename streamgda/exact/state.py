@@ -35,119 +35,37 @@ from streamgda.statistics.validation import Columns, as_counts, check_columns, c
 _FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims more would cost memory
 
 
-# ---------------------------------------------------------------------- a state as columns
-
-
-def to_columns(state: Labelled[Sums]) -> tuple[dict[str, NDArray[Any]], dict[str, int]]:
-    """The arrays of a state, a row for each class, and the positions of the lowest planes."""
-    columns = {**labels.label_columns(state.classes), "count": state.counts}
-    arrays = dict(zip(_names(state.kind), state.moments.arrays, strict=True))
-    squares = state.squared_weights
-    if squares is not None and (squares != state.moments.least_squares(state.counts)).any():
-        arrays["squared_weight"] = ExactArray.from_integers(squares)
-    positions = {}
-    for name, numbers in arrays.items():
-        planes = np.moveaxis(numbers.digits, 0, 1)
-        columns[f"{name}_digits"] = planes.reshape(len(planes), math.prod(planes.shape[1:]))
-        positions[name] = numbers.position
-    return columns, positions
+# ---------------------------------------------------------------------- checked sums
 
 
 def _names(kind: CovarianceKind) -> tuple[str, str, str]:
+    """The names of the sums in columns."""
     return "weight", "sum", "pooled_outer_sum" if kind.is_pooled else "outer_sum"
 
 
-def from_columns(
-    kind: CovarianceKind, columns: Columns, positions: Mapping[str, Any], n_features: int
-) -> Labelled[Sums]:
-    """The state that such arrays hold, its classes in any order.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, shapes do not agree, a class stands twice or is empty, or no rows have these
-        sums.
-    """
-    names = _names(kind)
-    check_columns(("label", "count", *(f"{name}_digits" for name in names)), columns)
-    n_classes = len(columns["label"])
-    zeros = Sums.zeros(kind, n_classes, n_features)
-    if not n_classes:
-        return Labelled.empty(zeros, n_features)
-    arrays = [
-        ExactArray.from_planes(
-            _planes(columns[f"{name}_digits"], like.shape, name), _position(positions[name])
-        )
-        for name, like in zip(names, zeros.arrays, strict=True)
-    ]
-    digits = columns.get("squared_weight_digits", np.empty(0))
-    squares = None
-    if len(digits):
-        planes = _planes(digits, (n_classes,), "squared_weight")
-        squares = ExactArray.from_planes(planes, _position(positions["squared_weight"])).whole()
-    return _labelled(labels.labels_in(columns), np.asarray(columns["count"]), Sums(kind, *arrays), squares)
-
-
-def _planes(digits: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray[np.int64]:
-    """Planes of digits, (n_planes, *shape), from a row of digits for each class."""
-    size = max(1, math.prod(shape[1:]))
+def _from_digits(
+    columns: Columns, positions: Mapping[str, Any], name: str, shape: tuple[int, ...]
+) -> ExactArray:
+    """The numbers of this shape whose digits a file holds, in a row for each class."""
+    digits, position, size = columns[f"{name}_digits"], positions[name], max(1, math.prod(shape[1:]))
     if digits.dtype.kind not in "iu" or digits.ndim != 2 or len(digits) != shape[0] or digits.shape[1] % size:
         raise ValueError(f"{name}_digits has shape {digits.shape}, which does not agree with the rest")
+    if type(position) is not int or abs(position) > _FURTHEST:
+        raise ValueError(f"a position is {position!r}, where a whole number of at most {_FURTHEST} is due")
     planes = digits.reshape(shape[0], digits.shape[1] // size, *shape[1:])
-    return np.moveaxis(planes, 1, 0).astype(np.int64)
+    return ExactArray.from_planes(np.moveaxis(planes, 1, 0).astype(np.int64), position)
 
 
-def _position(value: Any) -> int:
-    """The position of a plane among the metadata of a file, which may be anything."""
-    if type(value) is not int or abs(value) > _FURTHEST:
-        raise ValueError(f"a position is {value!r}, where a whole number of at most {_FURTHEST} is due")
-    return value
-
-
-# ---------------------------------------------------------------------- a state from sums
-
-
-def from_sums(
-    kind: CovarianceKind,
-    classes: Labels,
-    counts: NDArray[Any],
-    weights: NDArray[Any],
-    sums: PythonIntegers,
-    outer_sums: PythonIntegers,
-) -> Labelled[Sums]:
-    """The state that has these raw sums, which are integers, for classes in any order.
-
-    Raises
-    ------
-    ValueError
-        If one is no integer, shapes do not agree, a class stands twice or is empty, or no rows have these
-        sums.
-    """
-    if sums.ndim != 2 or not len(classes) == len(counts) == len(weights) == len(sums):
-        raise ValueError("counts, weights and sums must have one row for each class")
-    expected = kind.shape(*sums.shape)
-    if outer_sums.shape != expected:
-        raise ValueError(f"outer_sums must have shape {expected} for {kind.name!r}; got {outer_sums.shape}")
-    products = kind.packed(outer_sums)
-    if (kind.unpacked(products, *sums.shape) != outer_sums).any():
-        raise ValueError("outer_sums must be symmetric")
-    arrays = [ExactArray.from_integers(_whole(array)) for array in (weights, sums, products)]
-    return _labelled(classes, counts, Sums(kind, *arrays))
-
-
-def _whole(numbers: NDArray[Any]) -> PythonIntegers:
-    """Numbers as Python integers."""
-    values = [_as_integer(value) for value in numbers.flat]
-    return np.array(values, dtype=object).reshape(numbers.shape)
-
-
-def _as_integer(value: Any) -> int:
+def _whole(value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
         raise ValueError(
             f"exact sums are integers; got {value!r} of type {type(value).__name__}, which may be rounded"
         ) from error
+
+
+_WHOLE = np.frompyfunc(_whole, 1, 1)
 
 
 def _labelled(
@@ -335,15 +253,21 @@ class ExactClassStatistics(Statistics):
         True
         """
         state = cls(covariance_type, feature_names=feature_names)
-        labelled = from_sums(
-            state._labelled.kind,
-            labels.as_labels(classes),
-            np.atleast_1d(counts),
-            np.atleast_1d(counts if weights is None else weights),
-            np.asarray(sums, dtype=object),
-            np.asarray(outer_sums, dtype=object),
-        )
-        state._set_labelled(labelled)
+        known, kind, counts = labels.as_labels(classes), state._labelled.kind, np.atleast_1d(counts)
+        weights = counts if weights is None else np.atleast_1d(weights)
+        sums, outer_sums = np.asarray(sums, dtype=object), np.asarray(outer_sums, dtype=object)
+        if sums.ndim != 2 or not len(known) == len(counts) == len(weights) == len(sums):
+            raise ValueError("counts, weights and sums must have one row for each class")
+        shape = kind.shape(*sums.shape)
+        if outer_sums.shape != shape:
+            raise ValueError(
+                f"outer_sums must have shape {shape} for {covariance_type!r}; got {outer_sums.shape}"
+            )
+        products = kind.packed(outer_sums)
+        if (kind.unpacked(products, *sums.shape) != outer_sums).any():
+            raise ValueError("outer_sums must be symmetric")
+        exact = [ExactArray.from_integers(_WHOLE(values)) for values in (weights, sums, products)]
+        state._set_labelled(_labelled(known, counts, Sums(kind, *exact)))
         check_feature_names(state.feature_names, state.n_features)
         return state
 
@@ -411,14 +335,35 @@ class ExactClassStatistics(Statistics):
             "positions", of the lowest plane of each sum in units of 32 bits.
         """
         state = self.copy()  # of one moment; the lock is free again while it is written
-        columns, positions = to_columns(state._labelled)
+        labelled, squares = state._labelled, state._labelled.squared_weights
+        columns = {**labels.label_columns(labelled.classes), "count": labelled.counts}
+        arrays = dict(zip(_names(labelled.kind), labelled.moments.arrays, strict=True))
+        if squares is not None and (squares != labelled.moments.least_squares(labelled.counts)).any():
+            arrays["squared_weight"] = ExactArray.from_integers(squares)
+        for name, numbers in arrays.items():
+            planes = np.moveaxis(numbers.digits, 0, 1)
+            columns[f"{name}_digits"] = planes.reshape(len(planes), math.prod(planes.shape[1:]))
+        positions = {name: numbers.position for name, numbers in arrays.items()}
         return columns, {**state._metadata(), "positions": positions}
 
     @classmethod
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Sums]:
-        return from_columns(kind, columns, metadata["positions"], n_features)
+        names, positions = _names(kind), metadata["positions"]
+        check_columns(("label", "count", *(f"{name}_digits" for name in names)), columns)
+        n_classes, squares = len(columns["label"]), None
+        zeros = Sums.zeros(kind, n_classes, n_features)
+        if not n_classes:
+            return Labelled.empty(zeros, n_features)
+        arrays = [
+            _from_digits(columns, positions, name, like.shape)
+            for name, like in zip(names, zeros.arrays, strict=True)
+        ]
+        if len(columns.get("squared_weight_digits", ())):
+            squares = _from_digits(columns, positions, "squared_weight", (n_classes,)).whole()
+        counts = np.asarray(columns["count"])
+        return _labelled(labels.labels_in(columns), counts, Sums(kind, *arrays), squares)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle the exact sums, without rounded moments."""
