@@ -109,10 +109,25 @@ class Categories(Schema):
         return dict(zip(self.columns, map(list, self.values), strict=True))
 
     def before(self, peer: Any) -> Any:
-        """A pipeline that encodes the categories for a model of scikit-learn."""
-        from streamgda.categories.exchange import one_hot_pipeline
+        """A pipeline that takes frames, encodes their categories as dummies, and ends with a fitted peer."""
+        import pandas as pd
+        from sklearn.compose import ColumnTransformer
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import OneHotEncoder
 
-        return one_hot_pipeline(peer, self)
+        known: list[Any] = []
+        for values in self.values:
+            is_text = any(isinstance(value, str) for value in values)
+            plain = [np.nan if value is None else value for value in values]
+            known.append(np.array(plain, dtype=object if is_text else None))
+        encoder = OneHotEncoder(categories=known, handle_unknown="ignore", sparse_output=False)
+        numbers, others = list(self.numbers), list(self.columns)
+        columns = ColumnTransformer([("numbers", "passthrough", numbers), ("categories", encoder, others)])
+        row = pd.DataFrame({name: values[:1] for name, values in zip(others, known, strict=True)})
+        columns.fit(row.assign(**dict.fromkeys(numbers, 0.0))[list(self.names)])
+        peer.n_features_in_ = len(self.feature_names)
+        peer.__dict__.pop("feature_names_in_", None)
+        return Pipeline([("columns", columns), ("model", peer)])
 
     def values_of_columns(self) -> dict[str, list[Any]]:
         """A table of the columns with categories and their values."""
@@ -120,25 +135,34 @@ class Categories(Schema):
         return {"column": list(self.columns), "categories": list(map(len, values)), "values": values}
 
     def sql_of(self, sql: Any, *, depends: bool) -> tuple[list[str], list[str]]:
-        """The codes of each row's values, and the dummies made of them."""
-        from streamgda.categories.sql import codes_of, dummies_of
+        """The codes of each row's values, NULL for one that was not learnt, and the dummies made of them.
 
-        return list(codes_of(self, sql)), list(dummies_of(self, depends))
+        The dummies of a value that was not learnt are 0. They are NULL where densities are summed over all
+        values.
+        """
+        codes, dummies = [], []
+        columns = zip(self.columns, self.values, self.slices, strict=True)
+        for c, (column, values, place) in enumerate(columns):
+            name = sql.name(column)
+            tests = ["IS NULL" if value is None else f"= {sql.literal(value)}" for value in values]
+            cases = " ".join(f"WHEN {name} {test} THEN {i}" for i, test in enumerate(tests))
+            codes.append(f"CASE {cases} END AS gda_c{c}")
+            other = f"WHEN gda_c{c} IS NOT NULL THEN 0e0" if depends else "ELSE 0e0"
+            for code, j in enumerate(range(place.start, place.stop)):
+                dummies.append(f"CASE WHEN gda_c{c} = {code} THEN 1e0 {other} END AS gda_x{j}")
+        return codes, dummies
 
     def example(self) -> dict[str, list[Value]]:
         """A value of each column with categories."""
         return {name: [values[0]] for name, values in zip(self.columns, self.values, strict=True)}
 
     @property
-    def sums_to_one(self) -> tuple[slice, ...]:
-        """The dummies of each column."""
-        return self.slices
-
-    @property
     def slices(self) -> tuple[slice, ...]:
-        """Where the dummies of each column stand among the features."""
+        """Where the dummies of each column, which sum to one, stand among the features."""
         bounds = accumulate(map(len, self.values), initial=self.n_numbers())
         return tuple(slice(start, stop) for start, stop in pairwise(bounds))
+
+    sums_to_one = slices
 
     def union(self, other: Schema) -> Categories:
         """The categories of both.

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from streamgda.blocks.wording import RowError
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.products import some_of
+from streamgda.gaussians.products import large_mean_tails, some_of
 from streamgda.gaussians.whitening import Array, Observed, Reason
+from streamgda.statistics.floating.arrays import two_sum
 
 _MOST_SUMMED = 10_000
 """Combinations of values of unknown categories; each costs a pass over the rows."""
@@ -89,9 +90,34 @@ class CategoricalDensities(Densities):
 
     def with_rest(self, formula: Any) -> Any:
         """The scores of numbers and dummies, from those of x − c − B z."""
-        from streamgda.categories.formula import with_categories
-
-        return with_categories(formula, self)
+        n_classes, (p, n_dummies) = len(self.log_tables), (formula.centres.shape[1], len(self.groups))
+        slopes = np.zeros((n_classes, p, n_dummies))
+        for k in range(n_classes) if self.slopes else ():
+            slopes[k] = self.slopes[min(k, len(self.slopes) - 1)]
+        if formula.kind == "linear":
+            matrices = np.vstack([formula.matrices, -slopes[0].T @ formula.matrices])
+        elif formula.kind == "diagonal":
+            matrices = np.hstack([formula.matrices, np.zeros((n_classes, n_dummies))])
+        else:
+            of_dummies = -np.swapaxes(slopes, 1, 2) @ formula.matrices
+            matrices = np.concatenate([formula.matrices, of_dummies], axis=1)
+        beside = ((0, 0), (0, n_dummies))
+        centres, rest = two_sum(formula.centres, self.centre)
+        constants, mean_tails = formula.constants, None
+        if formula.kind == "linear":
+            constants = constants - (rest @ formula.matrices)[0]
+        else:
+            rest = rest if formula.mean_tails is None else rest + formula.mean_tails
+            variances = [np.diag(self.of_numbers.covariance(k)) for k in range(n_classes)]
+            mean_tails = large_mean_tails(rest, np.array(variances))
+        return replace(
+            formula,
+            centres=np.pad(centres, beside),
+            mean_tails=None if mean_tails is None else np.pad(mean_tails, beside),
+            matrices=matrices,
+            constants=constants,
+            linear=np.pad(self.log_tables, ((0, 0), (p, 0))),
+        )
 
     @property
     def of_numbers(self) -> Densities:
