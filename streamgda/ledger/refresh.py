@@ -12,7 +12,7 @@ from streamgda.ledger.folder import LedgerFolder, S, State, total_of
 from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import Scheduler, compute_plans, opening_on
-from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.sources.maps import is_of_map

@@ -13,7 +13,7 @@ from streamgda.blocks.options import refusing_renamed
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.kernels import Workspace
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
-from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source, Split, begun, group_into_tasks
 from streamgda.statistics.base import Readable, Statistics

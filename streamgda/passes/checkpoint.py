@@ -60,7 +60,7 @@ class Checkpoint:
         kind = type(empty).__name__
         return cls(filesystem, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *kept]))
 
-    def kept(self) -> set[str]:
+    def names(self) -> set[str]:
         """The names of the states in the folder."""
         return set(reached(self.folder, partial(children, self.filesystem, self.folder)))
 

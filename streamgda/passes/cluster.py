@@ -16,7 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from streamgda.passes.graph import FAN_IN, LARGE_STATE, Graph, Outcome
+from streamgda.passes.graph import LARGE_STATE, Graph, Outcome
+from streamgda.passes.plan import FAN_IN
 from streamgda.passes.progress import Listener
 from streamgda.storage.paths import one_line
 
@@ -47,22 +48,24 @@ if hasattr(os, "register_at_fork"):  # or a forked process would wait for a thre
 _log = logging.getLogger("streamgda")
 
 
-def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
+def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener | None) -> Outcome:
     """Run a graph on a cluster. The result of each reading task is released as soon as it is counted."""
     from distributed import as_completed
 
     keys = list(graph.reading)
+    followed = keys if listener else []
     with _waiting_for(client, graph):
         first = keys[: sum(_asked(client.nthreads).values()) or FAN_IN]
         futures = dict(zip(first, _submitted(client, graph.whole(), first), strict=True))
         try:
             if root not in futures:
-                _submit_rest(client, graph, [root, *listener.followed], futures)
-            parts = [futures[key] for key in listener.followed]
+                _submit_rest(client, graph, [root, *followed], futures)
+            parts = [futures[key] for key in followed]
             for part in as_completed(parts, client.loop):  # `as_current` would configure all threads
                 if part.status != "finished":
                     break
-                listener.advance(part.key)
+                if listener:
+                    listener.advance(graph.reading[part.key])
                 if part.key != root:  # of a plan of one task
                     part.release()
             outcome: Outcome = futures[root].result()

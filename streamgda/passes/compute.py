@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from streamgda.blocks.wording import counted
 from streamgda.gaussians.blas import single_blas_thread
-from streamgda.passes.graph import Amount, Graph, Outcome, Plan
+from streamgda.passes.graph import Graph, Outcome
+from streamgda.passes.plan import Amount, Plan, delayed_in
 from streamgda.passes.progress import Listener, Progress, telling
-from streamgda.sources.base import Map, Source, Upcoming
+from streamgda.sources.base import Map, Source
 from streamgda.storage.retries import warning_of_retries
 from streamgda.storage.threads import DaemonThreads
 
@@ -72,10 +71,16 @@ def scheduler_for(source: Source, scheduler: Scheduler) -> Scheduler:
 
 def _get_of(scheduler: Scheduler) -> Callable[..., Any]:
     """The function by which Dask runs a graph on this scheduler."""
+    import dask
     from dask.base import get_scheduler, named_schedulers
 
+    if scheduler is None and "distributed" not in sys.modules:  # so no client is active
+        scheduler = dask.config.get("scheduler", None) or "threads"
+    if isinstance(scheduler, str) and scheduler.lower() in named_schedulers:
+        get: Callable[..., Any] = named_schedulers[scheduler.lower()]  # Dask would import distributed
+        return get
     try:
-        get: Callable[..., Any] = get_scheduler(scheduler=scheduler) or named_schedulers["threads"]
+        return get_scheduler(scheduler=scheduler) or named_schedulers["threads"]
     except RuntimeError as error:
         if "asynchronous" not in str(error):
             raise
@@ -83,32 +88,12 @@ def _get_of(scheduler: Scheduler) -> Callable[..., Any]:
             "a pass waits for its tasks, which neither an asynchronous client nor a coroutine can do: give "
             "another client, or scheduler='threads', and call it in a function that is no coroutine"
         ) from error
-    return get
 
 
 def client_of(scheduler: Scheduler) -> Client | None:
     """The client behind this scheduler; None if the scheduler runs tasks on this machine."""
     owner = getattr(_get_of(scheduler), "__self__", None)
     return owner if "Client" in type(owner).__name__ else None  # as Dask tells it
-
-
-def threads_of(scheduler: Scheduler) -> int | None:
-    """How many threads of this process run tasks; None if tasks run, or may run, in other processes."""
-    from dask.base import named_schedulers
-
-    get = _get_of(scheduler)
-    if get is named_schedulers["threads"]:
-        return _n_threads()
-    return 1 if get is named_schedulers["sync"] else None
-
-
-def _n_threads() -> int:
-    """How many threads Dask's configuration asks for."""
-    import dask
-    from dask.system import CPU_COUNT
-
-    pool = dask.config.get("pool", None)
-    return getattr(pool, "_max_workers", None) or dask.config.get("num_workers", None) or CPU_COUNT
 
 
 def opening_on(scheduler: Scheduler) -> Map:
@@ -149,81 +134,92 @@ def compute_plan(plan: Plan, scheduler: Scheduler, progress: Progress) -> Any:
 
 
 def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progress) -> list[Any]:
-    """Run several plans in one graph, as `compute_plan` runs one, and return their states."""
+    """Run several plans, as `compute_plan` runs one, and return their states."""
     if not (isinstance(progress, bool) or callable(progress)):
         raise TypeError(f"progress must be True, False or a function; got {progress!r}")
-    client, begun = client_of(scheduler), time.monotonic()
-    with _fetching_ahead(scheduler) as upcoming:
-        graph = Graph(client is not None, upcoming)
-        root, amount = graph.add_plans(plans), sum(graph.reading.values(), Amount())
-        rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
-        _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
-        with (
-            single_blas_thread(),
-            warning_of_retries() as noted,
-            telling(progress, graph.reading) as listener,
-        ):
-            _log.info("pass begun on %s", client or scheduler or "Dask's default scheduler")
-            if client is None:
-                outcome = _compute_here(graph, root, scheduler, listener)
-            else:
-                from streamgda.passes.cluster import compute_there
+    start, amount = time.monotonic(), Amount.of([group for plan in plans for group in plan.groups])
+    rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
+    _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
+    with single_blas_thread(), warning_of_retries() as noted, telling(progress, amount) as listener:
+        _log.info("pass begun on %s", client_of(scheduler) or scheduler or "Dask's default scheduler")
+        n_threads = _own_threads(plans, scheduler)
+        if n_threads is None:
+            states = _compute_by_dask(plans, scheduler, listener, noted)
+        else:
+            from streamgda.passes.threads import compute_in_threads  # and with it pyarrow, where it is used
 
-                outcome = compute_there(graph, root, client, listener)
-            noted.extend(outcome.noted)
-            states = [outcome.state] if len(plans) == 1 else outcome.state
-            if progress is not False:
-                listener.finish(states)
-    _log.info("pass done in %.1f s", time.monotonic() - begun)
+            states = [compute_in_threads(plan, n_threads, listener) for plan in plans]
+        if listener:
+            listener.finish(states)
+    _log.info("pass done in %.1f s", time.monotonic() - start)
     return states
 
 
-# ---------------------------------------------------------------------- on this machine
+def _own_threads(plans: Sequence[Plan], scheduler: Scheduler) -> int | None:
+    """How many threads of ours run plans, or 0 if this thread does; None if Dask runs them.
 
-
-@contextmanager
-def _fetching_ahead(scheduler: Scheduler) -> Iterator[Upcoming | None]:
-    """Yield what fetches data for the next tasks if tasks run in threads of this process, else None."""
-    n_threads = threads_of(scheduler)
-    if n_threads is None:
-        yield None
-        return
-    from streamgda.storage.fetching import Ahead  # and with it pyarrow, where it is used
-
-    with Ahead(n_threads + 1) as ahead:
-        yield Upcoming(ahead, n_threads)
-
-
-def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener) -> Outcome:
-    """Run a graph on a scheduler of this machine, which calls back after each task."""
-    from dask.base import named_schedulers
-    from dask.callbacks import Callback
-    from dask.order import order
-
-    if graph.upcoming is not None:
-        graph.upcoming.arrange(order(graph.tasks))
-    told = Callback(posttask=lambda key, *_: listener.advance(key))._callback
-    options: dict[str, Any] = {"callbacks": [told, *Callback.active]}
-    get = _get_of(scheduler)
-    if get is named_schedulers["threads"]:
-        return _on_threads(partial(get, graph.whole(), root, **options))
-    if get is named_schedulers["processes"]:
-        return _in_processes(partial(get, graph.whole(), root, **options))
-    outcome: Outcome = get(graph.whole(), root, **(options if _takes_callbacks(get) else {}))
-    return outcome
-
-
-def _on_threads(compute: Callable[..., Outcome]) -> Outcome:
-    """Run a graph on the pool of Dask's configuration, or else on threads of its own.
-
-    The threads of Dask's own pool are gone in a forked process, and a process that ends waits for them.
+    Dask runs what it has yet to compute itself, and all plans if it was given a pool or callbacks.
     """
     import dask
+    from dask.base import named_schedulers
+    from dask.callbacks import Callback
 
-    if dask.config.get("pool", None) is not None:
-        return compute()
-    with DaemonThreads(_n_threads(), "streamgda-pass") as pool:
-        return compute(pool=pool)
+    get = _get_of(scheduler)
+    if get not in {named_schedulers["threads"], named_schedulers["sync"]} or Callback.active:
+        return None
+    lazy = (plan.finish or delayed_in(group) for plan in plans for group in plan.groups)
+    if dask.config.get("pool", None) or any(lazy):
+        return None
+    return _n_threads() if get is named_schedulers["threads"] else 0
+
+
+def _n_threads() -> int:
+    """How many threads Dask's configuration asks for."""
+    import dask
+    from dask.system import CPU_COUNT
+
+    return dask.config.get("num_workers", None) or CPU_COUNT
+
+
+# ---------------------------------------------------------------------- by Dask
+
+
+def _compute_by_dask(
+    plans: Sequence[Plan], scheduler: Scheduler, listener: Listener | None, noted: list[str]
+) -> list[Any]:
+    """Run plans as one graph of Dask's."""
+    graph, client = Graph(), client_of(scheduler)
+    root = graph.add_plans(plans)
+    if client is None:
+        outcome = _compute_here(graph, root, scheduler, listener)
+    else:
+        from streamgda.passes.cluster import compute_there
+
+        outcome = compute_there(graph, root, client, listener)
+    noted.extend(outcome.noted)
+    return [outcome.state] if len(plans) == 1 else outcome.state
+
+
+def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener | None) -> Outcome:
+    """Run a graph on a scheduler of this machine, which calls back after each task."""
+    import dask
+    from dask.base import named_schedulers
+    from dask.callbacks import Callback
+
+    def tell(key: Hashable, *_: Any) -> None:
+        if listener and key in graph.reading:
+            listener.advance(graph.reading[key])
+
+    get = _get_of(scheduler)
+    options: dict[str, Any] = {"callbacks": [Callback(posttask=tell)._callback, *Callback.active]}
+    if get is named_schedulers["processes"]:
+        return _in_processes(partial(get, graph.whole(), root, **options))
+    if get is not named_schedulers["threads"]:
+        return cast("Outcome", get(graph.whole(), root, **(options if _takes_callbacks(get) else {})))
+    # A process that ends waits for the threads of Dask's own pool, and a forked process has none of them.
+    with DaemonThreads(_n_threads(), "streamgda-pass") as threads:
+        options["pool"] = dask.config.get("pool", None) or threads
+        return cast("Outcome", get(graph.whole(), root, **options))
 
 
 def _in_processes(compute: Callable[..., Outcome]) -> Outcome:
@@ -247,14 +243,3 @@ def _takes_callbacks(get: Callable[..., Any]) -> bool:
     """Whether a scheduler, which may be a function of the user's, has Dask's parameter `callbacks`."""
     parameters = inspect.signature(get).parameters.values()
     return any(one.name == "callbacks" or one.kind is one.VAR_KEYWORD for one in parameters)
-
-
-def _forget_dasks_threads() -> None:
-    """Let Dask start threads anew in a forked process, which has none of those of its parent."""
-    if (threaded := sys.modules.get("dask.threaded")) is not None:
-        vars(threaded)["default_pool"] = None
-        threaded.pools.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_dasks_threads)

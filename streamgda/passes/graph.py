@@ -1,100 +1,26 @@
-"""What a pass does, and its Dask graph: splits folded into states, and states merged in a fixed tree.
+"""The Dask graph of plans, for clusters, processes and all that Dask alone can run.
 
-A state can be statistics, an evaluation or a summary of what was written. The tree depends on the groups of
-splits alone, and not on the scheduler.
-
-The states of eight consecutive groups are merged in order, then eight such states, and so on. Each merge is a
-task, so that few states wait. On a cluster, where each task costs the scheduler, one task merges eight states
-if they are small; and where there are thousands of groups, one task reads eight of them in sequence and
-merges their states. The bits are the same.
+Each merge is a task, so that few states wait. On a cluster, where each task costs the scheduler, one task
+merges eight states if they are small. Where there are thousands of groups, one task reads eight of them in
+sequence and merges their states. The bits are the same.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.sources.base import Groups, Split, Upcoming
-from streamgda.storage.retries import RETRIES, noting_retries, repeated
+from streamgda.passes.plan import FAN_IN, Amount, Fold, Merge, Plan, delayed_in, in_place, read_group, runs_of
+from streamgda.sources.base import Groups, Split
+from streamgda.storage.retries import noting_retries
 
 if TYPE_CHECKING:
-    from dask.delayed import Delayed
-
     from streamgda.passes.checkpoint import Checkpoint
 T = TypeVar("T")
-Fold = Callable[[Sequence[Any], Any], Any]
-Merge = Callable[[Any, Any], Any]
-FAN_IN = 8
-IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
 LARGE_STATE = 1 << 21  # bytes; to send them takes as long as one more task
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a pass reads, and what it makes of it.
-
-    Attributes
-    ----------
-    groups : sequence of sequences of Split
-        The splits that are read into one state; at least one group.
-    fold : callable
-        Reads the splits of a group in order, and returns a state. It is called with the group and `shared`,
-        and may be called again for the same group.
-    shared : object
-        What every reading task needs, such as a model.
-    merge : callable
-        Makes one state of two, in order.
-    finish : callable, optional
-        Makes the result from the state of all rows, in a task of its own.
-    retries : int
-        How often a group is read again where storage fails.
-    checkpoint : Checkpoint, optional
-        Where states are kept for a pass that begins again.
-    """
-
-    groups: Sequence[Sequence[Split | Delayed]]
-    fold: Callable[[Sequence[Any], Any], Any]
-    shared: Any
-    merge: Callable[[Any, Any], Any] = add
-    finish: Callable[[Any], Any] | None = None
-    retries: int = RETRIES
-    checkpoint: Checkpoint | None = None
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much one or more tasks read: rows, bytes and groups of splits. None is a number not yet known."""
-
-    rows: int | None = 0
-    bytes: int | None = 0
-    tasks: int = 0
-
-    @classmethod
-    def of(cls, groups: Sequence[Sequence[Any]]) -> Amount:
-        """What some groups hold."""
-        splits = [split for group in groups for split in group]
-        sizes = (split.n_bytes if isinstance(split, Split) else None for split in splits)
-        return cls(total(map(n_rows_of, splits)), total(sizes), len(groups))
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            total((self.rows, other.rows)), total((self.bytes, other.bytes)), self.tasks + other.tasks
-        )
-
-
-def n_rows_of(split: Split | Delayed) -> int | None:
-    """The number of rows of a split, where it is known before the split is read."""
-    return split.n_rows if isinstance(split, Split) else None
-
-
-def total(numbers: Iterable[int | None]) -> int | None:
-    """The sum, or None if a number is not known."""
-    known = list(numbers)
-    return None if None in known else sum(n for n in known if n is not None)
 
 
 @dataclass
@@ -115,10 +41,6 @@ class Graph:
 
     Attributes
     ----------
-    on_cluster : bool
-        Whether tasks are made for a cluster.
-    upcoming : Upcoming, optional
-        What fetches ahead for tasks that run in this process.
     tasks : dict
         The graph.
     reading : dict
@@ -129,8 +51,6 @@ class Graph:
         The size of the state of one reading task, when it is known.
     """
 
-    on_cluster: bool
-    upcoming: Upcoming | None = None
     tasks: dict[Any, Any] = field(default_factory=dict)
     reading: dict[Hashable, Amount] = field(default_factory=dict)
     delayed: list[Any] = field(default_factory=list)
@@ -180,84 +100,57 @@ class Graph:
         return HighLevelGraph.from_collections(self._token, tasks, self.delayed)
 
     def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
-        groups, checkpoint = plan.groups, plan.checkpoint
-        many = len(groups) > IN_SEQUENCE
-        size = FAN_IN if many and self.on_cluster and not any(map(_delayed_in, groups)) else 1
-        if checkpoint is None:
-            return self._subtree(plan, groups, shared, size)
-        kept, level = checkpoint.kept(), []
-        for run in _runs(groups, FAN_IN**2 if many else FAN_IN):
-            name = checkpoint.name_of(run)
-            if name in kept:
-                key = self._add("load", partial(checkpoint.read, name))
-                self.reading[key] = Amount.of(run)
+        size = FAN_IN if plan.is_long and not any(map(delayed_in, plan.groups)) else 1
+        level = []
+        for run in plan.runs():
+            if plan.checkpoint and run.is_there:
+                key = self._add("load", partial(plan.checkpoint.read, run.name))
+                self.reading[key] = Amount.of(run.groups)
             else:
-                key = self._subtree(plan, run, shared, size)
-                key = self._add("keep", partial(_keep, checkpoint, name), key)
+                key = self._subtree(plan, run.groups, shared, size)
+                if plan.checkpoint:
+                    key = self._add("keep", partial(_keep, plan.checkpoint, run.name), key)
             level.append(key)
         return self._tree(plan.merge, level)
 
     def _subtree(self, plan: Plan, groups: Groups, shared: Hashable, size: int) -> Hashable:
         """The tasks that read some groups, `size` of them in each, and merge their states."""
-        return self._tree(plan.merge, [self._add_reading(plan, run, shared) for run in _runs(groups, size)])
+        return self._tree(plan.merge, [self._add_reading(plan, run, shared) for run in runs_of(groups, size)])
 
     def _add_reading(self, plan: Plan, groups: Groups, shared: Hashable) -> Hashable:
-        delayed = [split for group in groups for split in _delayed_in(group)]
+        delayed = [split for group in groups for split in delayed_in(group)]
         if delayed:
             self.delayed.extend(delayed)
             call = partial(_fold_computed, plan.fold)
             key = self._add(_name_of(plan.fold), call, shared, *(split.key for split in delayed))
         else:  # in a partial, since Dask would search other arguments for keys
-            name = _name_of(plan.fold)
-            here = self.upcoming
-            take = here.add(self._next_key(name), groups) if here else partial(_itself, groups)
-            call = partial(_fold_groups, take, plan.fold, _in_place(plan.merge), plan.retries)
-            key = self._add(name, call, shared)
+            call = partial(_fold_groups, groups, plan.fold, in_place(plan.merge), plan.retries)
+            key = self._add(_name_of(plan.fold), call, shared)
         self.reading[key] = Amount.of(groups)
         return key
 
     def _tree(self, merge: Merge, level: list[Hashable]) -> Hashable:
         while len(level) > 1:
-            level = [self._merged(merge, run) for run in _runs(level, FAN_IN)]
+            level = [self._merged(merge, run) for run in runs_of(level, FAN_IN)]
         return level[0]
 
     def _merged(self, merge: Merge, run: Sequence[Hashable]) -> Hashable:
         if len(run) == 1:
             return run[0]
-        # A merge on a cluster may run again, and needs its states unchanged.
-        call = partial(_merge_in_order, merge if self.on_cluster else _in_place(merge))
-        key = reduce(partial(self._add, "merge", call), run)
+        key = reduce(partial(self._add, "merge", partial(_merge_in_order, merge)), run)
         self._merged_runs[key] = run
         return key
 
     def _add(self, name: str, call: Callable[..., Any], *keys: Hashable) -> Hashable:
-        key = self._next_key(name)
+        key = f"{name}-{self._token}", len(self.tasks)
         self.tasks[key] = (partial(_noting, call), *keys)
         return key
-
-    def _next_key(self, name: str) -> Hashable:
-        return f"{name}-{self._token}", len(self.tasks)
-
-
-def _runs(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (values[i : i + size] for i in range(0, len(values), size))
 
 
 def _name_of(call: Callable[..., Any]) -> str:
     from dask.utils import funcname
 
     return str(funcname(call))
-
-
-def _delayed_in(group: Sequence[Any]) -> list[Any]:
-    from dask.base import is_dask_collection
-
-    return [split for split in group if is_dask_collection(split)]
-
-
-def _in_place(merge: Merge) -> Merge:
-    """The merge that may change its first state, since nothing else needs that state."""
-    return iadd if merge is add else merge
 
 
 # ---------------------------------------------------------------------- tasks
@@ -279,15 +172,9 @@ def _listed(*states: Any) -> list[Any]:
     return list(states)
 
 
-def _fold_groups(take: Callable[[], Groups], fold: Fold, merge: Merge, retries: int, shared: Any) -> Any:
-    """Read groups of splits in order, and merge their states. A group is read again if its storage fails."""
-
-    def read(group: Sequence[Any]) -> Any:
-        # It has no rows left to read again.
-        once = any(getattr(split, "is_read_once", False) for split in group)
-        return repeated(partial(fold, group, shared), 0 if once else retries)
-
-    return reduce(merge, map(read, take()))
+def _fold_groups(groups: Groups, fold: Fold, merge: Merge, retries: int, shared: Any) -> Any:
+    """Read groups of splits in order, and merge their states."""
+    return reduce(merge, (read_group(group, fold, shared, retries) for group in groups))
 
 
 def _fold_computed(fold: Fold, shared: Any, *splits: Split) -> Any:
@@ -296,7 +183,8 @@ def _fold_computed(fold: Fold, shared: Any, *splits: Split) -> Any:
 
 
 def _merge_in_order(merge: Merge, first: Any, second: Any, *others: Any) -> Any:
-    return reduce(_in_place(merge), others, merge(first, second))
+    """Merge states, which stay as they are, since the task may run again."""
+    return reduce(in_place(merge), others, merge(first, second))
 
 
 def _keep(checkpoint: Checkpoint, name: str, state: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from streamgda.passes.graph import Amount
+from streamgda.passes.plan import Amount
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,24 @@ Progress: TypeAlias = bool | Callable[[PassProgress], object]
 
 
 class Listener:
-    """Counts the tasks that are done, and calls a function with the progress.
+    """Adds up what is done of a pass, and calls a function with the progress.
 
     Parameters
     ----------
     tell : callable
         The function to call.
-    followed : mapping
-        By the key of a task, what it reads.
+    amount : Amount
+        What the pass reads.
     """
 
-    def __init__(self, tell: Callable[[PassProgress], object], followed: Mapping[Hashable, Amount]) -> None:
-        self.followed, self._tell = followed, tell
-        self._amount = sum(followed.values(), Amount())
-        self._done, self._begun = Amount(), time.monotonic()
+    def __init__(self, tell: Callable[[PassProgress], object], amount: Amount) -> None:
+        self._tell, self._amount = tell, amount
+        self._done, self._start = Amount(), time.monotonic()
 
-    def advance(self, key: Hashable) -> None:
-        """Count a task that is done."""
-        if key in self.followed:
-            self._done += self.followed[key]
-            self._say(self._done.rows or 0, self._amount.rows)
+    def advance(self, done: Amount) -> None:
+        """Add what a task has read."""
+        self._done += done
+        self._say(self._done.rows or 0, self._amount.rows)
 
     def finish(self, states: Iterable[Any]) -> None:
         """Report the end of a pass whose number of rows, or whose tasks, became known only then.
@@ -88,20 +86,18 @@ class Listener:
             self._say(n_rows, n_rows)
 
     def _say(self, rows: int, total_rows: int | None) -> None:
-        seconds = time.monotonic() - self._begun
+        seconds = time.monotonic() - self._start
         tasks, total_tasks = self._done.tasks, self._amount.tasks
         self._tell(PassProgress(rows, total_rows, tasks, total_tasks, self._done.bytes, seconds))
 
 
 @contextmanager
-def telling(progress: Progress, followed: Mapping[Hashable, Amount]) -> Iterator[Listener]:
-    """Yield the listener of a pass: it shows a bar if `progress` is True, and counts no task if False."""
+def telling(progress: Progress, amount: Amount) -> Iterator[Listener | None]:
+    """Yield the listener of a pass, which shows a bar if `progress` is True; None if it is False."""
     if progress is True:
         from tqdm.auto import tqdm
 
-        with tqdm(total=sum(followed.values(), Amount()).rows, unit=" rows", unit_scale=True) as bar:
-            yield Listener(lambda told: bar.update(told.rows - bar.n), followed)
-    elif progress is False:
-        yield Listener(lambda told: None, {})
+        with tqdm(total=amount.rows, unit=" rows", unit_scale=True) as bar:
+            yield Listener(lambda told: bar.update(told.rows - bar.n), amount)
     else:
-        yield Listener(progress, followed)
+        yield Listener(progress, amount) if progress else None

@@ -17,7 +17,7 @@ from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.compute import compute_plan, opening_on, scheduler_for
-from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation

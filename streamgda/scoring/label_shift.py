@@ -23,7 +23,7 @@ from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
-from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import Model, matched, pieces_of, score_piece, snapshot
 from streamgda.scoring.predict import as_scorable

@@ -24,7 +24,7 @@ from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
-from streamgda.passes.graph import Plan
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, matched, scanned, snapshot

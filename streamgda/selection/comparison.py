@@ -27,7 +27,7 @@ from streamgda.estimators.scores import Finalised, score_finalised
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
-from streamgda.passes.graph import Plan, n_rows_of
+from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
 from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses

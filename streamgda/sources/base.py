@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from operator import attrgetter
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
 from streamgda.blocks.block import Block
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 ROWS_PER_TASK = 1 << 18
 # 512 MB in float64: tasks of wide rows are shorter, so that threads share them better.
 _ELEMENTS_PER_TASK = 1 << 26
-_MOST_BEGUN = 16  # splits whose footers are fetched at a time; `Ahead` limits how much of their data is
+MOST_BEGUN = 16  # splits whose footers are fetched at a time; `Ahead` limits how much of their data is
 
 S = TypeVar("S", bound="Split")
 T = TypeVar("T")
@@ -415,50 +413,7 @@ def begun(splits: Iterable[S]) -> Iterator[S]:
     remaining, waiting = iter(splits), deque[S]()
     with Ahead() as ahead:
         while True:
-            waiting.extend(split.begun(ahead) for split in islice(remaining, _MOST_BEGUN - len(waiting)))
+            waiting.extend(split.begun(ahead) for split in islice(remaining, MOST_BEGUN - len(waiting)))
             if not waiting:
                 return
             yield waiting.popleft()
-
-
-class Upcoming:
-    """What the tasks of a pass in this process read. Data of the next tasks are fetched meanwhile.
-
-    Parameters
-    ----------
-    ahead : Ahead
-        What fetches the data.
-    n_at_once : int
-        How many tasks run at once.
-    """
-
-    def __init__(self, ahead: Ahead, n_at_once: int) -> None:
-        self._ahead, self._n_at_once = ahead, n_at_once
-        self._tasks: dict[Hashable, Groups] = {}
-        self._waiting: deque[Hashable] = deque()
-        self._lock = Lock()
-
-    def add(self, key: Hashable, groups: Groups) -> Callable[[], Groups]:
-        """Add what a task reads. Return the function that the task calls to get it."""
-        self._tasks[key] = groups
-        return partial(self._take, key)
-
-    def arrange(self, priorities: Mapping[Any, int]) -> None:
-        """Set the order in which the tasks run, before the first one runs."""
-        self._waiting.extend(sorted(self._tasks, key=priorities.__getitem__))
-        for _ in range(self._n_at_once):
-            self._begin_next()
-
-    def _take(self, key: Hashable) -> Groups:
-        with self._lock:
-            self._begin_next()
-            return self._tasks.pop(key)
-
-    def _begin_next(self) -> None:
-        key = self._waiting.popleft() if self._waiting else None
-        if key in self._tasks:
-            groups = self._tasks[key]
-            self._tasks[key] = [
-                [*(split.begun(self._ahead) for split in group[:_MOST_BEGUN]), *group[_MOST_BEGUN:]]
-                for group in groups
-            ]

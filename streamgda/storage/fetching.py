@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
@@ -354,20 +354,24 @@ os.register_at_fork(after_in_child=request_threads.cache_clear)
 
 
 def read_ahead(
-    read: Callable[[S], T], places: Iterable[S], n_ahead: int, sizes: Iterable[int] = repeat(0)
-) -> Iterator[T]:
+    read: Callable[[S], T],
+    places: Iterable[S],
+    n_ahead: int,
+    sizes: Iterable[int] = repeat(0),
+    n_threads: int | None = None,
+) -> Generator[T]:
     """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
 
-    If the sizes at the places are given, in bytes, at most 16 MB are read and not yet used, or one place if
-    it is larger. What is yielded counts as used when the next is requested. An error of reading a place is
-    raised when the turn of that place comes.
+    There are as many threads, unless another number is given. If the sizes at the places are given, in bytes,
+    at most 16 MB are read and not yet used, or one place if it is larger. What is yielded counts as used when
+    the next is requested. An error of reading a place is raised when the turn of that place comes.
     """
     if not n_ahead:
         yield from map(read, places)
         return
     coming, unused = zip(places, sizes, strict=False), deque[int]()
     following = next(coming, None)
-    with DaemonThreads(n_ahead, "streamgda-readers") as readers:
+    with DaemonThreads(n_threads or n_ahead, "streamgda-readers") as readers:
         waiting = deque[Future[T]]()
         try:
             while following or waiting:

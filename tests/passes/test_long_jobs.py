@@ -32,7 +32,7 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
-from streamgda.passes import graph
+from streamgda.passes import graph, plan
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.storage import retries
 from tests.logged_filesystem import NotingHandler, note
@@ -76,11 +76,11 @@ def expected(folder):
 # ---------------------------------------------------------------------- fewer tasks, the same bits
 
 
-@pytest.mark.parametrize("in_sequence", [graph.IN_SEQUENCE, 10])
+@pytest.mark.parametrize("in_sequence", [plan.IN_SEQUENCE, 10])
 def test_tasks_that_read_or_merge_eight_states_give_the_bits_of_the_tree(
     folder, expected, client, monkeypatch, in_sequence
 ):
-    monkeypatch.setattr(graph, "IN_SEQUENCE", in_sequence)
+    monkeypatch.setattr(plan, "IN_SEQUENCE", in_sequence)
     source = scan_parquet(folder, "y")
     for scheduler in ("synchronous", "threads", client):
         assert accumulate(source, scheduler=scheduler, **EACH) == expected
@@ -89,9 +89,9 @@ def test_tasks_that_read_or_merge_eight_states_give_the_bits_of_the_tree(
 
 def tasks_of(n_groups, state_bytes):
     """The tasks of a pass on a cluster that depend on each other, if states have this size."""
-    made = graph.Graph(on_cluster=True)
-    plan = graph.Plan([[k] for k in range(n_groups)], accumulate_splits, ClassStatistics())
-    needed, waiting = {}, [made.add_plans([plan])]
+    made = graph.Graph()
+    read = plan.Plan([[k] for k in range(n_groups)], accumulate_splits, ClassStatistics())
+    needed, waiting = {}, [made.add_plans([read])]
     tasks = made.after({}, state_bytes)
     while waiting:
         key = waiting.pop()
@@ -324,7 +324,7 @@ def test_a_pass_that_is_started_again_reads_what_is_missing(folder, expected, tm
 def test_a_cluster_keeps_states_and_takes_them_up(folder, expected, tmp_path, client, monkeypatch):
     source = scan_parquet(folder, "y")
     kept = tmp_path / "kept"
-    monkeypatch.setattr(graph, "IN_SEQUENCE", 10)
+    monkeypatch.setattr(plan, "IN_SEQUENCE", 10)
     assert accumulate(source, scheduler=client, checkpoint=kept, **EACH) == expected
     assert len(list(kept.iterdir())) == 2  # of 64 groups, and of the last six
     next(kept.iterdir()).unlink()

@@ -31,7 +31,7 @@ from streamgda import (
 )
 from streamgda.passes import cluster as clusters
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.graph import Plan
+from streamgda.passes.plan import Plan
 from streamgda.sources.base import group_into_tasks
 from tests.logged_filesystem import NotingHandler
 

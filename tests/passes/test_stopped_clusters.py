@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 from streamgda import accumulate, scan_dask, scan_parquet
 from streamgda.passes import cluster as clusters
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.graph import Plan
+from streamgda.passes.plan import Plan
 from tests.logged_filesystem import NotingHandler
 
 

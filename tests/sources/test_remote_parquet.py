@@ -18,7 +18,7 @@ from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import compute_plan
-from streamgda.passes.graph import Plan
+from streamgda.passes.plan import Plan
 from streamgda.sources import row_groups
 from streamgda.sources.base import begun
 from streamgda.storage import fetching

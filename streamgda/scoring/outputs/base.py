@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
-from streamgda.passes.graph import total
+from streamgda.passes.plan import total
 from streamgda.sources.base import ScorableSplit, Split
 from streamgda.sources.errors import add_place
 from streamgda.storage.fetching import Ahead, request_threads

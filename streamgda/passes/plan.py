@@ -1,0 +1,143 @@
+"""What a pass reads, and what it makes of it: splits folded into states, and states merged in a fixed tree.
+
+A state can be statistics, an evaluation or a summary of what was written. The states of eight consecutive
+groups of splits are merged in order, then eight such states, and so on. So the tree, and with it the bits of
+the result, depend on the groups alone, and not on the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import add, iadd
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streamgda.sources.base import Split
+from streamgda.storage.retries import RETRIES, repeated
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
+    from streamgda.passes.checkpoint import Checkpoint
+
+T = TypeVar("T")
+Fold = Callable[[Sequence[Any], Any], Any]
+Merge = Callable[[Any, Any], Any]
+FAN_IN = 8
+IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a pass reads, and what it makes of it.
+
+    Attributes
+    ----------
+    groups : sequence of sequences of Split
+        The splits that are read into one state; at least one group.
+    fold : callable
+        Reads the splits of a group in order, and returns a state. It is called with the group and `shared`,
+        and may be called again for the same group.
+    shared : object
+        What every reading task needs, such as a model.
+    merge : callable
+        Makes one state of two, in order.
+    finish : callable, optional
+        Makes the result from the state of all rows, in a task of its own.
+    retries : int
+        How often a group is read again where storage fails.
+    checkpoint : Checkpoint, optional
+        Where states are kept for a pass that begins again.
+    """
+
+    groups: Sequence[Sequence[Split | Delayed]]
+    fold: Fold
+    shared: Any
+    merge: Merge = add
+    finish: Callable[[Any], Any] | None = None
+    retries: int = RETRIES
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many groups that each of them costs the scheduler of a cluster too much."""
+        return len(self.groups) > IN_SEQUENCE
+
+    def runs(self) -> Iterator[Run]:
+        """The groups, in runs whose states the checkpoint keeps; in one run if there is none."""
+        if self.checkpoint is None:
+            yield Run(self.groups)
+            return
+        names = self.checkpoint.names()
+        for groups in runs_of(self.groups, FAN_IN**2 if self.is_long else FAN_IN):
+            name = self.checkpoint.name_of(groups)
+            yield Run(groups, name, name in names)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive groups, the name of their state in a checkpoint, and whether it is there."""
+
+    groups: Sequence[Sequence[Any]]
+    name: str = ""
+    is_there: bool = False
+
+    def steps(self) -> Sequence[Sequence[Sequence[Any]]]:
+        """The groups whose state is read, or loaded, at once."""
+        return [self.groups] if self.is_there else [[group] for group in self.groups]
+
+
+def runs_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut a sequence into runs of a length; the last may be shorter."""
+    return (values[i : i + size] for i in range(0, len(values), size))
+
+
+def in_place(merge: Merge) -> Merge:
+    """The merge that may change its first state, where nothing else needs that state."""
+    return iadd if merge is add else merge
+
+
+def delayed_in(group: Sequence[Any]) -> list[Any]:
+    """What Dask has yet to compute of a group."""
+    from dask.base import is_dask_collection
+
+    return [split for split in group if is_dask_collection(split)]
+
+
+def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> Any:
+    """The state of a group. It is read again if its storage fails, unless it can be read but once."""
+    once = any(getattr(split, "is_read_once", False) for split in group)
+    return repeated(partial(fold, group, shared), 0 if once else retries)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much one or more tasks read: rows, bytes and groups of splits. None is a number not yet known."""
+
+    rows: int | None = 0
+    bytes: int | None = 0
+    tasks: int = 0
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[Any]]) -> Amount:
+        """What some groups hold."""
+        splits = [split for group in groups for split in group]
+        sizes = (split.n_bytes if isinstance(split, Split) else None for split in splits)
+        return cls(total(map(n_rows_of, splits)), total(sizes), len(groups))
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(
+            total((self.rows, other.rows)), total((self.bytes, other.bytes)), self.tasks + other.tasks
+        )
+
+
+def n_rows_of(split: Split | Delayed) -> int | None:
+    """The number of rows of a split, where it is known before the split is read."""
+    return split.n_rows if isinstance(split, Split) else None
+
+
+def total(numbers: Iterable[int | None]) -> int | None:
+    """The sum, or None if a number is not known."""
+    known = list(numbers)
+    return None if None in known else sum(n for n in known if n is not None)

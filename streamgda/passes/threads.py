@@ -1,0 +1,93 @@
+"""Run a plan in threads of this process.
+
+A group waits for a thread, while its data are fetched from remote storage; it is read, and read again if the
+storage fails; its state goes into the tree of merges, in the order of the groups; the progress is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any, TypeVar
+
+from streamgda.passes.plan import FAN_IN, Amount, Merge, Plan, Run, in_place, read_group
+from streamgda.passes.progress import Listener
+from streamgda.sources.base import MOST_BEGUN
+from streamgda.storage.fetching import Ahead, read_ahead
+
+T = TypeVar("T")
+
+
+class Tree:
+    """Merges the states of consecutive groups: eight of a level make one of the next."""
+
+    def __init__(self, merge: Merge) -> None:
+        self._merge = merge
+        self._levels: list[tuple[int, Any]] = []  # how many states of each level are merged, and their sum
+
+    def add(self, state: Any, level: int = 0) -> None:
+        """Add the next state of a level."""
+        if level == len(self._levels):
+            self._levels.append((0, None))
+        n, before = self._levels[level]
+        state = self._merge(before, state) if n else state
+        self._levels[level] = (n + 1, state) if n + 1 < FAN_IN else (0, None)
+        if n + 1 == FAN_IN:
+            self.add(state, level + 1)
+
+    def total(self) -> Any:
+        """The state of all groups."""
+        rest, is_empty = None, True
+        for n, state in self._levels:
+            if n:
+                rest, is_empty = (state if is_empty else self._merge(state, rest)), False
+        return rest
+
+
+def compute_in_threads(plan: Plan, n_threads: int, listener: Listener | None) -> Any:
+    """Run a plan in some threads, or in this one if their number is 0, and return its state."""
+    runs, whole = list(plan.runs()), Tree(in_place(plan.merge))
+    with Ahead(n_threads + 1) as ahead:
+        calls = _one_in_advance(_calls(plan, runs, ahead))
+        with closing(read_ahead(_called, calls, 2 * n_threads, n_threads=n_threads)) as states:
+            for run in runs:
+                tree = Tree(in_place(plan.merge))
+                for groups in run.steps():
+                    tree.add(next(states))
+                    if listener:
+                        listener.advance(Amount.of(groups))
+                state = tree.total()
+                if plan.checkpoint and not run.is_there:
+                    plan.checkpoint.write(run.name, state)
+                whole.add(state)
+    return whole.total()
+
+
+def _calls(plan: Plan, runs: Sequence[Run], ahead: Ahead) -> Iterator[Callable[[], Any]]:
+    """Yield what returns the state of each step of the runs. The data of a group are fetched from then on."""
+    for run in runs:
+        for groups in run.steps():
+            if plan.checkpoint and run.is_there:
+                yield partial(plan.checkpoint.read, run.name)
+            else:
+                yield partial(read_group, _begun(groups[0], ahead), plan.fold, plan.shared, plan.retries)
+
+
+def _begun(group: Sequence[Any], ahead: Ahead) -> Sequence[Any]:
+    if not group[0].is_remote:
+        return group
+    return [*(split.begun(ahead) for split in group[:MOST_BEGUN]), *group[MOST_BEGUN:]]
+
+
+def _one_in_advance(values: Iterable[T]) -> Iterator[T]:
+    """Yield each value when the next one is made."""
+    before: list[T] = []
+    for value in values:
+        yield from before
+        before = [value]
+    yield from before
+
+
+def _called(call: Callable[[], T]) -> T:
+    return call()
