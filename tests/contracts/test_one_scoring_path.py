@@ -22,6 +22,7 @@ MODELS = [
     LinearDiscriminantAnalysis(),
     QuadraticDiscriminantAnalysis(reg_param=0.1),
     GaussianDiscriminantAnalysis(covariance_model="VEI"),
+    GaussianNB(predictive="student"),
 ]
 METHODS = [
     "predict_proba",

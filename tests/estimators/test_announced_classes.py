@@ -199,20 +199,6 @@ def test_other_systems_have_its_column(pair):
             np.testing.assert_allclose(peer.predict_proba(X), expected, atol=1e-9)
 
 
-def test_onnx_has_its_column(pair):
-    onnxruntime, skl2onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("skl2onnx")
-    import streamgda.onnx
-
-    streamgda.onnx.register()
-    model = type(pair[0])().partial_fit(X.to_numpy(), Y, classes=[0, 1, 2])
-    graph = skl2onnx.to_onnx(model, X.to_numpy(), options={"zipmap": False})
-    labels, probabilities = onnxruntime.InferenceSession(graph.SerializeToString()).run(
-        None, {"X": X.to_numpy()}
-    )
-    assert labels.tolist() == model.predict(X.to_numpy()).tolist()
-    np.testing.assert_allclose(probabilities, model.predict_proba(X.to_numpy()), atol=1e-12)
-
-
 def test_tables_of_categories_line_up():
     frame = X.assign(d=pd.Categorical(np.where(np.arange(60) % 3, "u", "v")))
     for model in (

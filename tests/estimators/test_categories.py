@@ -108,16 +108,6 @@ def test_a_source_and_batches_give_the_model_of_the_rows_in_memory(model, source
     assert more.statistics_.n_rows == 800
 
 
-def test_batches_of_numbers_some_of_which_are_categories(customers, kinds):
-    rows = customers[["age", "grade"]]
-    whole = GaussianNB(categories=Categorical(["grade"])).fit(rows, kinds)
-    batches = GaussianNB(categories=Categorical(["grade"]))
-    for some in np.array_split(np.arange(400), 3):
-        batches.partial_fit(rows.iloc[some], kinds[some])
-    assert batches.categories_ == {"grade": [1, 2, 3]}
-    np.testing.assert_allclose(batches.predict_proba(rows), whole.predict_proba(rows), rtol=1e-12)
-
-
 def test_strings_are_categories_by_their_type(customers, kinds):
     model = LinearDiscriminantAnalysis(categories="auto").fit(customers, kinds)
     assert list(model.categories_) == ["city"]
@@ -135,13 +125,6 @@ def test_unseen_categories_count_as_none_with_a_warning(model, peer, customers):
         found = model.predict_proba(rows)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[1], model.predict_proba(customers[:3].assign(city="Rome"))[1])
-
-
-def test_a_saved_model_knows_its_categories(model, customers, tmp_path):
-    model.save(tmp_path / "model.parquet")
-    found = load(tmp_path / "model.parquet")
-    assert found.categories_ == model.categories_
-    np.testing.assert_array_equal(found.predict_proba(customers), model.predict_proba(customers))
 
 
 def test_datasets_are_scored_by_name_and_value(model, source, customers, kinds, tmp_path):
@@ -275,18 +258,6 @@ def test_a_source_that_lacks_a_category_says_how_to_scan_it(model, customers, ki
     assert evaluate(model, scanned).accuracy == model.score(
         customers.dropna(), kinds[customers.notna().all(axis=1)]
     )
-
-
-def test_searches_and_cross_validation_of_frames(customers, kinds):
-    text, y = customers.drop(columns="grade"), kinds
-    rows = scan_arrow(text.assign(kind=y), "kind")
-    scores = cross_validate(LinearDiscriminantAnalysis(), text, y, scoring="accuracy")["test_score"]
-    expected = cross_validate(LinearDiscriminantAnalysis(), rows, scoring="accuracy")["test_score"]
-    np.testing.assert_array_equal(scores, expected)
-    search = StatisticsSearchCV(GaussianNB(), {"categories__alpha": [0.5, 5.0]}, scoring="neg_log_loss").fit(
-        text, y
-    )
-    assert search.best_estimator_.categories_ == {"city": ["Oslo", "Paris", "Rome", None]}
 
 
 @pytest.fixture(scope="module")

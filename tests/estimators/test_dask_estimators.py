@@ -138,19 +138,6 @@ def test_partial_fit_learns_a_collection_and_a_progressive_score_takes_rows_in_m
         progressive_score(GaussianNB(), [(rows, labels), (rows, labels)])
 
 
-def test_several_predictions_in_one_computation():
-    fitted = GaussianNB().fit(X, Y)
-    rows = da.from_array(X, chunks=(100, 2))
-    labels, probabilities = dask.compute(fitted.predict(rows), fitted.predict_proba(rows))
-    assert (fitted.classes_[probabilities.argmax(axis=1)] == labels).all()
-
-
-def test_a_score_out_of_core():
-    fitted = GaussianNB().fit(X, Y)
-    rows, labels = da.from_array(X, chunks=(100, 2)), da.from_array(Y, chunks=100)
-    assert (fitted.predict(rows) == labels).mean().compute() == pytest.approx(fitted.score(X, Y), rel=1e-15)
-
-
 def test_models_with_equal_parameters_have_predictions_of_their_own():
     """Dask tells what it computes apart by tokens of the models."""
     first, second = GaussianNB().fit(X, Y), GaussianNB().fit(X, 2 - Y)

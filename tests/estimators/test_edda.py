@@ -6,7 +6,6 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
@@ -14,7 +13,6 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris, load_wine
 
-import streamgda
 from streamgda import (
     ClassStatistics,
     GaussianDiscriminantAnalysis,
@@ -22,7 +20,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from streamgda.cli.main import main
 from streamgda.edda.parsimonious import (
     MODELS,
     common_matrix,
@@ -215,17 +212,6 @@ def test_steps_to_a_common_matrix_never_lower_the_likelihood(seed, n_features, n
         assert (np.diff(values) >= -1e-10 * np.abs(values[0])).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_larger_models_are_likelier(seed):
-    scatter, weights = scatters(seed, n_classes=3, n_features=3, rows=10)
-    found = {m: log_likelihood(fit(m, scatter, weights).covariances, scatter, weights) for m in MODELS}
-    order = {"I": 0, "E": 1, "V": 2}
-    for small in MODELS:
-        for large in MODELS:
-            if all(order[a] <= order[b] for a, b in zip(small, large, strict=True)):
-                assert found[small] <= found[large] + 1e-7 * abs(found[large])
-
-
 def test_axes_keep_their_digits_in_unlike_units():
     """Eigenvalues 24 powers of ten apart: their product and harmonic mean are those of the correlations."""
     units = np.array([1e-6, 1.0, 1e6])
@@ -309,28 +295,6 @@ def test_densities_are_normal_with_its_covariances():
     np.testing.assert_allclose(model.predict_log_proba(X), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_it_goes_on_learning_and_merges():
-    X, y = IRIS
-    whole = GaussianDiscriminantAnalysis().fit(X, y)
-    order = np.random.default_rng(0).permutation(len(y))
-    parts = GaussianDiscriminantAnalysis()
-    for rows in np.array_split(order[:90], 7):
-        parts.partial_fit(X[rows], y[rows])
-    parts.merge(GaussianDiscriminantAnalysis().fit(X[order[90:]], y[order[90:]]))
-    assert parts.covariance_model_ == whole.covariance_model_
-    assert parts.bic_ == pytest.approx(whole.bic_, rel=1e-9)
-    exact = GaussianDiscriminantAnalysis(exact=True).fit(X, y)
-    assert exact.bic_ == pytest.approx(whole.bic_, rel=1e-9)
-
-
-def test_a_saved_model_is_the_same(tmp_path):
-    model = GaussianDiscriminantAnalysis(covariance_model="EVE", missing="marginal").fit(*IRIS)
-    model.save(tmp_path / "model.parquet")
-    loaded = streamgda.load(tmp_path / "model.parquet")
-    assert loaded.get_params() == model.get_params()
-    np.testing.assert_array_equal(loaded.predict_proba(IRIS[0]), model.predict_proba(IRIS[0]))
-
-
 def test_scikit_learn_takes_its_covariances():
     X, y = IRIS
     model = GaussianDiscriminantAnalysis().fit(X, y)
@@ -340,38 +304,6 @@ def test_scikit_learn_takes_its_covariances():
     taken = QuadraticDiscriminantAnalysis.from_sklearn(quadratic, np.bincount(y))
     again = GaussianDiscriminantAnalysis.from_statistics(taken.statistics_)
     assert again.bic_ == pytest.approx(model.bic_, rel=1e-9)
-
-
-def test_it_does_all_that_quadratic_discriminant_analysis_does(tmp_path):
-    """VVV is QDA, so all that is computed from the densities is the same, in memory and out of core."""
-    X, y = IRIS
-    rows = pd.DataFrame(X, columns=list("abcd")).assign(y=y)
-    rows.to_parquet(tmp_path / "rows.parquet")
-    source = streamgda.scan_parquet(tmp_path / "rows.parquet", "y")
-    model = GaussianDiscriminantAnalysis(covariance_model="VVV", missing="marginal").fit(source)
-    peer = QuadraticDiscriminantAnalysis(missing="marginal").fit(source)
-    holes = rows[list("abcd")].mask(np.random.default_rng(0).random(X.shape) < 0.2)
-    for method in (
-        "predict",
-        "predict_log_proba",
-        "decision_function",
-        "score_samples",
-        "mahalanobis",
-        "p_values",
-    ):
-        np.testing.assert_allclose(
-            getattr(model, method)(holes), getattr(peer, method)(holes), rtol=1e-8, atol=1e-8
-        )
-    np.testing.assert_allclose(model.impute(holes), peer.impute(holes), rtol=1e-8)
-    np.testing.assert_allclose(model.boundary(0, 1)(X), peer.boundary(0, 1)(X), rtol=1e-7, atol=1e-7)
-    drawn, labels = model.sample(2000, random_state=0)
-    assert np.abs(drawn[labels == 1].mean(axis=0) - model.means_[1]).max() < 0.1
-    assert streamgda.evaluate(model, source).log_loss == pytest.approx(
-        streamgda.evaluate(peer, source).log_loss
-    )
-    streamgda.predict_dataset(model, source, tmp_path / "out", columns=["label", "probabilities"])
-    written = pd.read_parquet(tmp_path / "out")
-    assert (written["predicted_label"].to_numpy() == peer.predict(rows[list("abcd")])).all()
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -387,26 +319,6 @@ def test_marginal_densities_are_those_of_the_observed_features(model):
     ]
     joint = np.column_stack(densities) + np.log(fitted.priors_)
     np.testing.assert_allclose(fitted.score_samples(holes), np.logaddexp.reduce(joint, axis=1), rtol=1e-9)
-
-
-def test_regions_are_drawn_with_its_covariances():
-    pytest.importorskip("matplotlib").use("agg")
-    from streamgda.plotting import DecisionRegionsDisplay
-
-    model = GaussianDiscriminantAnalysis(covariance_model="VEV").fit(IRIS[0][:, :2], IRIS[1])
-    assert DecisionRegionsDisplay.from_estimator(model, IRIS[0][:, :2], IRIS[1]).ax_ is not None
-
-
-def test_the_command_line_fits_it(tmp_path):
-    X, y = IRIS
-    pd.DataFrame(X, columns=list("abcd")).assign(y=y).to_parquet(tmp_path / "rows.parquet")
-    fit = ["fit", f"{tmp_path}/rows.parquet", "--target", "y", "--out", f"{tmp_path}/model.parquet"]
-    run = CliRunner().invoke(main, [*fit, "--model", "edda", "--covariance-model", "VEE"])
-    assert run.exit_code == 0, run.output
-    loaded = streamgda.load(tmp_path / "model.parquet")
-    assert loaded.covariance_model_ == "VEE"
-    refused = CliRunner().invoke(main, [*fit, "--covariance-model", "VEE"])
-    assert "--covariance-model is none of the parameters of --model qda" in refused.output
 
 
 # ---------------------------------------------------------------------- too few rows

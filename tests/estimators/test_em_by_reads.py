@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 import streamgda
 from streamgda import (
-    Categorical,
     GaussianNB,
     IncompleteStatistics,
     LinearDiscriminantAnalysis,
@@ -238,17 +237,6 @@ def test_regularisation_does_not_stand_in_for_a_covariance_that_is_not_determine
         ValueError, match=r"both 0 and 3.* reg_param and pooling act on covariances that are known"
     ):
         QuadraticDiscriminantAnalysis(missing="marginal", **remedy).fit(X, y)
-
-
-@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
-def test_categories_are_known_after_several_reads(model):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 300)
-    X = pd.DataFrame(rng.normal(size=(300, 4)) + y[:, None], columns=list("abcd"))
-    X = X.mask(rng.random(X.shape) < 0.15).assign(place=rng.choice(["u", "v", "w"], 300))
-    policy = Marginal(max_patterns=2, max_reads=3, tol=1.0)
-    fitted = model(categories=Categorical(["place"]), missing=policy).fit(X, y)
-    assert fitted.score(X, y) > 0.75
 
 
 @pytest.mark.parametrize("first", ["BO", "BOZ"])

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import warnings
-from itertools import pairwise
 
 import dask.array as da
 import numpy as np
@@ -197,17 +196,6 @@ def test_few_features_get_a_new_factor_which_takes_less_time(monkeypatch):
     assert not model._cache.is_update
 
 
-def test_given_priors_are_followed_too():
-    model, test = begun(LinearDiscriminantAnalysis, 1.0), rows_of([0, 1, 2], 3, 1.0)
-    model.set_params(priors=[0.5, 0.3, 0.2]).predict(test)
-    for seed in range(5):
-        model.partial_fit(rows_of([seed % 3], seed, 1.0), [seed % 3])
-        posteriors_agree(model, test)
-        assert model._cache.is_update
-        anew = LinearDiscriminantAnalysis(**model.get_params()).merge(model.statistics_)
-        assert_allclose(model.decision_function(test), anew.decision_function(test), rtol=1e-9)
-
-
 def test_a_row_far_from_the_others_is_left_to_a_new_factor():
     model = begun(LinearDiscriminantAnalysis, 1.0)
     near, far = rows_of([1], 8, 1.0), rows_of([1], 8, 1.0) + np.array([1e4, 0, 0])
@@ -269,25 +257,6 @@ def test_a_pass_over_a_dataset_has_the_bits_that_workers_compute(tmp_path):
         assert_array_equal(written, model.predict_proba(test))
     lazy = model.predict_proba(da.from_array(test, chunks=(7, 3)))
     assert_array_equal(lazy.compute(scheduler="processes"), model.predict_proba(test))
-
-
-@pytest.mark.slow
-def test_after_a_hundred_thousand_rows_posteriors_are_those_of_a_fit():
-    """Three thousand of them one by one: the first ones, and then the last ones, which change the least."""
-    rng = np.random.default_rng(0)
-    n_features, n_classes, n_rows = 20, 10, 100_000
-    y = rng.integers(n_classes, size=n_rows)
-    X = 1e3 + rng.normal(size=(n_classes, n_features))[y] + rng.normal(size=(n_rows, n_features))
-    model = LinearDiscriminantAnalysis().fit(X[:200], y[:200])
-    cuts, updated = [*range(200, 1_200), *range(98_000, n_rows + 1)], 0
-    for start, stop in pairwise(cuts):
-        model.partial_fit(X[start:stop], y[start:stop]).predict(X[:1])
-        updated += model._cache.is_update
-    assert updated > 0.8 * len(cuts)
-    fresh = LinearDiscriminantAnalysis().fit(X, y)
-    assert_allclose(
-        model.predict_log_proba(X[:1000]), fresh.predict_log_proba(X[:1000]), rtol=1e-10, atol=1e-10
-    )
 
 
 def test_a_factor_serves_many_rows_of_many_features():

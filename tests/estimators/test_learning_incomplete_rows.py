@@ -32,7 +32,6 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.diagnostics import little_mcar_test
-from tests.estimators.test_pooling import best_of_definition
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -110,35 +109,6 @@ def log_likelihood(X, y, means, covariances):
             covariance = covariances[k][np.ix_(seen, seen)]
             total += stats.multivariate_normal(means[k][seen], covariance).logpdf(rows).sum()
     return total
-
-
-def likeliest(X, y, *, pooled):
-    """Means and Cholesky factors that maximise the observed likelihood, by a general optimiser."""
-    d, n_classes = X.shape[1], y.max() + 1
-    lower, n_factors = np.tril_indices(d), 1 if pooled else n_classes
-
-    def parts(theta):
-        factors = np.zeros((n_factors, d, d))
-        factors[:, lower[0], lower[1]] = theta[n_classes * d :].reshape(n_factors, -1)
-        covariances = factors @ factors.transpose(0, 2, 1)
-        return theta[: n_classes * d].reshape(n_classes, d), np.resize(covariances, (n_classes, d, d))
-
-    start = np.concatenate([np.zeros(n_classes * d), np.tile(np.eye(d)[lower] * np.nanstd(X), n_factors)])
-    found = optimize.minimize(
-        lambda theta: -log_likelihood(X, y, *parts(theta)), start, method="BFGS", options={"gtol": 1e-4}
-    )
-    return parts(found.x), -found.fun
-
-
-@pytest.mark.parametrize("kind", ["full", "tied"])
-def test_the_maximum_of_the_observed_likelihood_is_found(kind):
-    X, y = holed(60, d=2, seed=3)
-    state = IncompleteStatistics(kind).update(X, y)
-    (means, covariances), best = likeliest(X, y, pooled=kind == "tied")
-    ours = np.resize(state.covariance(), (2, 2, 2))
-    assert log_likelihood(X, y, state.means, ours) >= best - 1e-9
-    np.testing.assert_allclose(state.means, means, atol=2e-3)
-    np.testing.assert_allclose(ours, covariances, atol=5e-3)
 
 
 @pytest.mark.parametrize("kind", ["full", "tied", "diag"])
@@ -274,43 +244,6 @@ def test_regularisation_is_applied_to_the_likeliest_covariances():
     np.testing.assert_allclose(shrunk, peer.covariance_, rtol=1e-12)
     with pytest.raises(ValueError, match="set shrinkage='oas'.* moments, which shrinkage='auto' needs"):
         QuadraticDiscriminantAnalysis(missing="marginal", shrinkage="auto").fit(X, y)
-
-
-def moments_by_em(X, y):
-    """Weights, covariances and scatter by class, with EM written down anew."""
-    weights, covariances = [], []
-    for label in np.unique(y):
-        rows = X[y == label]
-        mean, covariance = np.nanmean(rows, axis=0), np.diag(np.nanvar(rows, axis=0))
-        for _ in range(50):
-            filled, more = np.where(np.isnan(rows), mean, rows), np.zeros_like(covariance)
-            for i, row in enumerate(rows):
-                m, o = np.flatnonzero(np.isnan(row)), np.flatnonzero(~np.isnan(row))
-                slopes = np.linalg.solve(covariance[np.ix_(o, o)], covariance[np.ix_(o, m)]).T
-                filled[i, m] += slopes @ (row[o] - mean[o])
-                more[np.ix_(m, m)] += covariance[np.ix_(m, m)] - slopes @ covariance[np.ix_(o, m)]
-            mean = filled.mean(axis=0)
-            covariance = ((filled - mean).T @ (filled - mean) + more) / len(rows)
-        weights.append(float(len(rows)))
-        covariances.append(covariance)
-    return np.array(weights), np.array(covariances)
-
-
-def test_pooling_mixes_the_likeliest_covariances():
-    X, y = holed(n_rows=120, d=3, share=0.1)
-    X[y == 1] *= [1, 2, 4]
-    weights, covariances = moments_by_em(X, y)
-    scatter = weights[:, None, None] * covariances
-    total, n = weights.sum(), weights[:, None, None]
-    options = {"missing": "marginal", "store_covariance": True}
-    friedman = QuadraticDiscriminantAnalysis(pooling=0.3, **options).fit(X, y)
-    expected = (0.7 * scatter + 0.3 * scatter.sum(axis=0)) / (0.7 * n + 0.3 * total)
-    np.testing.assert_allclose(friedman.covariance_, expected, rtol=1e-5, atol=1e-6)
-    bayes = QuadraticDiscriminantAnalysis(pooling="bayes", **options).fit(X, y)
-    pooled = scatter.sum(axis=0) / total
-    c = best_of_definition(weights, [(scatter, pooled)])
-    assert bayes.prior_rows_ == pytest.approx(c, rel=1e-3)
-    np.testing.assert_allclose(bayes.covariance_, (c * pooled + scatter) / (c + n - 1), rtol=1e-3, atol=1e-4)
 
 
 def test_edda_of_classes_that_share_nothing_is_qda():
@@ -587,13 +520,6 @@ def test_incomplete_files_may_follow_complete_ones(tmp_path):
 
 
 # ---------------------------------------------------------------------- Little's test
-
-
-def test_little_on_the_apple_data():
-    result = little_mcar_test(IncompleteStatistics().update(APPLE, np.zeros(18, int)))
-    assert (round(result.chi2, 5), result.df, round(result.pvalue, 6)) == (7.35785, 1, 0.006677)
-    assert result.by_class == {0: (result.chi2, 1)}
-    assert "0.00667" in str(result)
 
 
 def test_little_adds_up_the_patterns_of_each_class():

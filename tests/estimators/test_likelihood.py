@@ -5,12 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
-from streamgda import (
-    ExactClassStatistics,
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-)
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
 IRIS = load_iris(return_X_y=True)
 MODELS = [
@@ -65,14 +60,6 @@ def test_iris_without_its_three_equal_shares(model, published, n_parameters):
     assert model.log_likelihood_ - 150 * np.log(1 / 3) == pytest.approx(published, abs=5e-5)
     assert model.n_parameters_ == n_parameters + 2
     assert model.set_params(priors=[1 / 3] * 3).n_parameters_ == n_parameters
-
-
-@pytest.mark.parametrize(
-    "kind", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB], ids=lambda k: k.__name__
-)
-def test_the_exact_state_has_the_same_likelihood(kind):
-    exact = kind.from_statistics(ExactClassStatistics().update(*IRIS))
-    assert exact.log_likelihood_ == pytest.approx(kind().fit(*IRIS).log_likelihood_, rel=1e-10)
 
 
 def test_rows_of_a_class_that_cannot_be_estimated_have_no_likelihood():

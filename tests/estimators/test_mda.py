@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import chi2, multivariate_normal
 from sklearn.base import clone
-from sklearn.datasets import load_iris, load_wine
+from sklearn.datasets import load_iris
 
 from streamgda import (
     ClassStatistics,
@@ -54,47 +54,6 @@ def test_iris_by_the_median_of_petal_length(covariance_type, errors, log_loss):
     found = errors_and_log_loss(model, X, y)
     assert found[0] == errors
     np.testing.assert_allclose(found[1], log_loss, atol=5e-10)
-
-
-def test_wine_by_its_first_feature():
-    X, y = load_wine(return_X_y=True)
-    above = X[:, 0] > np.array([np.median(X[y == k, 0]) for k in range(3)])[y]
-    state = ClassStatistics("tied").update(X, divided_labels(y, above))
-    model = MixtureDiscriminantAnalysis.from_statistics(state, covariance_type="tied")
-    found = errors_and_log_loss(model, X, y)
-    assert found[0] == 0
-    np.testing.assert_allclose(found[1], 0.002238362, atol=5e-10)
-
-
-def lloyd(rows, n_centers, covariance):
-    """Centres after twenty steps from the first different rows, by distances in Lᵀx with L Lᵀ = Σ⁻¹."""
-    z = rows @ np.linalg.cholesky(np.linalg.inv(covariance))
-    _, first = np.unique(rows, axis=0, return_index=True)
-    centers = z[np.sort(first)[:n_centers]]
-    for _ in range(20):
-        nearest = ((z[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
-        centers = np.array([z[nearest == j].mean(axis=0) for j in range(n_centers)])
-    return np.array([rows[nearest == j].mean(axis=0) for j in range(n_centers)]), centers
-
-
-@pytest.mark.parametrize(
-    ("n_centers", "prior_rows", "errors", "log_loss"),
-    [(4, 5.830613, 176, 0.193850957), (8, 7.0882, 90, 0.095708803)],
-)
-def test_letter_by_lloyds_centres(real_data, n_centers, prior_rows, errors, log_loss):
-    frame = pq.read_table(real_data / "letter.parquet").to_pandas()
-    X, y = frame.drop(columns="letter").to_numpy(dtype=float), frame["letter"].to_numpy(dtype=str)
-    learnt, tested = slice(0, 16_000), slice(16_000, None)
-    plain = LinearDiscriminantAnalysis(store_covariance=True).fit(X[learnt], y[learnt])
-    covariance = plain.covariance_
-    centers = {k: lloyd(X[learnt][y[learnt] == k], n_centers, covariance)[0] for k in plain.classes_}
-    given = SubclassCenters(centers, covariance)
-    model = MixtureDiscriminantAnalysis(subclasses=given).fit(X[learnt], y[learnt])
-    assert model.n_reads_ == 1
-    found = errors_and_log_loss(model, X[tested], y[tested])
-    np.testing.assert_allclose(model.prior_rows_, prior_rows, rtol=1e-6)
-    assert found[0] == errors
-    np.testing.assert_allclose(found[1], log_loss, atol=5e-9)
 
 
 # ---------------------------------------------------------------------- laws
@@ -141,12 +100,6 @@ def test_any_partition_of_a_source_gives_the_same_model(sources, covariance_type
     for model in models:
         assert model.subclass_centers_ == models[0].subclass_centers_
         assert model.statistics_ == models[0].statistics_
-
-
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
-def test_any_scheduler_gives_the_same_model(sources, scheduler):
-    model = MixtureDiscriminantAnalysis(2).fit(sources[1], scheduler=scheduler)
-    assert model.statistics_ == MixtureDiscriminantAnalysis(2).fit(sources[1]).statistics_
 
 
 def test_weights_are_repetitions(rows):
@@ -242,14 +195,6 @@ def test_densities_are_those_of_scipys_mixtures(rows, covariance_type):
     np.testing.assert_allclose(model.mahalanobis(X), distances.min(axis=2), rtol=1e-9)
     tails = chi2(3).sf(distances**2).max(axis=2)
     np.testing.assert_allclose(model.p_values(X), tails, atol=1e-12)
-
-
-def test_rows_of_a_class_have_small_p_values_no_more_often_than_they_say(rows):
-    model = MixtureDiscriminantAnalysis(2).fit(*rows)
-    X, _ = model.sample(4000, "a", random_state=0)
-    for level in (0.01, 0.05, 0.2):
-        share = (model.p_values(X)[:, 0] <= level).mean()
-        assert share <= level + 3 * np.sqrt(level / 4000)
 
 
 def test_samples_have_the_moments_of_the_classes(rows):
@@ -362,16 +307,6 @@ def test_identical_rows_and_constant_features():
     model = MixtureDiscriminantAnalysis(3, covariance_type="diag", pooling=None).fit(X, y)
     assert model.subclasses_ == [(0, 0), (0, 1), (1, 0)]
     assert model.score(X, y) == 1
-
-
-@pytest.mark.parametrize("labels", [(3, 1, 2), (True, False, True), ("x", "é", "zz")])
-def test_labels_of_any_kind_and_rows_in_float32(labels):
-    X, codes = clustered(labels=(0, 1, 2))
-    y = np.array(labels)[codes]
-    model = MixtureDiscriminantAnalysis(2).fit(X.astype(np.float32), y)
-    assert model.predict(X[:5]).dtype == y.dtype
-    assert model.score(X, y) > 0.7
-    assert from_bytes(model.to_bytes()).predict(X[:1])[0] in model.classes_
 
 
 @pytest.mark.parametrize(

@@ -291,20 +291,6 @@ def test_weights_that_sum_to_less_than_one_row_say_nothing_of_a_class():
     np.testing.assert_allclose(model.mahalanobis(X), linear.mahalanobis(X), rtol=1e-4)
 
 
-def test_missing_values_are_marginalised():
-    X, y = load_iris(return_X_y=True)
-    observed = [0, 3]
-    model = QuadraticDiscriminantAnalysis(pooling="bayes", missing="marginal", store_covariance=True).fit(
-        X, y
-    )
-    holed = np.full_like(X, np.nan)
-    holed[:, observed] = X[:, observed]
-    gaps = X[:, observed] - model.means_[1, observed]
-    inverse = np.linalg.inv(model.covariance_[1][np.ix_(observed, observed)])
-    expected = np.sqrt(np.einsum("ni,ij,nj->n", gaps, inverse, gaps))
-    np.testing.assert_allclose(model.mahalanobis(holed)[:, 1], expected, rtol=1e-10)
-
-
 def test_scikit_learn_takes_the_pooled_covariances():
     X, y = load_iris(return_X_y=True)
     for model in (QuadraticDiscriminantAnalysis(pooling="bayes"), GaussianNB(pooling=0.2)):
@@ -373,30 +359,3 @@ def test_pooling_is_a_share_or_bayes(kind, pooling):
 def test_estimated_shrinkage_does_not_go_with_pooling():
     with pytest.raises(ValueError, match="with pooling='bayes', set shrinkage to a number or to None"):
         QuadraticDiscriminantAnalysis(pooling="bayes", shrinkage="oas").fit(*load_iris(return_X_y=True))
-
-
-@pytest.mark.parametrize(
-    ("which", "params", "error", "log_loss"),
-    [
-        ("all", {"pooling": "bayes"}, 0.1255, 0.593),
-        ("all", {"pooling": "bayes", "predictive": "student"}, None, 0.580),
-        ("tenth", {"pooling": "bayes"}, None, 1.00),
-        ("tenth", {"pooling": "bayes", "predictive": "student"}, None, 0.865),
-    ],
-)
-def test_letter_as_published(real_data, which, params, error, log_loss):
-    import pyarrow.parquet as pq
-
-    frame = pq.read_table(real_data / "letter.parquet").to_pandas()
-    X, y = frame.drop(columns="letter").to_numpy(dtype=float), frame["letter"].to_numpy(dtype=str)
-    learn = np.arange(16_000)
-    if which == "tenth":
-        learn = np.random.default_rng(0).permutation(16_000)[:1_600]
-    model = QuadraticDiscriminantAnalysis(**params).fit(X[learn], y[learn])
-    log_proba = model.predict_log_proba(X[16_000:])
-    truth = np.searchsorted(model.classes_, y[16_000:])
-    assert -log_proba[np.arange(4_000), truth].mean() == pytest.approx(
-        log_loss, abs=5e-3 if which == "tenth" else 6e-4
-    )
-    if error is not None:
-        assert (log_proba.argmax(axis=1) != truth).mean() == pytest.approx(error, abs=1e-9)

@@ -72,15 +72,6 @@ def test_priors_by_labels_of_any_type_are_saved(kind, plain, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "again.parquet").predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("plain", [True, False], ids=["python", "numpy"])
-def test_priors_by_bools_are_saved(plain, tmp_path):
-    keys = [False, True] if plain else [np.False_, np.True_]
-    priors = dict(zip(keys, (0.75, 0.25), strict=True))
-    model = QuadraticDiscriminantAnalysis(priors=priors).fit(X, np.arange(90) % 2 == 1)
-    model.save(tmp_path / "model.parquet")
-    np.testing.assert_array_equal(load(tmp_path / "model.parquet").priors_, [0.75, 0.25])
-
-
 @pytest.mark.parametrize(
     "priors",
     [
@@ -147,9 +138,3 @@ def test_priors_by_labels_of_any_type_predict_a_dataset(labels, tmp_path):
     model.save(tmp_path / "model.parquet")
     loaded = load(tmp_path / "model.parquet")
     assert predict_dataset(loaded, tmp_path / "in.parquet", tmp_path / "out").n_found == 1
-
-
-def test_a_prior_is_not_that_of_a_class_in_other_letters():
-    y = np.array(["ant", "Ant", "bee"])[np.arange(90) % 3]
-    with pytest.raises(ValueError, match="none for class Ant"):
-        QuadraticDiscriminantAnalysis(priors={"ant": 0.5, "bee": 0.5}).fit(X, y)

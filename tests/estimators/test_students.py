@@ -1,21 +1,12 @@
 """Predictive densities, against scipy.stats and published posteriors."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 
-from streamgda import (
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-    evaluate,
-    load,
-    predict_dataset,
-    scan_parquet,
-)
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
 IRIS = load_iris(return_X_y=True)
 WEIGHTS = 1.0 + np.arange(150) % 3
@@ -163,45 +154,12 @@ def test_one_feature_of_naive_bayes_has_the_p_value_of_its_t():
     np.testing.assert_allclose(model.p_values(X[:, :1])[:, 0], expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("model", [*MODELS, GaussianNB(predictive="student")], ids=str)
-def test_of_very_many_rows_it_is_the_normal_density(model):
-    X, y = IRIS
-    plugin = type(model)(**{**model.get_params(), "predictive": "plugin"}).fit(X, y, np.full(150, 1e9))
-    student = type(model)(**model.get_params()).fit(X, y, np.full(150, 1e9))
-    np.testing.assert_allclose(
-        student.predict_log_proba(X), plugin.predict_log_proba(X), rtol=1e-6, atol=1e-6
-    )
-    np.testing.assert_allclose(student.p_values(X), plugin.p_values(X), rtol=1e-5, atol=1e-12)
-
-
 @ALL
 def test_rows_out_of_all_reach_are_no_error_of_arithmetic(model):
     far = np.array([[1e150, 0.0, 0.0, 0.0], [-3e152, 1e151, 0.0, 1.0]])
     model = fitted(model)
     assert np.isfinite(model.predict_log_proba(far)).all()
     np.testing.assert_allclose(model.p_values(far), 0.0, atol=1e-300)
-
-
-@pytest.mark.parametrize("model", [*MODELS, GaussianNB(predictive="student", pooling="bayes")], ids=str)
-def test_a_row_has_the_same_bits_alone_and_among_others_and_from_files(model, tmp_path):
-    frame = load_iris(as_frame=True).frame
-    frame.to_parquet(tmp_path / "iris.parquet")
-    source = scan_parquet(tmp_path / "iris.parquet", target="target")
-    model = type(model)(**model.get_params()).fit(source)
-    model.save(tmp_path / "model.parquet")
-    model, X = load(tmp_path / "model.parquet"), frame.drop(columns="target")
-    together = model.predict_log_proba(X)
-    alone = np.vstack([model.predict_log_proba(X[i : i + 1]) for i in range(0, 150, 7)])
-    np.testing.assert_array_equal(together[::7], alone)
-    columns = ["probabilities", "log_density", "distance"]
-    predict_dataset(model, source, tmp_path / "out", columns=columns)
-    predicted = pd.read_parquet(tmp_path / "out")
-    np.testing.assert_array_equal(predicted["log_density"], model.score_samples(X))
-    np.testing.assert_array_equal(
-        predicted["distance"], model.mahalanobis(X)[np.arange(150), model.predict(X)]
-    )
-    expected = -together[np.arange(150), frame["target"]].mean()
-    assert evaluate(model, source).log_loss == pytest.approx(expected, rel=1e-12)
 
 
 # ---------------------------------------------------------------------- what a Student t has not

@@ -5,7 +5,6 @@ from itertools import pairwise, product
 import duckdb
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import multivariate_normal, norm
@@ -21,7 +20,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
-    StatisticsSearchCV,
     cross_validate,
     evaluate,
     load,
@@ -308,18 +306,6 @@ def test_imputed_numbers_are_conditional_means(table):
     assert filled == pytest.approx(density @ ages / density.sum(), rel=1e-6)
 
 
-def test_a_search_chooses_the_model(table):
-    X, y = table
-    source = scan_arrow(X.assign(kind=y), "kind", categories=Categorical(["city", "grade"]))
-    grid = {"categories__model": ["dummies", "conditional"], "categories__ridge": [0.5, 5.0]}
-    search = StatisticsSearchCV(LinearDiscriminantAnalysis(), grid, cv=3).fit(source)
-    assert search.n_reads_ <= 2
-    scores = search.cv_results_["mean_test_score"]
-    assert scores[0] == scores[1] != scores[2]
-    best = search.best_estimator_
-    assert best.categories.model == search.best_params_["categories__model"]
-
-
 @pytest.mark.parametrize("model", [GaussianNB(), *(model for model, _ in MODELS)])
 def test_datasets_are_predicted_and_folds_tried(model, table, tmp_path):
     X, y = table
@@ -365,34 +351,6 @@ def test_dummies_are_a_pipeline_of_scikit_learn(table, solver):
     peer = model.to_sklearn()
     np.testing.assert_allclose(peer.predict_proba(frame), model.predict_proba(frame), rtol=1e-7)
     np.testing.assert_array_equal(peer.predict(frame), model.predict(frame))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "errors", "log_loss"),
-    [
-        (GaussianNB(var_smoothing=0), 263_460, 1.410740754),
-        (QuadraticDiscriminantAnalysis(), 217_296, 1.615705034),
-    ],
-)
-def test_cover_types(model, errors, log_loss, real_data):
-    """Of the areas and soils as categories; published rows learn, and all others test."""
-    whole = pq.read_table(real_data / "covtype.parquet").to_pandas()
-    names = list(whole.columns)
-    y = whole.pop("cover_type").to_numpy()
-    places = [[name for name in names if name.lower().startswith(kind)] for kind in ("wilderness", "soil")]
-    X = whole.drop(columns=[name for columns in places for name in columns])
-    for name, columns in zip(("area", "soil"), places, strict=True):
-        X[name] = whole[columns].to_numpy().argmax(axis=1)
-    model.set_params(categories=Categorical(["area", "soil"])).fit(X[:11_340], y[:11_340])
-    every = GaussianNB(categories=Categorical(["area", "soil"])).fit(X, y).statistics_.schema
-    model = type(model).from_statistics(model.statistics_.in_schema(every), **model.get_params())
-    rows, truth = X[15_120:], y[15_120:]
-    assert len(rows) == 565_892
-    logs = model.predict_log_proba(rows)
-    assert (model.classes_[logs.argmax(axis=1)] != truth).sum() == errors
-    chosen = logs[np.arange(len(truth)), np.searchsorted(model.classes_, truth)]
-    assert -chosen.mean() == pytest.approx(log_loss, abs=2e-9)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 
 from streamgda import (
     GaussianDiscriminantAnalysis,
@@ -125,21 +125,3 @@ def test_scikit_learn_has_it_in_the_coefficients_of_lda(solver, n_classes):
 def test_models_without_coefficients_refuse_to_lose_it(kind):
     with pytest.raises(ValueError, match="has no temperature; set temperature=1"):
         kind(temperature=2.0).fit(X, Y).to_sklearn()
-
-
-def test_letter_as_published_by_hand(real_data):
-    """Guo et al. (2017): the log loss of letter's test rows before and after 1 / T = .489913 and so on."""
-    table = pq.read_table(real_data / "letter.parquet").to_pandas()
-    y = table.pop("letter").to_numpy()
-    rows, learnt, tested = table.to_numpy(np.float64), slice(12_000), slice(16_000, 20_000)
-    for kind, inverse, before, after in (
-        (QuadraticDiscriminantAnalysis, 0.489913, 0.622115, 0.450616),
-        (LinearDiscriminantAnalysis, 0.660396, 1.360695, 1.233564),
-        (GaussianNB, 0.524067, 1.709768, 1.367369),
-    ):
-        model = kind().fit(rows[learnt], y[learnt])
-        assert evaluate(model, rows[tested], y[tested]).log_loss == pytest.approx(before, abs=6e-7)
-        model.set_params(temperature=1 / inverse)
-        assert evaluate(model, rows[tested], y[tested]).log_loss == pytest.approx(after, abs=6e-7)
-        scores = softmax(kind().fit(rows[learnt], y[learnt]).predict_log_proba(rows[:50]) * inverse, axis=1)
-        np.testing.assert_allclose(model.predict_proba(rows[:50]), scores, rtol=1e-9, atol=1e-300)

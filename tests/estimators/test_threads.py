@@ -1,7 +1,5 @@
 """Threads that share a model: each prediction is of some moment between two batches, and no batch is lost."""
 
-import copy
-import pickle
 import sys
 import threading
 
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 
 from streamgda import (
-    ClassStatistics,
     GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -59,32 +56,6 @@ def run_together(*targets):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-def test_predictions_beside_a_learning_thread_are_those_of_some_moment(model):
-    batches = list(batches_of(60))
-    X = batches[0][0][:7]
-    steps, learner = [], type(model)(**model.get_params())
-    for rows, y in batches:
-        steps.append(learner.partial_fit(rows, y).predict_proba(X).tobytes())
-    model = type(model)(**model.get_params()).partial_fit(*batches[0])
-    learnt, seen = threading.Event(), [[] for _ in range(8)]
-
-    def learn():
-        for rows, y in batches[1:]:
-            model.partial_fit(rows, y)
-        learnt.set()
-
-    def predict(answers):
-        while not learnt.is_set():
-            answers.append(model.predict_proba(X).tobytes())
-
-    run_together(learn, *[lambda answers=answers: predict(answers) for answers in seen])
-    for answers in seen:
-        places = [steps.index(answer) for answer in answers]
-        assert places == sorted(places)
-    assert model.predict_proba(X).tobytes() == steps[-1]
-
-
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_threads_that_learn_together_lose_no_row(model):
     batches = list(batches_of(80))
     for _ in range(5):
@@ -100,29 +71,3 @@ def test_threads_that_learn_together_lose_no_row(model):
             alone.partial_fit(rows, y)
         assert shared.statistics_.counts.tolist() == alone.statistics_.counts.tolist()
         assert shared.statistics_.allclose(alone.statistics_)
-
-
-def test_a_copy_beside_a_merge_is_whole():
-    part = ClassStatistics().update([[1.0, 2.0], [2.0, 5.0], [4.0, 1.0]], [0, 0, 1])
-    state, copies, merged = part.copy(), [], threading.Event()
-
-    def merge():
-        for _ in range(300):
-            state.merge(part)
-        merged.set()
-
-    def take():
-        while not merged.is_set():
-            copies.append(state.copy())
-
-    run_together(merge, take, take)
-    for copied in copies:
-        times = copied.counts[0] // 2
-        assert copied.counts.tolist() == [2 * times, times]
-        np.testing.assert_allclose(copied.scatter, times * part.scatter, rtol=1e-12)
-
-
-def test_a_state_travels_without_its_lock():
-    state = ClassStatistics().update([[1.0], [2.0]], [0, 1])
-    assert pickle.loads(pickle.dumps(state)) == copy.deepcopy(state) == copy.copy(state) == state
-    assert pickle.loads(pickle.dumps(state)).update([[3.0]], [0]).n_rows == 3

@@ -102,16 +102,6 @@ def test_fit_raises_unless_asked_to_skip(rows):
         strict.predict(X)
 
 
-def test_no_class_at_all_can_be_estimated():
-    model = QuadraticDiscriminantAnalysis().partial_fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
-    with pytest.warns(UserWarning, match="gets the priors. y has only 1 sample in class 0, .* rank 0 of 2"):
-        assert model.predict_proba([[0.0, 0.0]]).tolist() == [[0.5, 0.5]]
-    with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 row;"):
-        model.score_samples([[0.0, 0.0]])
-    with pytest.raises(np.linalg.LinAlgError, match="class 0, .* rank 0 of 2, from 1 row;"):
-        model.set_params(singular="raise").predict([[0.0, 0.0]])
-
-
 def test_a_young_class_travels_and_is_evaluated(rows, tmp_path):
     X, y = rows
     model = learnt(X, y).partial_fit(X[:1], ["new"])
@@ -163,15 +153,3 @@ def test_a_dropped_class_leaves_no_trace(kind, covariance_type):
 def test_a_shared_scatter_keeps_its_classes():
     with pytest.raises(ValueError, match="one scatter of all classes, so class 1 stays in it"):
         ClassStatistics("tied").update([[1.0], [2.0], [4.0]], [0, 1, 1]).drop_class(1)
-
-
-def test_lda_names_the_features_that_are_constant_or_collinear():
-    import pandas as pd
-
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(40, 2)), columns=["u", "v"])
-    X["sum"], X["flat"] = X["u"] + X["v"], 1.0
-    with pytest.warns(
-        UserWarning, match=r"rank 2 of 4: .*constant \('flat'\) or collinear \('u', 'v', 'sum'\)"
-    ):
-        LinearDiscriminantAnalysis().fit(X, np.arange(40) % 2)

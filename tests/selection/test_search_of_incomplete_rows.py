@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sklearn.model_selection import cross_val_score
 
 from streamgda import (
@@ -16,7 +15,6 @@ from streamgda import (
     cross_validate,
     scan_parquet,
 )
-from streamgda.cli.main import main
 from streamgda.selection.splitters import HashedKFold
 from tests.estimators.test_learning_incomplete_rows import MODELS, holed, log_likelihood
 
@@ -92,24 +90,3 @@ def test_a_ledger_keeps_folds_of_incomplete_rows(tmp_path, data, complete_first)
     search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {"priors": [None]}, cv=3)
     kept = search.fit(StatisticsLedger(tmp_path / "ledger", folds=3).fold_statistics()).best_score_
     assert kept == pytest.approx(search.fit(source).best_score_, rel=1e-9)
-
-
-def test_the_command_line_searches_incomplete_rows(tmp_path, data):
-    X, y = data
-    pd.DataFrame(X, columns=list("abc")).assign(y=y).to_parquet(tmp_path / "1.parquet")
-    arguments = [
-        "search",
-        str(tmp_path),
-        "--target",
-        "y",
-        "--missing",
-        "marginal",
-        "--try",
-        "qda",
-        "--cv",
-        "3",
-    ]
-    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(missing="marginal"), {}, cv=3)
-    best = search.fit(scan_parquet(tmp_path / "1.parquet", "y", missing="marginal")).best_score_
-    assert f"{best:.6g}" in done.output

@@ -102,15 +102,6 @@ def test_what_is_constant_in_a_class_does_not_vary(kind):
 
 
 @KINDS
-@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.longdouble])
-def test_numbers_of_any_type_are_summed_up_as_float64(kind, dtype):
-    rng = np.random.default_rng(0)
-    X, y = rng.integers(-99, 99, size=(4000, 3)).astype(dtype), rng.integers(0, 300, 4000)
-    for rows in (X, np.asfortranarray(X)):
-        assert in_blocks(kind, rows, y, [2000]) == in_blocks(kind, X.astype(np.float64), y, [2000])
-
-
-@KINDS
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "row 1990: feature 1 is NaN"), (1e200, "too large")])
 def test_a_bad_value_in_a_short_class_is_named_and_changes_nothing(kind, value, message):
     rng = np.random.default_rng(0)

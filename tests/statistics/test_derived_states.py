@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from streamgda import ClassStatistics, ExactClassStatistics, WindowedStatistics
+from streamgda import ClassStatistics, ExactClassStatistics
 from tests.strategies import kinds, labelled_rows
 
 NAMES = ["a", "b", "c"]
@@ -153,13 +153,6 @@ def test_derived_states_go_on_learning_and_are_of_their_own():
     derived.relabel({"fox": "cat"}).update([[1.0]], ["owl"])
     assert state == before
     assert derived.counts.tolist() == [3, 1, 2]
-
-
-def test_windows_and_decayed_states():
-    window = WindowedStatistics(2).update(X[:2], Y[:2]).update(X[2:], Y[2:])
-    assert window.statistics.select([0]).allclose(state_of(X[:, :1], Y, False))
-    decayed = state_of(X, Y, False).decay(0.25)
-    assert decayed.relabel({"fox": "dog"}).weights.tolist() == [0.5, 0.75]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamgda
-from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, WindowedStatistics
+from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
 from tests.strategies import kinds, label_sets, partitions
 
 STATES = {
@@ -151,15 +151,6 @@ def test_a_class_that_has_long_decayed_is_unsure():
     for _ in range(600):
         state.decay(0.5)
     assert 1 <= state.effective_counts[0] <= 25 / 9
-
-
-def test_windows_carry_them(tmp_path):
-    window = WindowedStatistics(2)
-    for w in ([5.0, 5.0], [1.0, 3.0], [2.0, 2.0]):
-        window.update([[0.0], [1.0]], ["a", "a"], w)
-    assert window.statistics.effective_counts.tolist() == [64 / 18]
-    window.save(tmp_path / "window.parquet")
-    assert WindowedStatistics.load(tmp_path / "window.parquet").statistics == window.statistics
 
 
 def test_what_is_summed_elsewhere_is_of_equal_weights():

@@ -193,17 +193,6 @@ def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
     assert bits(state) == bits(of(kind, X[rows], y[rows]))
 
 
-@given(kinds, labelled_rows(min_rows=2), labelled_rows())
-def test_rows_far_out_of_scale_leave_no_trace(kind, data, others):
-    X, y = data
-    strangers = others[0].astype(np.float64)[:, :1].repeat(X.shape[1], axis=1)
-    labels = y[:1].repeat(len(strangers))
-    state = of(kind, X, y)
-    added = of(kind, strangers, labels)
-    assert bits((state + added) - added) == bits(state)
-    assert state.nbytes <= (state + added).nbytes
-
-
 @given(labelled_rows(), st.sampled_from(["tied", "diag"]))
 def test_narrowing_is_what_the_narrow_kind_keeps(data, kind):
     assert bits(of("full", *data).to_covariance_type(kind)) == bits(of(kind, *data))
@@ -259,16 +248,6 @@ def test_no_number_of_rows_overflows():
     assert (state.means == of("full", X, y).means).all()
 
 
-def test_a_long_stream_carries():
-    rows, labels = np.full((4096, 1), 2.0**21 - 2.0**-32), np.zeros(4096, dtype=int)
-    state, part = ExactClassStatistics(), of("full", rows, labels)
-    for _ in range(2000):
-        state.merge(part)
-    assert state.scatter.tolist() == [[[0.0]]]
-    assert state.means.tolist() == [[rows[0, 0]]]
-    assert state.n_rows == 4096 * 2000
-
-
 # ---------------------------------------------------------------------- wherever the rows are
 
 N = 5000
@@ -308,23 +287,10 @@ def test_every_source_scheduler_and_number_of_workers_gives_the_same_bits(where,
             assert unnamed(state) == bits(exact)[1:]
 
 
-@pytest.mark.parametrize("where", ["Parquet", "Zarr", "Dask"])
-def test_processes_and_clusters_give_the_same_bits(where, tmp_path, client):
-    exact = of("full", MATRIX, TABLE["y"].to_numpy())
-    source = written(where, TABLE, tmp_path)
-    for scheduler in ("processes", client):
-        assert unnamed(accumulate(source, exact=True, scheduler=scheduler)) == bits(exact)[1:]
-
-
 def unnamed(state):
     """What is saved of a state, but for the names of the features, which not every source has."""
     _, columns, metadata = bits(state)
     return columns, {**metadata, "feature_names": None}
-
-
-def test_a_source_with_nothing_to_count_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="nothing to accumulate"):
-        accumulate(scan_arrow(TABLE.slice(0, 0), "y"), exact=True)
 
 
 # ---------------------------------------------------------------------- what cannot be
@@ -531,42 +497,12 @@ def test_integers_that_float64_would_round_are_exact():
     assert accumulate(scan_arrow(nanoseconds, "y"), exact=True).covariance().tolist() == [[[14 / 9]]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_states_that_do_not_fit_are_refused(kind):
-    state = of(kind, X, Y)
-    for other, message in (
-        (of(kind, X[:, :1], Y), "2 and 1 features"),
-        (of(kind, X, np.arange(5)), "str .* and int"),
-        (of("diag" if kind == "full" else "full", X, Y), "covariance types"),
-        (of(kind, pd.DataFrame(X, columns=["u", "v"]), Y) + of(kind, X, Y), None),
-    ):
-        if message:
-            with pytest.raises(ValueError, match=message):
-                state + other
-        else:
-            assert other.feature_names == ("u", "v")
-    with pytest.raises(TypeError, match="got int"):
-        state.merge(3)
-    with pytest.raises(TypeError):
-        state + 1
-    with pytest.raises(TypeError):
-        1 - state
-
-
 def test_no_rows_have_no_mean_and_one_row_no_unbiased_variance():
     for summary in (ExactClassStatistics().overall_mean, ExactClassStatistics().total_variance):
         with pytest.raises(ValueError, match="no mean of no rows"):
             summary()
     with pytest.raises(ValueError, match="more weight"):
         of("full", X[:3], Y[:3]).covariance(ddof=1)
-
-
-def test_a_change_is_a_new_revision():
-    state = of("full", X, Y)
-    revision, means = state.revision, state.means
-    state.update(X + 1, Y)
-    assert state.revision is not revision
-    assert (state.means != means).any()
 
 
 # ---------------------------------------------------------------------- sums of integers
@@ -622,25 +558,7 @@ def test_columns_that_cannot_be_are_refused(name, change, message):
         ExactClassStatistics.from_columns({**columns, name: change(columns[name])}, metadata)
 
 
-@pytest.mark.parametrize("name", ["label", "count", "weight_digits", "sum_digits", "outer_sum_digits"])
-def test_a_missing_column_is_named(name):
-    columns, metadata = of("full", X, Y).to_columns()
-    del columns[name]
-    with pytest.raises(ValueError, match=f"there is no column '{name}'"):
-        ExactClassStatistics.from_columns(columns, metadata)
-
-
 # ---------------------------------------------------------------------- what it is for
-
-
-def test_columns_at_offsets_of_1e12_are_right_to_the_last_bit():
-    rng = np.random.default_rng(0)
-    rows = 1e12 + rng.normal(size=(3000, 3))
-    floating, exact = ClassStatistics().update(rows, np.zeros(3000)), of("full", rows, np.zeros(3000))
-    _, covariance = expected("full", rows, np.zeros(3000))
-    assert (exact.covariance() == covariance).all()
-    assert (exact.covariance() == of("full", rows - 1e12, np.zeros(3000)).covariance()).all()
-    assert (floating.covariance() != covariance).any()
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -673,13 +591,6 @@ def test_features_too_large_for_a_model_are_refused(estimator):
     with pytest.raises(ValueError, match="too large"):
         estimator(exact=True).fit(rows, labels)
     assert np.isinf(of("full", rows, labels).covariance()).any()
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_models_of_different_kinds_do_not_merge(estimator):
-    y = TABLE["y"].to_numpy()
-    with pytest.raises(ValueError, match="to_float"):
-        estimator(exact=True).fit(MATRIX, y).merge(estimator().fit(MATRIX, y))
 
 
 def test_the_state_is_small():

@@ -3,13 +3,11 @@
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from streamgda import ClassStatistics, accumulate, scan_parquet
+from streamgda import ClassStatistics
 from tests.contracts.mergeable_contract import DecayingContract, SubtractableContract
 from tests.strategies import labelled_rows
 
@@ -181,20 +179,3 @@ def test_powers_beyond_float64_are_refused():
         state.update([[1e80]], [0])
     assert state == before
     ClassStatistics().update([[1e80], [-1e80]], [0, 0])
-
-
-def test_the_bits_do_not_depend_on_the_scheduler(tmp_path, client):
-    rng = np.random.default_rng(0)
-    X, y = rng.exponential(size=(5_000, 3)), rng.integers(0, 4, size=5_000)
-    table = pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "y": y})
-    pq.write_table(table, tmp_path / "1.parquet", row_group_size=300)
-    source = scan_parquet(tmp_path, "y")
-    states = [
-        accumulate(source, fourth_moments=True, scheduler=scheduler)
-        for scheduler in ("synchronous", "threads", client)
-    ]
-    assert states[0] == states[1] == states[2]
-    assert_same(states[0], of(X, y).third_moments, of(X, y).fourth_moments, X)
-    assert states[0].to_covariance_type("full").allclose(accumulate(source))
-    with pytest.raises(ValueError, match="beside covariance type 'full' alone"):
-        accumulate(source, "tied", fourth_moments=True)

@@ -259,10 +259,3 @@ def test_a_saved_state_is_read_back_to_the_bit(exact, tmp_path_factory, kind, da
     assert (loaded.exact, loaded.max_patterns) == (exact, 100)
     assert loaded.update(*data) == state.update(*data)
     assert pickle.loads(pickle.dumps(state)) == state
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_state_of_no_rows_is_saved(kind, tmp_path):
-    state = IncompleteStatistics(kind, feature_names=["a", "b"])
-    state.save(tmp_path / "state.parquet")
-    assert streamgda.load(tmp_path / "state.parquet") == state

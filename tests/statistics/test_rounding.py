@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from sklearn import naive_bayes
 
-from streamgda import (
-    ClassStatistics,
-    Evaluation,
-    GaussianNB,
-    IncompleteStatistics,
-    LinearDiscriminantAnalysis,
-)
+from streamgda import ClassStatistics, GaussianNB, IncompleteStatistics, LinearDiscriminantAnalysis
 
 
 @pytest.mark.parametrize("weight", [0.3, 0.7, 1.1])
@@ -70,26 +64,6 @@ def test_priors_that_sum_to_1_but_for_rounding_are_scaled_to_1(kind):
     model = kind(priors=[0.3, 0.69999]).fit(X, y)
     priors = model.class_prior_ if kind is GaussianNB else model.priors_
     assert priors.sum() == pytest.approx(1.0, abs=1e-15)
-
-
-class TestEvaluation:
-    scores = np.log([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]])
-
-    def test_columns_may_stand_in_any_order(self):
-        ordered = Evaluation().update(["a", "b", "a"], self.scores, ["a", "b"])
-        turned = Evaluation().update(["a", "b", "a"], self.scores[:, ::-1], ["b", "a"])
-        assert turned.accuracy == ordered.accuracy == 1.0
-        assert turned.log_loss == ordered.log_loss
-        np.testing.assert_array_equal(turned.confusion_matrix, ordered.confusion_matrix)
-
-    def test_a_class_given_twice_is_refused(self):
-        with pytest.raises(ValueError, match="class a stands twice in classes"):
-            Evaluation().update(["a", "b", "a"], self.scores, ["a", "a"])
-
-    @pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
-    def test_weights_that_no_row_has_are_refused(self, weight):
-        with pytest.raises(ValueError, match="row 1 has weight"):
-            Evaluation().update(["a", "b", "a"], self.scores, ["a", "b"], [1.0, weight, 1.0])
 
 
 def test_the_mean_of_few_rows_is_rounded_once_though_the_first_lies_far_from_it():

@@ -50,19 +50,6 @@ def test_a_giant_that_has_passed_leaves_no_trace():
     assert window.statistics.means == 0
 
 
-def test_parts_that_add_up_exactly_give_the_bits_of_a_fit():
-    """Sums of small integers are exact in float64, whatever the order."""
-    window = WindowedStatistics(4)
-    batches = [(RNG.integers(-8, 8, size=(4, 2)) * 2.0, np.zeros(4, int)) for _ in range(11)]
-    for X, y in batches:
-        X[-1] = -X[:-1].sum(axis=0)  # the mean of every batch is 0
-        window.append(ClassStatistics().update(X, y))
-    whole = ClassStatistics().update(
-        np.concatenate([X for X, _ in batches[-4:]]), np.concatenate([y for _, y in batches[-4:]])
-    )
-    assert window.statistics == whole
-
-
 def test_a_batch_that_is_refused_changes_nothing():
     window = (
         WindowedStatistics(2, feature_names=["u", "v"]).update(np.eye(2), [0, 1]).update(np.eye(2), [1, 2])
