@@ -308,6 +308,9 @@ def model_options(*, otherwise: str, default: str | None = None) -> Option:
 
 def _parameter(name: str, **settings: Any) -> Option:
     """The option of a parameter. Its help comes from the first estimator that has this parameter."""
+    whole, _, part = name.partition("__")
+    if part:
+        return of_library(OPTIONS[whole].place, part, name, **settings)
     places = {entry.option: f"{entry.module}:{kind}" for kind, entry in ESTIMATORS.items()}
     having = [option for option, place in places.items() if name in documented(place)]
     return of_library(places[having[0]], name, applies_to=", ".join(having), **settings)
@@ -332,14 +335,7 @@ _PARAMETERS: dict[str, Option] = {
     "predictive": _parameter("predictive", sentences=3),
     "temperature": _parameter("temperature"),
     "reg_param": _parameter("reg_param"),
-    "categories__model": of_library(
-        "streamgda.categories.reading:Categorical",
-        "model",
-        "categories__model",
-        sentences=3,
-        applies_to="lda",
-        default="dummies",
-    ),
+    "categories__model": _parameter("categories__model", sentences=3, applies_to="lda", default="dummies"),
     "subclasses": click.option(
         "--subclasses",
         "--n-subclasses",

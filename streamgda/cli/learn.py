@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,8 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
       streamgda fit days --target kind --filter 'day>=3' --model lda --out model.parquet
       streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
-    from streamgda import MixtureDiscriminantAnalysis, accumulate
+    from streamgda import accumulate
+    from streamgda.passes.accumulate import read_into
 
     model.check()
     source = data.labelled()
@@ -54,9 +56,9 @@ def fit(data: Data, model: ModelOptions, exact: bool, statistics: bool, out: str
     estimator = model.new().set_params(exact=exact)
     kept = estimator.required_statistics().keywords()
     with run.scheduler_options() as options:
-        if isinstance(estimator, MixtureDiscriminantAnalysis):
+        if estimator.divides_rows:
             estimator.set_params(missing=data.of_models)
-            kept["rule"] = estimator.draw_centers(source, **options)
+            (kept["rule"],), _ = estimator.rules_for([estimator], partial(read_into, source, **options))
         one_read = statistics and isinstance(data.missing, str)
         missing = None if one_read else data.of_models
         learnt = accumulate(source, missing=missing, **kept, **options)

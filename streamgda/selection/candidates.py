@@ -56,7 +56,7 @@ def common_encoding(candidates: Sequence[Candidate], X: Any) -> Encoding | None:
         for other in rest:
             if wanted != (None if other is None else other.columns):
                 raise ValueError(
-                    "the candidates share one read of the rows, and take different columns as categories: "
+                    "the candidates share one read of the rows, and encode different columns: "
                     f"{first!r} and {other!r}. Give them the same columns, or search once for each choice"
                 )
     return first

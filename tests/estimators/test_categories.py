@@ -357,7 +357,7 @@ def test_candidates_that_name_other_columns_are_refused_and_arrays_too():
     frame, y = table_of_shops()
     grid = {"categories__columns": [["shop"], ["shop", "note"]]}
     search = StatisticsSearchCV(GaussianNB(categories=Categorical()), grid)
-    with pytest.raises(ValueError, match="share one read of the rows, and take different columns as categ"):
+    with pytest.raises(ValueError, match="share one read of the rows, and encode different columns"):
         search.fit(frame, y)
     with pytest.raises(ValueError, match="names columns, and the rows are an array; give a frame"):
         cross_validate(GaussianNB(categories=Categorical(columns=["shop"])), np.eye(4), [0, 0, 1, 1])
