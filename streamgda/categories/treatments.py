@@ -173,8 +173,8 @@ def check(categories: Categories, statistics: Statistics, model: Any) -> None:
         model.covariance_estimator is not None or getattr(model, "shrinkage", None) == "auto"
     ):
         raise ValueError(
-            "shrinkage='auto' and covariance_estimator need rows or fourth moments of the numbers given "
-            "the categories; set shrinkage to 'oas' or a number, or covariance_estimator=None"
+            "shrinkage='auto' and covariance_estimator need more of the numbers given the categories than "
+            "their covariances; set shrinkage to 'oas' or a number, or covariance_estimator=None"
         )
     if model.predictive != "plugin" and treatment in {"separate", "common"}:
         raise ValueError(

@@ -53,7 +53,8 @@ _KEPT = bundled(
     dict,
     {
         name: of_library(_LEDGER, name, default="as before, full")
-        for name in ("covariance_type", "fourth_moments", "exact")
+        for name, (kind, _) in documented(_LEDGER).items()
+        if name == "covariance_type" or kind.startswith("bool")
     },
 )
 
@@ -211,9 +212,14 @@ def _opened(path: str, kept: dict[str, Any], model: ModelOptions | None) -> Stat
     given = {name: value for name, value in kept.items() if value}
     ledger = StatisticsLedger(path, **{**held, **given})
     if needed and not ledger.required.suffices(needed):
+        options = [
+            f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}"
+            for name, value in needed.keywords().items()
+            if value
+        ]
         raise ValueError(
-            f"{ledger!r} keeps less than the model needs: refresh another, with --covariance-type full "
-            "and, for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas"
+            f"{ledger!r} keeps less than the model needs: refresh another, with {' '.join(options)}; or "
+            "choose another --model, or --shrinkage oas"
         )
     is_mixture = isinstance(made, MixtureDiscriminantAnalysis) and made.subclasses != 1
     if is_mixture and ledger.rule is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.labelled import Counts
-from streamgda.statistics.required import Required
+from streamgda.statistics.required import EXTRAS, Required
 
 _MANTISSA_BITS = 53
 
@@ -232,8 +232,7 @@ def _integers(values: Array) -> tuple[PythonIntegers, int]:
 
 def check_no_others(required: Required) -> None:
     """Raise the ValueError that says what to use instead, if more than exact sums is required."""
-    if not required.extra <= Sums.extra:
+    for extra in map(EXTRAS.__getitem__, required.extra - Sums.extra):
         raise ValueError(
-            "exact statistics keep no fourth moments, which shrinkage='auto' needs; use "
-            "shrinkage='oas', a number, or exact=False"
+            f"exact statistics keep no {extra.in_words}, {extra.use}; {extra.instead}, or exact=False"
         )

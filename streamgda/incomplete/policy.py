@@ -22,10 +22,6 @@ from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.missing import Keep, Note, Read, Reading
 from streamgda.statistics.validation import check_whole
 
-_REMEDY = (
-    "set shrinkage='oas' or a number: fourth moments, which shrinkage='auto' needs, are of complete rows"
-)
-
 
 @dataclass(frozen=True, repr=False)
 class Marginal(Option):
@@ -107,9 +103,9 @@ class Marginal(Option):
         """
         state = cast("IncompleteStatistics", empty)
         kind, max_reads = state.covariance_type, 1 if once else self.max_reads
-        if state.has_fourth_moments:
+        for extra in state.required.beside_moments():
             plain = empty_statistics(state.required, feature_names=state.feature_names, rule=state.rule)
-            with remedying(_REMEDY):
+            with remedying(f"{extra.instead}: {extra.in_words}, {extra.use}, are of complete rows"):
                 return Reading(read(plain))
         if max_reads == 1 or state.required.extra or kind == "diag" or state.rule is not None:
             return Reading(read(state).simplest())

@@ -427,22 +427,15 @@ class IncompleteStatistics(Statistics):
         with self.lock:
             return self._total_weights()[0]
 
-    @property
-    def fourth_moments(self) -> Array | None:
-        """The fourth moments of the rows; None if they are not kept.
-
-        Raises
-        ------
-        ValueError
-            If a row lacks a feature, since there is no estimate of fourth moments then.
-        """
+    def _co_moments(self, name: str) -> Array | None:
+        """Moments of higher powers, of which there is no estimate if a row lacks a feature."""
         with self.lock:
-            if self.has_fourth_moments and not self.is_complete:
+            for extra in [] if self.is_complete else self.required.beside_moments():
                 raise ValueError(
-                    "fourth moments, which shrinkage='auto' needs, are those of complete rows, and "
-                    "here features are missing; set shrinkage='oas' or a number"
+                    f"{extra.in_words}, {extra.use}, are those of complete rows, and here features are "
+                    f"missing; {extra.instead}"
                 )
-            return super().fourth_moments
+            return super()._co_moments(name)
 
     # ------------------------------------------------------------------ states add up
 

@@ -49,7 +49,7 @@ class Checkpoint:
             )
         path = Address(path)
         _, metadata = empty.to_columns()
-        kept = [empty.has_fourth_moments, None]  # so names of 0.2 stay
+        kept = [bool(empty.required.beside_moments()), None]  # so names of 0.2 stay
         filesystem, folder = resolve(path)
         if source.overlaps(filesystem, folder):
             raise ValueError(

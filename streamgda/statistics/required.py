@@ -22,8 +22,16 @@ class Extra:
     """The columns of a saved table that only such statistics have."""
     apart: str
     """Why statistics with and without it do not merge, and what to do."""
+    use: str = ""
+    """What needs it."""
+    instead: str = ""
+    """What to do where it cannot be kept."""
     kind: str | None = None
     """The sort of statistics that has it, in `KINDS` of `factory`, if it is not a floating state."""
+    moments: str | None = None
+    """Where the moments of a floating state that has it are defined."""
+    covariance_type: CovarianceType | None = None
+    """The covariance type beside which alone it is kept."""
 
 
 EXTRAS = {
@@ -34,6 +42,10 @@ EXTRAS = {
             "a state with fourth moments and one without cannot be merged; leave them out of the first with "
             "to_covariance_type('full'), or accumulate both with fourth_moments=True"
         ),
+        use="which shrinkage='auto' needs",
+        instead="set shrinkage='oas' or a number",
+        moments="streamgda.statistics.floating.fourth_moments:FourthMoments",
+        covariance_type="full",
     ),
     "exact": Extra(
         "exact sums",
@@ -43,7 +55,7 @@ EXTRAS = {
         ),
         "exact and floating statistics do not merge, for the sum would not be exact; turn the exact ones "
         "into floating ones first with to_float()",
-        "ExactClassStatistics",
+        kind="ExactClassStatistics",
     ),
 }
 """By the keyword of `accumulate` that asks for it."""
@@ -69,8 +81,15 @@ class Required:
 
     @classmethod
     def of(cls, covariance_type: CovarianceType, **extra: bool) -> Self:
-        """What the keywords of `accumulate` ask for."""
-        return cls(covariance_type, frozenset(filter(extra.get, extra)))
+        """What the keywords of `accumulate` ask for; ValueError if no statistics keep it."""
+        required = cls(covariance_type, frozenset(filter(extra.get, extra)))
+        for name in required.extra:
+            if (only := EXTRAS[name].covariance_type) not in (None, covariance_type):
+                raise ValueError(
+                    f"{EXTRAS[name].in_words} are kept beside covariance type {only!r} alone, not "
+                    f"{covariance_type!r}"
+                )
+        return required
 
     @classmethod
     def of_all(cls, needs: Iterable[Self]) -> Self:
@@ -90,6 +109,10 @@ class Required:
         types = {needed.covariance_type for needed in needs}
         extra = frozenset[str]().union(*(needed.extra for needed in needs))
         return cls(types.pop() if len(types) == 1 else "full", extra)
+
+    def beside_moments(self) -> list[Extra]:
+        """What a floating state keeps besides."""
+        return [EXTRAS[name] for name in self.extra if EXTRAS[name].moments]
 
     def keywords(self) -> dict[str, Any]:
         """The keywords of `accumulate` that ask for the same."""

@@ -280,14 +280,14 @@ class State(Locked, ABC):
     @property
     def third_moments(self) -> Array | None:
         """Σ w u_i² u_j with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        return self._higher_moments("third_moments")
+        return self._co_moments("third")
 
     @property
     def fourth_moments(self) -> Array | None:
         """Σ w u_i² u_j² with u = x − mean: (n_classes, n_features, n_features); None where not kept."""
-        return self._higher_moments("fourth_moments")
+        return self._co_moments("fourth")
 
-    def _higher_moments(self, name: str) -> Array | None:
+    def _co_moments(self, name: str) -> Array | None:
         with self.lock:
             array: Array | None = getattr(self._moments, name) if self.has_fourth_moments else None
             return None if array is None else array.copy()

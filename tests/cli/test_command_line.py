@@ -386,7 +386,7 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     model = streamgda.load(days / "model.parquet")
     assert (type(model), model.shrinkage) == (QuadraticDiscriminantAnalysis, "auto")
     assert invoke(days, *REFRESH, "--out", "model.parquet").startswith("read 0 files")
-    assert "use shrinkage='oas', a number, or exact=False" in invoke(days, *REFRESH, "--exact", code=1)
+    assert "set shrinkage='oas' or a number, or exact=False" in invoke(days, *REFRESH, "--exact", code=1)
     poor = [*REFRESH[:1], "poor", *REFRESH[2:]]
     invoke(days, *poor, "--covariance-type", "diag", "--out", "model.parquet", "--model", "nb")
     said = invoke(days, *poor, "--out", "model.parquet", code=1)
@@ -394,7 +394,7 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     plain = [*REFRESH[:1], "plain", *REFRESH[2:]]
     invoke(days, *plain)
     said = invoke(days, *plain, "--out", "model.parquet", "--shrinkage", "auto", code=1)
-    assert "for --shrinkage auto, --fourth-moments; or choose another --model, or --shrinkage oas" in said
+    assert "--fourth-moments; or choose another --model, or --shrinkage oas" in said
     assert type(streamgda.load(days / "model.parquet")) is GaussianNB
 
 

@@ -8,20 +8,18 @@ weight_tails``. So the same rows have the same weight, however they were cut and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, CovarianceKind, Indices, Rows, kind_named
-from streamgda.statistics.floating.fourth_moments import FourthMoments
+from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Rows, kind_named
 from streamgda.statistics.labelled import Counts
-from streamgda.statistics.required import Required
+from streamgda.statistics.required import EXTRAS, Required
 
 _LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
-_NOTHING, _FOURTH = frozenset[str](), frozenset({"fourth_moments"})
 _SPLIT = 2.0**27 + 1  # of Veltkamp
 _WEIGHT_TOL = 1e-13  # a larger difference of weights is not rounding
 
@@ -42,8 +40,6 @@ class MomentArrays:
         Their sum is the mean of a class.
     scatter : ndarray
         Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
-    fourth : FourthMoments or None
-        Third and fourth moments, if they are kept. They need a scatter matrix for each class.
     unwritten : tuple, or None
         Classes, the moments that are to be written there, and what returns the attributes after that.
     """
@@ -54,11 +50,15 @@ class MomentArrays:
     means: Array
     low_means: Array
     scatter: Array
-    fourth: FourthMoments | None = None
-    unwritten: tuple[Rows, MomentArrays, Callable[[], dict[str, Any]] | None] | None = None
+    unwritten: tuple[Rows, Self, Callable[[], dict[str, Any]] | None] | None = None
+
+    extra: ClassVar[frozenset[str]] = frozenset()
+    """What is kept besides, as in `Required`."""
+    powers: ClassVar[str] = "squares"
+    """The highest powers of deviations that are summed up, in words."""
 
     @classmethod
-    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int, *, fourth: bool = False) -> Self:
+    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
         """The moments of no rows."""
         shape = (n_classes, n_features)
         return cls(
@@ -68,19 +68,13 @@ class MomentArrays:
             np.zeros(shape),
             np.zeros(shape),
             kind.zeros(*shape),
-            FourthMoments.zeros(*shape) if fourth else None,
         )
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:
         """The moments of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features, fourth=self.fourth is not None)
+        return self.zeros(self.kind, n_classes, n_features)
 
     # ------------------------------------------------------------------ what is kept
-
-    @property
-    def extra(self) -> frozenset[str]:
-        """What is kept besides, as in `Required`."""
-        return _NOTHING if self.fourth is None else _FOURTH
 
     @property
     def n_features(self) -> int:
@@ -95,14 +89,7 @@ class MomentArrays:
     @property
     def arrays(self) -> tuple[Array, ...]:
         """All arrays."""
-        return (
-            self.weights,
-            self.weight_tails,
-            self.means,
-            self.low_means,
-            self.scatter,
-            *(self.fourth.arrays if self.fourth else ()),
-        )
+        return self.weights, self.weight_tails, self.means, self.low_means, self.scatter
 
     @property
     def diagonal(self) -> Array:
@@ -119,26 +106,38 @@ class MomentArrays:
             bool(np.isfinite(self.means).all())
             and bool(np.isfinite(self.low_means).all())
             and bool(np.isfinite(self.diagonal).all())
-            and (self.fourth is None or self.fourth.are_finite())
         )
 
     def equals(self, other: MomentArrays) -> bool:
         """Whether the two are the same to the last bit."""
         return all(map(np.array_equal, self.arrays, other.arrays))
 
+    # ------------------------------------------------------------------ higher powers, of a sort in `EXTRAS`
+
+    def add_powers(self, rows: Array, weights: Array | None, bounds: Bounds) -> None:
+        """Add the higher powers of rows whose squares have just been added; see `add_rows`."""
+
+    def more_columns(self) -> dict[str, Array]:
+        """The columns of the higher powers in a table."""
+        return {}
+
+    @classmethod
+    def more_shapes(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of these columns."""
+        return {}
+
+    def read_more(self, columns: Mapping[str, Array]) -> None:
+        """Take the higher powers out of such columns."""
+
     # ------------------------------------------------------------------ pickles
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle each product of two features once, to send fewer bytes between processes."""
-        third, fourth = self.fourth.arrays if self.fourth else (None, None)
-        packed = None if fourth is None else self.kind.packed(fourth)
-        return {**vars(self), "scatter": self.kind.packed(self.scatter), "fourth": (third, packed)}
+        return {**vars(self), "scatter": self.kind.packed(self.scatter)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        unpacked, shape = state["kind"].unpacked, state["means"].shape
-        third, fourth = state["fourth"]
-        moments = None if fourth is None else FourthMoments(third, unpacked(fourth, *shape))
-        vars(self).update(state, scatter=unpacked(state["scatter"], *shape), fourth=moments)
+        scatter = state["kind"].unpacked(state["scatter"], *state["means"].shape)
+        vars(self).update(state, scatter=scatter)
 
     # ------------------------------------------------------------------ by class
 
@@ -151,7 +150,6 @@ class MomentArrays:
             self.means.copy(),
             self.low_means.copy(),
             self.scatter.copy(),
-            self.fourth and self.fourth.copy(),
         )
 
     def take(self, classes: Rows) -> Self:
@@ -163,10 +161,9 @@ class MomentArrays:
             self.means[classes],
             self.low_means[classes],
             self.scatter if self.kind.is_pooled else self.scatter[classes],
-            self.fourth and self.fourth.take(classes),
         )
 
-    def put(self, classes: Rows, part: MomentArrays) -> None:
+    def put(self, classes: Rows, part: Self) -> None:
         """Write the moments of some classes back."""
         self.weights[classes] = part.weights
         self.weight_tails[classes] = part.weight_tails
@@ -174,8 +171,6 @@ class MomentArrays:
         self.low_means[classes] = part.low_means
         if part.scatter is not self.scatter:  # which the classes may share
             self.kind.put(self.scatter, classes, part.scatter)
-        if self.fourth and part.fourth:
-            self.fourth.put(classes, part.fourth)
 
     def with_rows(self, classes: Rows, part: Self) -> Self:
         """These moments with others in place of those of some classes, once they are written.
@@ -192,8 +187,7 @@ class MomentArrays:
             self.means,
             self.low_means,
             part.scatter if self.kind.is_pooled else self.scatter,
-            self.fourth,
-            (classes, part, None),
+            unwritten=(classes, part, None),
         )
 
     def write(self) -> None:
@@ -220,16 +214,13 @@ class MomentArrays:
         ValueError
             If these keep too little.
         """
-        kind, fourth = kind_named(required.covariance_type), "fourth_moments" in required.extra
-        if fourth:
-            check_fourth_moments(kind)
-        if fourth and self.fourth is None:
-            raise ValueError(
-                "this state holds no fourth moments, which shrinkage='auto' is worked out from; "
-                "accumulate with fourth_moments=True"
-            )
-        narrow = replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind))
-        return (narrow if fourth else replace(narrow, fourth=None)).copy()
+        kind = kind_named(required.covariance_type)
+        for name in required.extra - self.extra:
+            if (extra := EXTRAS[name]).moments:
+                raise ValueError(
+                    f"this state holds no {extra.in_words}, {extra.use}; accumulate with {name}=True"
+                )
+        return replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind)).copy()
 
     def selected(self, features: Indices) -> Self:
         """The moments of some features, in this order."""
@@ -240,7 +231,6 @@ class MomentArrays:
             means=self.means[:, features],
             low_means=self.low_means[:, features],
             scatter=self.kind.unpacked(packed, len(self.weights), len(features)),
-            fourth=self.fourth and self.fourth.selected(features),
         )
 
     def placed(self, features: Indices, n_features: int) -> Self:
@@ -249,9 +239,6 @@ class MomentArrays:
         packed = self.kind.packed(wider.scatter)
         packed[:, self.kind.positions_of(features, n_features)] = self.kind.packed(self.scatter)
         wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
-        if wider.fourth and self.fourth:
-            for wide, narrow in zip(wider.fourth.arrays, self.fourth.arrays, strict=True):
-                wide[:, features[:, None], features] = narrow
         return replace(
             wider,
             weights=self.weights.copy(),
@@ -273,7 +260,6 @@ class MomentArrays:
             weights=self.weights * factor,
             weight_tails=self.weight_tails * factor,
             scatter=self.scatter * factor,
-            fourth=self.fourth and self.fourth.scaled(factor),
         )
 
     def least_squares(self, counts: Counts) -> Array:
@@ -281,7 +267,7 @@ class MomentArrays:
         squares: Array = self.weights * (self.weights / counts)
         return squares
 
-    def overdrawn(self, part: MomentArrays, counts: Counts) -> NDArray[np.bool_]:
+    def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
         left = (self.weights - part.weights) + (self.weight_tails - part.weight_tails)
         rounding = _WEIGHT_TOL * self.weights
@@ -289,7 +275,7 @@ class MomentArrays:
 
     # ------------------------------------------------------------------ moments compare
 
-    def close(self, other: MomentArrays, rtol: float) -> bool:
+    def close(self, other: Self, rtol: float) -> bool:
         """Whether the two agree to `rtol`, judged on the scale of each feature."""
         spread = np.sqrt(self.diagonal)
         size = np.abs(self.means) + spread / np.sqrt(self.weights)[:, None]
@@ -298,7 +284,6 @@ class MomentArrays:
             (np.abs(other.weights - self.weights) <= rtol * self.weights).all()
             and (np.abs(gap) <= rtol * size).all()
             and (np.abs(other.scatter - self.scatter) <= rtol * self.kind.outer(spread)).all()
-            and (not (self.fourth and other.fourth) or self.fourth.close(other.fourth, self.diagonal, rtol))
         )
 
     # ------------------------------------------------------------------ moments are read out
@@ -328,16 +313,6 @@ class MomentArrays:
     def outer_sums(self) -> Array:
         """Σ w x xᵀ in the shape of the scatter."""
         return self.scatter + self.kind.outer(np.sqrt(self.weights)[:, None] * self.means)
-
-    @property
-    def third_moments(self) -> Array | None:
-        """Σ w u_i² u_j of each class, where they are kept: (K, d, d)."""
-        return None if self.fourth is None else self.fourth.third
-
-    @property
-    def fourth_moments(self) -> Array | None:
-        """Σ w u_i² u_j² of each class, where they are kept: (K, d, d)."""
-        return None if self.fourth is None else self.fourth.fourth
 
     @_OVERFLOWING
     def covariance(self, ddof: float) -> Array:
@@ -387,12 +362,6 @@ class MomentArrays:
         between = self.weights @ offsets
         total: Array = (self.diagonal.sum(axis=0) + between) / self.weights.sum()
         return total
-
-
-def check_fourth_moments(kind: CovarianceKind) -> None:
-    """Raise ValueError for a kind of covariance beside which there are no fourth moments."""
-    if not kind.is_complete:
-        raise ValueError(f"fourth moments are kept beside covariance type 'full' alone, not {kind.name!r}")
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Third and fourth co-moments of each class, from which automatic shrinkage is computed.
+"""Moments with third and fourth co-moments of each class, from which automatic shrinkage is computed.
 
 With u = x − m, the deviation of a row from the mean of its class, they are Σ w u_i² u_j and Σ w u_i² u_j².
 Like the scatter they are centred, and never sums of raw powers. To merge, both sides are moved from their
@@ -9,21 +9,28 @@ features at a time. To take rows out, the whole and the part are moved to the me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import Self
+from typing import Any, Never, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, Bounds, Indices, Rows
+from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Rows
+from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.required import Required
 
 _FOURTH_TOL = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a shift works on
 
+_no_array = partial(np.zeros, (0, 0, 0))
+
 
 @dataclass
-class FourthMoments:
-    """Co-moments of K classes of d features about the class means.
+class FourthMoments(Moments):
+    """Moments of K classes of d features, with their co-moments about the class means.
 
     Attributes
     ----------
@@ -33,117 +40,27 @@ class FourthMoments:
         Σ w u_i² u_j².
     """
 
-    third: Array
-    fourth: Array
+    third: Array = field(default_factory=_no_array)
+    fourth: Array = field(default_factory=_no_array)
+
+    extra = frozenset({"fourth_moments"})
+    powers = "fourth powers"
 
     @classmethod
-    def zeros(cls, n_classes: int, n_features: int) -> FourthMoments:
+    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
         """The moments of no rows."""
         shape = (n_classes, n_features, n_features)
-        return cls(np.zeros(shape), np.zeros(shape))
+        return super().zeros(kind, n_classes, n_features)._with(np.zeros(shape), np.zeros(shape))
 
-    @classmethod
-    def from_rows(cls, rows: Array, weights: Array, bounds: Bounds) -> FourthMoments:
-        """The moments of rows √w u (d, n), where class k holds rows bounds[k]:bounds[k + 1]."""
-        moments = cls.zeros(len(bounds) - 1, len(rows))
-        for k, (start, stop) in enumerate(pairwise(bounds)):
-            if stop - start > 1:
-                of_class = rows[:, start:stop]
-                squares = of_class * of_class / np.sqrt(weights[start:stop])
-                np.matmul(squares, of_class.T, out=moments.third[k])
-                np.matmul(squares, squares.T, out=moments.fourth[k])
-        return moments
+    def _with(self, third: Array, fourth: Array) -> Self:
+        """The same moments, which now have these co-moments."""
+        self.third, self.fourth = third, fourth
+        return self
 
     @property
-    def arrays(self) -> tuple[Array, Array]:
+    def arrays(self) -> tuple[Array, ...]:
         """All arrays."""
-        return self.third, self.fourth
-
-    def copy(self) -> FourthMoments:
-        """Moments that share nothing with these."""
-        return FourthMoments(self.third.copy(), self.fourth.copy())
-
-    def take(self, classes: Rows) -> FourthMoments:
-        """The moments of some classes."""
-        return FourthMoments(self.third[classes], self.fourth[classes])
-
-    def put(self, classes: Rows, part: FourthMoments) -> None:
-        """Write the moments of some classes back."""
-        self.third[classes] = part.third
-        self.fourth[classes] = part.fourth
-
-    def selected(self, features: Indices) -> FourthMoments:
-        """The moments of some features, in this order."""
-        third, fourth = (
-            np.ascontiguousarray(moments[:, features[:, None], features]) for moments in self.arrays
-        )
-        return FourthMoments(third, fourth)
-
-    def scaled(self, factor: float) -> FourthMoments:
-        """The moments with every weight multiplied by a factor."""
-        return FourthMoments(self.third * factor, self.fourth * factor)
-
-    def shifted(self, shifts: Array, weights: Array, scatter: Array) -> FourthMoments:
-        """The moments of the same rows about m − p, where p is a shift (K, d): Σ of powers of u + p.
-
-        Σ w u vanishes, so besides these moments only the weight and the scatter are needed.
-        """
-        moved = self.copy()
-        n_classes, n_features = shifts.shape
-        step = max(1, _ELEMENTS_IN_CACHE // max(n_features, 1) ** 2)
-        for start in range(0, n_classes, step):
-            of = slice(start, start + step)
-            part = FourthMoments(moved.third[of], moved.fourth[of])
-            part._shift(shifts[of], weights[of], scatter[of])
-        return moved
-
-    def _shift(self, shifts: Array, weights: Array, scatter: Array) -> None:
-        """Shift the moments of a few classes in place, so that intermediate arrays stay in the cache.
-
-        The fourth moments grow by H + Hᵀ with H_ij = p_j (2 third_ij + p_j S_ii + 2 p_i S_ij + ½ W p_i² p_j).
-        """
-        p_i, p_j = shifts[:, :, None], shifts[:, None, :]
-        mass = weights[:, None, None] * p_i * p_i * p_j
-        half = self.third - mass / 2
-        self.third += np.einsum("kii->ki", scatter)[:, :, None] * p_j
-        self.third += 2 * p_i * scatter
-        self.third += mass
-        half += self.third
-        half *= p_j
-        self.fourth += half + half.transpose(0, 2, 1)
-
-    def __iadd__(self, other: FourthMoments) -> Self:
-        self.third += other.third
-        self.fourth += other.fourth
-        return self
-
-    def __isub__(self, other: FourthMoments) -> Self:
-        self.third -= other.third
-        self.fourth -= other.fourth
-        return self
-
-    def clip(self, weights: Array, means: Array, scatter: Array, whole: FourthMoments, lost: Array) -> None:
-        """Remove, in place, the rounding of moments that were taken from a whole.
-
-        Those of constant features become zero, and Σ w u_i² u_j² becomes at least (Σ w u_i u_j)² / Σ w, as
-        the inequality of Cauchy and Schwarz demands. `lost` (K,) is the part that the rounding of weights may
-        hide.
-
-        Raises
-        ------
-        ValueError
-            If Σ w u_i² u_j² is smaller than that by more than rounding explains.
-        """
-        least = scatter**2 / weights[:, None, None]
-        roots = whole.roots + np.sqrt(weights)[:, None] * (np.finfo(np.float64).eps * means) ** 2
-        rounding = (_FOURTH_TOL + lost)[:, None, None] * _outer(roots, roots)
-        if (self.fourth < least - rounding).any():
-            raise ValueError("fourth moments would be too small: these rows never went into the state")
-        constant = np.einsum("kii->ki", scatter) <= 0
-        for moments in self.arrays:
-            moments[constant] = 0.0
-            moments.transpose(0, 2, 1)[constant] = 0.0
-        np.maximum(self.fourth, least, out=self.fourth)
+        return *super().arrays, self.third, self.fourth
 
     @property
     def roots(self) -> Array:
@@ -157,20 +74,184 @@ class FourthMoments:
         return float(np.einsum("kii->ki", self.fourth).max(initial=0.0))
 
     def are_finite(self) -> bool:
-        """Whether no fourth power exceeded float64."""
-        return bool(np.isfinite(np.einsum("kii->ki", self.fourth)).all())
+        """Whether no value was NaN or infinite and no power of it exceeded float64."""
+        return super().are_finite() and bool(np.isfinite(np.einsum("kii->ki", self.fourth)).all())
 
-    def close(self, other: FourthMoments, variances: Array, rtol: float) -> bool:
-        """Whether they agree to `rtol`, judged on the scale of the features, given their variances (K, d)."""
-        size_of_third = _outer(self.roots, np.sqrt(variances))
-        size_of_fourth = _outer(self.roots, self.roots)
+    def close(self, other: Self, rtol: float) -> bool:
+        """Whether the two agree to `rtol`, judged on the scale of each feature."""
+        size_of_third = self.roots[:, :, None] * np.sqrt(self.diagonal)[:, None, :]
+        size_of_fourth = self.kind.outer(self.roots)
         return bool(
-            (np.abs(other.third - self.third) <= rtol * size_of_third).all()
+            super().close(other, rtol)
+            and (np.abs(other.third - self.third) <= rtol * size_of_third).all()
             and (np.abs(other.fourth - self.fourth) <= rtol * size_of_fourth).all()
         )
 
+    # ------------------------------------------------------------------ rows go in
 
-def _outer(a: Array, b: Array) -> Array:
-    """The outer product of the vectors (K, d) of each class."""
-    product: Array = a[:, :, None] * b[:, None, :]
-    return product
+    def add_powers(self, rows: Array, weights: Array | None, bounds: Bounds) -> None:
+        """Add the powers of the rows √w u, which are the first of their classes."""
+        weights = np.ones(rows.shape[1]) if weights is None else weights
+        for k, (start, stop) in enumerate(pairwise(bounds)):
+            if stop - start > 1:
+                of_class = rows[:, start:stop]
+                squares = of_class * of_class / np.sqrt(weights[start:stop])
+                np.matmul(squares, of_class.T, out=self.third[k])
+                np.matmul(squares, squares.T, out=self.fourth[k])
+
+    # ------------------------------------------------------------------ by class
+
+    def copy(self) -> Self:
+        """Moments that share nothing with these."""
+        return super().copy()._with(self.third.copy(), self.fourth.copy())
+
+    def take(self, classes: Rows) -> Self:
+        """The moments of some classes."""
+        return super().take(classes)._with(self.third[classes], self.fourth[classes])
+
+    def put(self, classes: Rows, part: Self) -> None:
+        """Write the moments of some classes back."""
+        super().put(classes, part)
+        self.third[classes] = part.third
+        self.fourth[classes] = part.fourth
+
+    def with_rows(self, classes: Rows, part: Self) -> Self:
+        """These moments with others in place of those of some classes, once they are written."""
+        written = super().with_rows(classes, part)
+        return written if written is part else written._with(self.third, self.fourth)
+
+    def narrowed(self, required: Required) -> Any:
+        """A copy that keeps no more than is required."""
+        if self.extra <= required.extra:
+            return super().narrowed(required)
+        weights, weight_tails, means, low_means, scatter = super().arrays
+        return Moments(self.kind, weights, weight_tails, means, low_means, scatter).narrowed(required)
+
+    def selected(self, features: Indices) -> Self:
+        """The moments of some features, in this order."""
+        third, fourth = (
+            np.ascontiguousarray(moments[:, features[:, None], features])
+            for moments in (self.third, self.fourth)
+        )
+        return super().selected(features)._with(third, fourth)
+
+    def placed(self, features: Indices, n_features: int) -> Self:
+        """The moments of `n_features` features, of which these are at the given places, and zeros."""
+        wider = super().placed(features, n_features)
+        wider.third[:, features[:, None], features] = self.third
+        wider.fourth[:, features[:, None], features] = self.fourth
+        return wider
+
+    def scaled(self, factor: float) -> Self:
+        """The moments with every weight multiplied by a factor."""
+        return super().scaled(factor)._with(self.third * factor, self.fourth * factor)
+
+    def mapped(self, A: Array, b: Array) -> Never:
+        """Raise ValueError."""
+        raise ValueError(
+            "the fourth moments of a linear map do not follow from those that are kept; leave them out "
+            "first with to_covariance_type('full')"
+        )
+
+    # ------------------------------------------------------------------ moments add up
+
+    def _bounds_of_sum(self, other: Self, places: Indices) -> tuple[float, float]:
+        bound, gap = super()._bounds_of_sum(other, places)
+        return 64.0 * (self.largest + other.largest + gap * bound), gap
+
+    def _sum_of_few(self, other: Self) -> tuple[Self, Array]:
+        total, spread = super()._sum_of_few(other)
+        gap = (other.means - self.means) + (other.low_means - self.low_means)
+        third, fourth = self._shifted(-(other.weights / total.weights)[:, None] * gap)
+        their_third, their_fourth = other._shifted((self.weights / total.weights)[:, None] * gap)
+        third += their_third
+        fourth += their_fourth
+        return total._with(third, fourth), spread
+
+    def _minus(self, part: Self) -> Self:
+        rest = super()._minus(part)
+        gap = (part.means - self.means) + (part.low_means - self.low_means)
+        retreat = gap * (part.weights / rest.weights)[:, None]
+        third, fourth = self._shifted(retreat)
+        their_third, their_fourth = part._shifted(gap + retreat)
+        third -= their_third
+        fourth -= their_fourth
+        return rest._with(third, fourth)
+
+    def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_]) -> None:
+        """Remove the rounding of this difference from `whole`.
+
+        The co-moments of constant features become zero, and Σ w u_i² u_j² becomes at least
+        (Σ w u_i u_j)² / Σ w, as the inequality of Cauchy and Schwarz demands.
+        """
+        super()._clip_rest(whole, is_single)
+        least = self.scatter**2 / self.weights[:, None, None]
+        roots = whole.roots + np.sqrt(self.weights)[:, None] * (np.finfo(np.float64).eps * self.means) ** 2
+        rounding = (_FOURTH_TOL + self._lost(whole))[:, None, None] * self.kind.outer(roots)
+        if (self.fourth < least - rounding).any():
+            raise ValueError("fourth moments would be too small: these rows never went into the state")
+        constant = self.diagonal <= 0
+        for moments in (self.third, self.fourth):
+            moments[constant] = 0.0
+            moments.transpose(0, 2, 1)[constant] = 0.0
+        np.maximum(self.fourth, least, out=self.fourth)
+
+    def _shifted(self, shifts: Array) -> tuple[Array, Array]:
+        """The co-moments of the same rows about m − p, where p is a shift (K, d): Σ of powers of u + p.
+
+        Σ w u vanishes, so besides these moments only the weight and the scatter are needed.
+        """
+        third, fourth = self.third.copy(), self.fourth.copy()
+        n_classes, n_features = shifts.shape
+        step = max(1, _ELEMENTS_IN_CACHE // max(n_features, 1) ** 2)
+        for start in range(0, n_classes, step):
+            of = slice(start, start + step)
+            _shift(third[of], fourth[of], shifts[of], self.weights[of], self.scatter[of])
+        return third, fourth
+
+    # ------------------------------------------------------------------ pickles, and columns of a table
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "fourth": self.kind.packed(self.fourth)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.fourth = self.kind.unpacked(self.fourth, *self.means.shape)
+
+    def more_columns(self) -> dict[str, Array]:
+        """The columns of the higher powers in a table."""
+        n_classes, n_features = self.means.shape
+        return {
+            "third_moment": self.third.reshape(n_classes, n_features**2),
+            "fourth_moment": self.kind.packed(self.fourth),
+        }
+
+    @classmethod
+    def more_shapes(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of these columns."""
+        return {
+            "third_moment": (n_classes, n_features**2),
+            "fourth_moment": (n_classes, kind.n_pairs(n_features)),
+        }
+
+    def read_more(self, columns: Mapping[str, Array]) -> None:
+        """Take the higher powers out of such columns."""
+        n_classes, n_features = self.means.shape
+        self.third = columns["third_moment"].reshape(n_classes, n_features, n_features)
+        self.fourth = self.kind.unpacked(columns["fourth_moment"], n_classes, n_features)
+
+
+def _shift(third: Array, fourth: Array, shifts: Array, weights: Array, scatter: Array) -> None:
+    """Shift the moments of a few classes in place, so that intermediate arrays stay in the cache.
+
+    The fourth moments grow by H + Hᵀ with H_ij = p_j (2 third_ij + p_j S_ii + 2 p_i S_ij + ½ W p_i² p_j).
+    """
+    p_i, p_j = shifts[:, :, None], shifts[:, None, :]
+    mass = weights[:, None, None] * p_i * p_i * p_j
+    half = third - mass / 2
+    third += np.einsum("kii->ki", scatter)[:, :, None] * p_j
+    third += 2 * p_i * scatter
+    third += mass
+    half += third
+    half *= p_j
+    fourth += half + half.transpose(0, 2, 1)

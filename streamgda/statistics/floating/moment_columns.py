@@ -16,14 +16,12 @@ from streamgda.blocks import labels
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceKind
-from streamgda.statistics.floating.fourth_moments import FourthMoments
-from streamgda.statistics.floating.moments import NOISE, Moments
+from streamgda.statistics.floating.moments import NOISE, Moments, moments_keeping
 from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.required import EXTRAS
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
-_PACKED = {"scatter", "pooled_scatter", "fourth_moment"}  # they are copied when they are unpacked
-
-_FOURTH = {"third_moment", "fourth_moment"}
+_PACKED = {"scatter", "pooled_scatter"}  # they are copied when they are unpacked
 
 
 def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
@@ -42,10 +40,7 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     squares = state.squared_weights
     if squares is not None and (squares != held.least_squares(state.counts)).any():
         columns["squared_weight"] = squares
-    if held.fourth is not None:
-        columns["third_moment"] = held.fourth.third.reshape(n_classes, held.n_features**2)
-        columns["fourth_moment"] = held.kind.packed(held.fourth.fourth)
-    return columns
+    return {**columns, **held.more_columns()}
 
 
 def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
@@ -56,16 +51,17 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     ValueError
         If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
     """
-    has_fourth = not _FOURTH.isdisjoint(columns)
-    shapes = _shapes(kind, len(columns.get("label", ())), n_features, has_fourth=has_fourth)
+    sort = moments_keeping(name for name, extra in EXTRAS.items() if columns.keys() & {*extra.columns})
+    n_classes = len(columns.get("label", ()))
+    shapes = _shapes(kind, n_classes, n_features) | sort.more_shapes(kind, n_classes, n_features)
     check_columns(["label", *shapes], columns)
     shapes |= {name: shapes["weight"] for name in ("weight_tail", "squared_weight") if name in columns}
     if not len(columns["label"]):
-        return Labelled.empty(Moments.zeros(kind, 0, 0, fourth=has_fourth), n_features)
+        return Labelled.empty(sort.zeros(kind, 0, 0), n_features)
     classes = labels.labels_in(columns)
     arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
     _check_totals(classes, arrays["count"], arrays["weight"])
-    counts, moments = arrays["count"], _moments(kind, arrays, n_features)
+    counts, moments = arrays["count"], _moments(sort, kind, arrays, n_features)
     state = Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
     is_sorted = not classes.dtype.names and (classes[1:] > classes[:-1]).all()
     return state if is_sorted else _sorted(state)
@@ -75,16 +71,12 @@ def _scatter_column(kind: CovarianceKind) -> str:
     return "pooled_scatter" if kind.is_pooled else "scatter"
 
 
-def _shapes(
-    kind: CovarianceKind, n_classes: int, n_features: int, *, has_fourth: bool
-) -> dict[str, tuple[int, ...]]:
+def _shapes(kind: CovarianceKind, n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the columns that must be there, beside the labels."""
     n_pairs = kind.n_pairs(n_features)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("count", "weight"), (n_classes,))
     shapes |= dict.fromkeys(("mean", "mean_tail"), (n_classes, n_features))
     shapes[_scatter_column(kind)] = (kind.n_packed(n_classes), n_pairs)
-    if has_fourth:
-        shapes |= {"third_moment": (n_classes, n_features**2), "fourth_moment": (n_classes, n_pairs)}
     return shapes
 
 
@@ -104,12 +96,13 @@ def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None
             raise ValueError(f"class {named(classes[k])} has {name} {values[k]:g}")
 
 
-def _moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
+def _moments(sort: type[Moments], kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
     weights = arrays["weight"]
     scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
-    fourth = _fourth_moments(kind, arrays, n_features) if "fourth_moment" in arrays else None
     weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
-    return Moments(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, fourth)
+    moments = sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter)
+    moments.read_more(arrays)
+    return moments
 
 
 def _squares(moments: Moments, counts: NDArray[np.int64], given: Array | None = None) -> Array | None:
@@ -118,13 +111,6 @@ def _squares(moments: Moments, counts: NDArray[np.int64], given: Array | None = 
         return None
     equal = moments.least_squares(counts)
     return equal if given is None else np.where(given > 0, given, equal)
-
-
-def _fourth_moments(kind: CovarianceKind, arrays: Columns, n_features: int) -> FourthMoments:
-    third, fourth = arrays["third_moment"], arrays["fourth_moment"]
-    return FourthMoments(
-        third.reshape(len(third), n_features, n_features), kind.unpacked(fourth, len(third), n_features)
-    )
 
 
 def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:

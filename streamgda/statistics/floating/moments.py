@@ -8,8 +8,10 @@ parallel computation of (co-)variance", eq. 22). No sum of squares is ever forme
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
 from streamgda.statistics.labelled import Counts
+from streamgda.statistics.required import EXTRAS
 
 _MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
 _SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
@@ -40,9 +43,7 @@ class Moments(MomentArrays):
             total.merge(self.take(slice(k, k + 1)), first)
         return total
 
-    # ------------------------------------------------------------------ moments add up
-
-    def merge(self, other: Moments, places: Indices) -> None:
+    def merge(self, other: Self, places: Indices) -> None:
         """Add to the classes at these places, in place. If it raises, nothing has changed.
 
         The result has the same bits whichever of the two comes first.
@@ -80,7 +81,7 @@ class Moments(MomentArrays):
             total.scatter = self._pooled(other, spread, owned=owned)
         return self.with_rows(rows, total)
 
-    def _pooled(self, other: Moments, spread: Array, *, owned: bool = False) -> Array:
+    def _pooled(self, other: Self, spread: Array, *, owned: bool = False) -> Array:
         """The pooled scatter of a sum."""
         scatter = other.scatter if owned else np.empty_like(self.scatter)
         if other.diagonal.any():  # single rows have no scatter
@@ -90,7 +91,7 @@ class Moments(MomentArrays):
         self.kind.add_outer(scatter, spread)
         return scatter
 
-    def _following(self, other: Moments, places: Indices, spread: Array, start: int) -> dict[str, Any]:
+    def _following(self, other: Self, places: Indices, spread: Array, start: int) -> dict[str, Any]:
         """The attributes when classes before `start` are written, which tell to write the next few."""
         if start >= len(places):
             return {
@@ -102,21 +103,18 @@ class Moments(MomentArrays):
         total, spread[some] = self.take(rows)._sum_of_few(other.take(some))
         return {"unwritten": (rows, total, partial(self._following, other, places, spread, some.stop))}
 
-    def _is_far_from_overflow(self, other: Moments, places: Indices) -> bool:
-        """Whether a quick bound proves that no sum exceeds float64."""
+    def _bounds_of_sum(self, other: Self, places: Indices) -> tuple[float, float]:
+        """A quick bound of all that is summed up, and one of the squared distances of means."""
         rows = as_slice(places) if len(places) else places
         means, diagonal = self.means[rows], self.kind.take(self.diagonal, rows)
         weight = float(np.add.reduce(self.weights[rows])) + float(np.add.reduce(other.weights))
         gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
         scatter = float(diagonal.max(initial=0.0)) + float(other.diagonal.max(initial=0.0))
-        bound = 64.0 * (scatter + weight * gap)
-        if self.fourth and other.fourth:
-            bound = 64.0 * (self.fourth.largest + other.fourth.largest + gap * bound)
-        return math.isfinite(bound)
+        return 64.0 * (scatter + weight * gap), gap
 
-    def _check_sum(self, other: Moments, places: Indices) -> None:
+    def _check_sum(self, other: Self, places: Indices) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            if self._is_far_from_overflow(other, places):
+            if math.isfinite(self._bounds_of_sum(other, places)[0]):
                 return
             if not np.isfinite(self.weights[places] + other.weights).all():
                 raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
@@ -124,10 +122,11 @@ class Moments(MomentArrays):
             if self.kind.is_pooled:
                 total.scatter = self._pooled(other, spread)
         if not total.are_finite():
-            powers = "squares" if self.fourth is None else "fourth powers"
-            raise ValueError(f"the features are too large: their {powers} exceed float64. Rescale them first")
+            raise ValueError(
+                f"the features are too large: their {self.powers} exceed float64. Rescale them first"
+            )
 
-    def _add_by_class(self, other: Moments, places: Indices) -> Array:
+    def _add_by_class(self, other: Self, places: Indices) -> Array:
         """Add in place all but a pooled scatter: a few classes at a time, so that temporary arrays are small.
 
         Returns the vectors whose outer products are to be added to a pooled scatter.
@@ -149,7 +148,7 @@ class Moments(MomentArrays):
         fitting = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
         return max(1, fitting)
 
-    def _sum_of_few(self, other: Moments) -> tuple[Self, Array]:
+    def _sum_of_few(self, other: Self) -> tuple[Self, Array]:
         """The sum with moments of the same classes, but for a pooled scatter, and the vectors for that."""
         ours = self
         weights, rest = two_sum(ours.weights, other.weights)
@@ -164,18 +163,14 @@ class Moments(MomentArrays):
         shift += their_share * ((other.means - anchor) + other.low_means)
         gap = (other.means - ours.means) + (other.low_means - ours.low_means)
         spread = gap * np.sqrt(our_share * their_share * weights[:, None])
-        fourth = None
-        if ours.fourth and other.fourth:
-            fourth = ours.fourth.shifted(-their_share * gap, ours.weights, ours.scatter)
-            fourth += other.fourth.shifted(our_share * gap, other.weights, other.scatter)
         means, low_means = two_sum(anchor, shift)
         scatter = ours.scatter
         if not self.kind.is_pooled:
             scatter = ours.scatter + other.scatter
             scatter += self.kind.outer(spread)
-        return type(self)(self.kind, weights, weight_tails, means, low_means, scatter, fourth), spread
+        return type(self)(self.kind, weights, weight_tails, means, low_means, scatter), spread
 
-    def subtract(self, part: Moments, counts: Counts) -> Self:
+    def subtract(self, part: Self, counts: Counts) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
 
         Raises
@@ -190,16 +185,14 @@ class Moments(MomentArrays):
             return whole
         rest = whole._minus(part.take(kept))
         rest._clip_rest(whole, counts[kept] == 1)
-        if rest.fourth and whole.fourth:
-            rest.fourth.clip(rest.weights, rest.means, rest.scatter, whole.fourth, rest._lost(whole))
         return rest
 
-    def _lost(self, whole: Moments) -> Array:
+    def _lost(self, whole: Self) -> Array:
         """The share of `whole` that the rounding of weights may hide in this difference from it: (K,)."""
         lost: Array = NOISE * whole.weights / self.weights
         return lost.max(keepdims=True) if self.kind.is_pooled else lost
 
-    def _minus(self, part: Moments) -> Self:
+    def _minus(self, part: Self) -> Self:
         """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
         weights, rest = two_sum(self.weights, -part.weights)
         weights, weight_tails = two_sum(weights, rest + (self.weight_tails - part.weight_tails))
@@ -209,10 +202,6 @@ class Moments(MomentArrays):
         spread = gap * np.sqrt(part.weights * (self.weights / weights))[:, None]
         scatter = self.scatter - part.scatter
         scatter -= self.kind.outer(spread)
-        fourth = None
-        if self.fourth and part.fourth:
-            fourth = self.fourth.shifted(retreat, self.weights, self.scatter)
-            fourth -= part.fourth.shifted(gap + retreat, part.weights, part.scatter)
         return replace(
             self,
             weights=weights,
@@ -220,10 +209,9 @@ class Moments(MomentArrays):
             means=means,
             low_means=low_means,
             scatter=scatter,
-            fourth=fourth,
         )
 
-    def _clip_rest(self, whole: Moments, is_single: NDArray[np.bool_]) -> None:
+    def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_]) -> None:
         """Clip the rounding of this difference from `whole`. A class with one row left does not vary."""
         value_rounding = self.weights[:, None] * (np.finfo(np.float64).eps * self.means) ** 2
         if self.kind.is_pooled:
@@ -270,13 +258,8 @@ class Moments(MomentArrays):
         Raises
         ------
         ValueError
-            If fourth moments are kept, or a square would exceed float64.
+            If a square would exceed float64.
         """
-        if self.fourth is not None:
-            raise ValueError(
-                "the fourth moments of a linear map do not follow from those that are kept; leave them out "
-                "first with to_covariance_type('full')"
-            )
         with np.errstate(over="ignore", invalid="ignore"):
             means, low_means = self._mapped_means(A, b)
             scatter = A @ self.scatter @ A.T
@@ -299,6 +282,15 @@ class Moments(MomentArrays):
             totals, rest = two_sum(totals, products)
             low_means += left + rest
         return two_sum(totals, low_means)
+
+
+def moments_keeping(extra: Iterable[str]) -> type[Moments]:
+    """The sort of moments that also keeps what these entries of `EXTRAS` name."""
+    for name in extra:
+        if (sort := EXTRAS[name].moments) is not None:
+            keeping: type[Moments] = resolve_name(sort)
+            return keeping
+    return Moments
 
 
 def as_slice(places: Indices) -> Rows:

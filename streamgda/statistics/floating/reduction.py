@@ -18,7 +18,6 @@ from streamgda.blocks.labels import Labels
 from streamgda.kernels import AnchoredSums, Workspace, centre, merge_rows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
-from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
@@ -37,7 +36,7 @@ def is_anchored(block: Block, kind: CovarianceKind) -> bool:
 def add_rows(
     moments: Moments, places: Indices, block: Block, workspace: Workspace
 ) -> tuple[Array, Array | None, Bounds]:
-    """Add the rows of a block to the moments of the classes at these places, but for fourth moments.
+    """Add the rows of a block to the weights, means and scatter of the classes at these places.
 
     Parameters
     ----------
@@ -108,13 +107,6 @@ def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
     if len(codes) == n_classes:  # each row is the mean of its class, and there is no scatter
         moments.weights[codes] = block.row_weights
         moments.means[codes] = block.matrix(0, n_classes)
-    elif moments.fourth is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows, weights, bounds = add_rows(moments, places, block, workspace)
-            weights = np.ones(rows.shape[1]) if weights is None else weights
-            moments.fourth = FourthMoments.from_rows(rows, weights, bounds)
-        if not moments.fourth.are_finite():
-            block.raise_for_values("fourth powers")
     elif is_anchored(block, moments.kind):
         moments.weights[:] = np.bincount(codes)
         sums = AnchoredSums(np.zeros(n_classes), moments.means, moments.low_means, moments.scatter)
@@ -122,9 +114,9 @@ def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
         sums.end()
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            add_rows(moments, places, block, workspace)
+            moments.add_powers(*add_rows(moments, places, block, workspace))
     if not moments.are_finite():
-        block.raise_for_values()
+        block.raise_for_values(moments.powers)
     return moments
 
 
@@ -146,7 +138,7 @@ def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
 class Accumulation:
     """A state to which blocks are added in place.
 
-    It has no fourth moments. Each class has a place in the arrays, in the order of first appearance.
+    It keeps nothing besides moments. Each class has a place in the arrays, in the order of first appearance.
     """
 
     def __init__(self, state: Labelled[Moments]) -> None:

@@ -18,13 +18,12 @@ from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.arrays import check_fourth_moments
 from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.locking import in_order
-from streamgda.statistics.required import WITHOUT_ROUNDING
+from streamgda.statistics.required import WITHOUT_ROUNDING, Required
 from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names
 
@@ -87,10 +86,10 @@ class ClassStatistics(Statistics):
         feature_names: Sequence[str] | None = None,
         fourth_moments: bool = False,
     ) -> None:
-        kind = kind_named(covariance_type)
+        kind, sort = kind_named(covariance_type), Moments
         if fourth_moments:
-            check_fourth_moments(kind)
-        super().__init__(Moments.zeros(kind, 0, 0, fourth=fourth_moments), feature_names)
+            sort = moments_keeping(Required.of(covariance_type, fourth_moments=True).extra)
+        super().__init__(sort.zeros(kind, 0, 0), feature_names)
 
     @property
     def _moments(self) -> Moments:
@@ -124,7 +123,7 @@ class ClassStatistics(Statistics):
                 or self.rule is not None
                 or block.n_features != moments.n_features
                 or block.feature_names not in (None, self.schema.feature_names)
-                or moments.fourth is not None
+                or moments.extra
                 or is_anchored(block, moments.kind)
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
