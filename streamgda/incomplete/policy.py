@@ -114,7 +114,7 @@ class Marginal(Option):
         if first.covariance_type == kind:
             return Reading(first.simplest())
         keep, note = keep or (lambda reading: None), note or (lambda line: None)
-        reading = Reading(first, 1, "EM has not begun")
+        reading = Reading(first, 1, "EM has made no step")
         keep(reading)
         parameters = _of_available(first, kind)
         while reading.n_reads < max_reads and reading.unfinished:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -215,7 +215,7 @@ def _plan_of_file(
     return Plan(groups, _fold_or_skip, empty, _merge_or_skip, finish)
 
 
-def _fold_or_skip(splits: Sequence[Split], empty: State) -> Any:
+def _fold_or_skip(splits: Iterable[Split], empty: State) -> Any:
     """Read some rows of a file, or return why they cannot be read."""
     try:
         return repeated(partial(accumulate_splits, splits, empty))

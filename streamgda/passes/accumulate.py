@@ -15,7 +15,7 @@ from streamgda.kernels import Workspace
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
 from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
-from streamgda.sources.base import Source, Split, begun, group_into_tasks
+from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -248,7 +248,7 @@ def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     state: Any = empty.copy()
     with single_blas_thread():
-        state.update_blocks(chain.from_iterable(split.blocks() for split in begun(splits)), Workspace())
+        state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
     return cast("S", state)
 
 

@@ -141,7 +141,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
     rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
     _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
     with single_blas_thread(), warning_of_retries() as noted, telling(progress, amount) as listener:
-        _log.info("pass begun on %s", client_of(scheduler) or scheduler or "Dask's default scheduler")
+        _log.info("pass started on %s", client_of(scheduler) or scheduler or "Dask's default scheduler")
         n_threads = _own_threads(plans, scheduler)
         if n_threads is None:
             states = _compute_by_dask(plans, scheduler, listener, noted)

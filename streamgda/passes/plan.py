@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.sources.base import Split
+from streamgda.sources.base import Groups, Split
 from streamgda.storage.retries import RETRIES, repeated
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from streamgda.passes.checkpoint import Checkpoint
 
 T = TypeVar("T")
-Fold = Callable[[Sequence[Any], Any], Any]
+Fold = Callable[[Iterable[Any], Any], Any]
 Merge = Callable[[Any, Any], Any]
 FAN_IN = 8
 IN_SEQUENCE = 1 << 12  # groups; where there are more, a task of a cluster reads eight of them
@@ -37,8 +36,8 @@ class Plan:
     groups : sequence of sequences of Split
         The splits that are read into one state; at least one group.
     fold : callable
-        Reads the splits of a group in order, and returns a state. It is called with the group and `shared`,
-        and may be called again for the same group.
+        Reads the splits of a group in order, and returns a state. It is called with the splits, whose data
+        are fetched ahead, and `shared`, and may be called again for the same group.
     shared : object
         What every reading task needs, such as a model.
     merge : callable
@@ -51,7 +50,7 @@ class Plan:
         Where states are kept for a pass that begins again.
     """
 
-    groups: Sequence[Sequence[Split | Delayed]]
+    groups: Groups
     fold: Fold
     shared: Any
     merge: Merge = add
@@ -107,8 +106,10 @@ def delayed_in(group: Sequence[Any]) -> list[Any]:
 
 def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> Any:
     """The state of a group. It is read again if its storage fails, unless it can be read but once."""
-    once = any(getattr(split, "is_read_once", False) for split in group)
-    return repeated(partial(fold, group, shared), 0 if once else retries)
+    from streamgda.storage.fetching import Prefetched  # and with it pyarrow, where it is used
+
+    once = any(split.is_read_once for split in group)
+    return repeated(lambda: fold(Prefetched(group), shared), 0 if once else retries)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from streamgda.passes.plan import FAN_IN, Amount, Merge, Plan, Run, in_place, read_group
 from streamgda.passes.progress import Listener
-from streamgda.sources.base import MOST_BEGUN
-from streamgda.storage.fetching import Ahead, read_ahead
+from streamgda.storage.fetching import Prefetcher, prefetch_first, read_ahead
 
 T = TypeVar("T")
 
@@ -48,8 +47,8 @@ class Tree:
 def compute_in_threads(plan: Plan, n_threads: int, listener: Listener | None) -> Any:
     """Run a plan in some threads, or in this one if their number is 0, and return its state."""
     runs, whole = list(plan.runs()), Tree(in_place(plan.merge))
-    with Ahead(n_threads + 1) as ahead:
-        calls = _one_in_advance(_calls(plan, runs, ahead))
+    with Prefetcher(n_threads + 1) as prefetcher:
+        calls = _one_in_advance(_calls(plan, runs, prefetcher))
         with closing(read_ahead(_called, calls, 2 * n_threads, n_threads=n_threads)) as states:
             for run in runs:
                 tree = Tree(in_place(plan.merge))
@@ -64,20 +63,15 @@ def compute_in_threads(plan: Plan, n_threads: int, listener: Listener | None) ->
     return whole.total()
 
 
-def _calls(plan: Plan, runs: Sequence[Run], ahead: Ahead) -> Iterator[Callable[[], Any]]:
+def _calls(plan: Plan, runs: Sequence[Run], prefetcher: Prefetcher) -> Iterator[Callable[[], Any]]:
     """Yield what returns the state of each step of the runs. The data of a group are fetched from then on."""
     for run in runs:
         for groups in run.steps():
             if plan.checkpoint and run.is_there:
                 yield partial(plan.checkpoint.read, run.name)
             else:
-                yield partial(read_group, _begun(groups[0], ahead), plan.fold, plan.shared, plan.retries)
-
-
-def _begun(group: Sequence[Any], ahead: Ahead) -> Sequence[Any]:
-    if not group[0].is_remote:
-        return group
-    return [*(split.begun(ahead) for split in group[:MOST_BEGUN]), *group[MOST_BEGUN:]]
+                group = prefetch_first(groups[0], prefetcher)
+                yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
 
 
 def _one_in_advance(values: Iterable[T]) -> Iterator[T]:

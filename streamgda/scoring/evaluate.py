@@ -22,7 +22,7 @@ from streamgda.passes.progress import Progress
 from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model
-from streamgda.sources.base import Source, Split, begun, group_into_tasks
+from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.sources.conversion import is_dask
 
 Batch = Sequence[Any]
@@ -230,7 +230,7 @@ def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Deci
     """One task: the evaluation of a model on consecutive splits, in order."""
     with single_blas_thread():
         model, decision, temperatures = shared
-        blocks = (block for split in begun(splits) for block in split.blocks())
+        blocks = (block for split in splits for block in split.blocks())
         return _evaluate_blocks(model, blocks, decision, temperatures)
 
 

@@ -27,7 +27,7 @@ from streamgda.passes.plan import Plan, n_rows_of
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import Model, matched, pieces_of, score_piece, snapshot
 from streamgda.scoring.predict import as_scorable
-from streamgda.sources.base import ScorableSplit, Source, begun, group_into_tasks
+from streamgda.sources.base import ScorableSplit, Source, group_into_tasks
 
 _MOST_STEPS = 2000
 _LEAST_GAIN = 1e-4  # of the log-likelihood of all rows, which moves a share by 0.014 standard errors
@@ -246,7 +246,7 @@ def sample_splits(splits: Iterable[ScorableSplit], shared: tuple[Model, int]) ->
     model, most = shared
     sample = _Sample(np.empty(0, np.uint64), np.empty((0, len(model.classes_))), most)
     with single_blas_thread():
-        for split in begun(splits):
+        for split in splits:
             for block, _ in split.features():
                 is_full = len(sample.keys) == most
                 sample += _sample_of(model, block, most, sample.keys[-1] if is_full else _LAST)

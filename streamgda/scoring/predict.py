@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
 from typing import Any
@@ -30,7 +29,7 @@ from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, apart, matched, scanned, snapshot
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.sources.base import ScorableSource, ScorableSplit, Source, begun, group_into_tasks
+from streamgda.sources.base import ScorableSource, Source, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
 from streamgda.sources.discovery import is_table
 from streamgda.storage.documents import digest
@@ -267,22 +266,16 @@ def _fingerprint(model: Model) -> str:
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Sequence[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
+def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
-    splits = begun(split for part in parts for split in part.splits)
     with single_blas_thread(), Writes(output.named) as writes:
-        summaries = (
-            output.write(part, _predicted_rows(islice(splits, len(part.splits)), columns, output), writes)
-            for part in parts
-        )
+        summaries = (output.write(part, _predicted_rows(part, columns, output), writes) for part in parts)
         return sum(summaries, PredictionSummary())
 
 
-def _predicted_rows(
-    splits: Iterable[ScorableSplit], columns: PredictionColumns, output: Output[Any]
-) -> Iterator[PredictedRows]:
-    for block, kept in chain.from_iterable(split.features() for split in splits):
+def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
+    for block, kept in part.features():
         n_dropped = block.n_dropped
         for piece, beside in pieces(block, kept, len(columns.names), output.schema):
             yield PredictedRows(_table(columns, output, piece, beside), n_dropped)

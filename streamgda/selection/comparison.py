@@ -42,7 +42,7 @@ from streamgda.selection.scorings import (
     mean_log_likelihood,
 )
 from streamgda.selection.splitters import is_leave_one_out, tested_folds
-from streamgda.sources.base import Source, Split, begun, group_into_tasks
+from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
@@ -386,7 +386,7 @@ def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScore
     """One task: score the rows of consecutive splits, in order."""
     found = HeldOutScores()
     with single_blas_thread():
-        for split in begun(splits):
+        for split in splits:
             for block in split.blocks():
                 found.n_dropped += block.n_dropped
                 found.n_rows += len(block.codes)

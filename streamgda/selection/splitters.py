@@ -351,12 +351,7 @@ class _Rows(Split):
     """All the rows of a source in memory."""
 
     def __init__(self, source: ArraySource) -> None:
-        self._source = source
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return len(self._source.rows)
+        self._source, self.n_rows = source, len(source.rows)
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""

@@ -1,15 +1,10 @@
-"""The base classes of sources and of their splits. A source describes rows; a split is a part of them.
-
-The next splits are fetched from remote storage while the present ones are processed.
-"""
+"""The base classes of sources and of their splits. A source describes rows; a split is a part of them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
@@ -20,16 +15,14 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
-    from streamgda.storage.fetching import Ahead
+    from streamgda.storage.fetching import Prefetcher
     from streamgda.storage.filesystems import Version
 
 
 ROWS_PER_TASK = 1 << 18
 # 512 MB in float64: tasks of wide rows are shorter, so that threads share them better.
 _ELEMENTS_PER_TASK = 1 << 26
-MOST_BEGUN = 16  # splits whose footers are fetched at a time; `Ahead` limits how much of their data is
 
-S = TypeVar("S", bound="Split")
 T = TypeVar("T")
 
 Groups: TypeAlias = Sequence[Sequence[Any]]
@@ -49,7 +42,7 @@ class Split(ABC):
     __slots__ = ()
 
     is_read_once = False
-    is_remote = False  # whether `begun` has something to fetch
+    is_remote = False  # whether `prefetch` has something to fetch
     n_rows: int | None = None  # where they need not be read to be counted
     n_bytes: int | None = None  # of the rows in all columns, where the storage says so
 
@@ -57,8 +50,8 @@ class Split(ABC):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
 
-    def begun(self, ahead: Ahead) -> Self:
-        """Start to fetch as much as `ahead` allows, and return the split with what is fetched."""
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch as much as there is room for, and return the split with what is fetched."""
         return self
 
 
@@ -84,6 +77,44 @@ class ScorableSplit(Split):
     def enclosing(self, start: int, stop: int) -> tuple[ScorableSplit, int]:
         """The smallest part to read that holds rows `start` to `stop`, and how many rows are before it."""
         return self, 0
+
+
+@dataclass(frozen=True)
+class RowRange(ScorableSplit):
+    """Rows `start` to `stop` of a split."""
+
+    split: ScorableSplit
+    start: int
+    stop: int
+
+    n_rows = property(lambda rows: rows.stop - rows.start)
+    is_remote = property(attrgetter("split.is_remote"))
+    keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
+
+    @property
+    def identity(self) -> list[Any]:
+        """The split and the range of its rows, as plain values."""
+        return [self.split.identity, self.start, self.stop]
+
+    def prefetch(self, prefetcher: Prefetcher) -> RowRange:
+        """Start to fetch as much as there is room for; return the same rows with what is fetched."""
+        enclosing, before = self.split.enclosing(self.start, self.stop)
+        return RowRange(enclosing.prefetch(prefetcher), self.start - before, self.stop - before)
+
+    def blocks(self) -> Iterator[Block]:
+        """Read these rows, in order."""
+        return (block for block, _ in self.features())
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read these rows, in order, and the columns that are kept."""
+        enclosing, before = self.split.enclosing(self.start, self.stop)
+        position = before
+        for block, beside in enclosing.features():
+            first, last = max(self.start - position, 0), min(self.stop - position, len(block.codes))
+            position += len(block.codes)
+            if first < last:
+                columns = {name: values[first:last] for name, values in beside.items()}
+                yield block.between(first, last), columns
 
 
 class Source(ABC):
@@ -401,19 +432,3 @@ def group_into_tasks(
         rows += size
     if start < len(parts):
         yield parts[start:]
-
-
-# ---------------------------------------------------------------------- reading ahead
-
-
-def begun(splits: Iterable[S]) -> Iterator[S]:
-    """Yield splits in order. Data of the next ones are fetched from remote storage meanwhile."""
-    from streamgda.storage.fetching import Ahead  # and with it pyarrow, where it is used
-
-    remaining, waiting = iter(splits), deque[S]()
-    with Ahead() as ahead:
-        while True:
-            waiting.extend(split.begun(ahead) for split in islice(remaining, MOST_BEGUN - len(waiting)))
-            if not waiting:
-                return
-            yield waiting.popleft()

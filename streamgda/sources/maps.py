@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
-    from streamgda.storage.fetching import Ahead
+    from streamgda.storage.fetching import Prefetcher
 
 
 _RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
@@ -221,9 +221,9 @@ class MappedSplit(ScorableSplit):
         """Which rows are read, and through which map."""
         return [self.split.identity, self.step.digest]
 
-    def begun(self, ahead: Ahead) -> Self:
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
         """Start to fetch the rows."""
-        return replace(self, split=self.split.begun(ahead))
+        return replace(self, split=self.split.prefetch(prefetcher))
 
     def enclosing(self, start: int, stop: int) -> tuple[Self, int]:
         """The smallest part to read that holds some rows, and how many rows are before it."""

@@ -33,7 +33,7 @@ from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import Roles
 from streamgda.storage.fetching import (
     STEP,
-    Ahead,
+    Prefetcher,
     Range,
     RemoteParquet,
     chunks_of,
@@ -154,14 +154,14 @@ class RowGroups(ScorableSplit):
             yield unlabelled_block(batch, self.read_options.roles, self.read_options.kept, places)
             del batch
 
-    def begun(self, ahead: Ahead) -> RowGroups:
-        """The same row groups; if they are remote, as much as `ahead` allows is being fetched."""
-        return replace(self, remote=self._fetched(ahead)) if self.is_remote else self
+    def prefetch(self, prefetcher: Prefetcher) -> RowGroups:
+        """The same row groups; if they are remote, as much as there is room for is being fetched."""
+        return replace(self, remote=self._fetched(prefetcher)) if self.is_remote else self
 
-    def _fetched(self, ahead: Ahead) -> RemoteParquet:
+    def _fetched(self, prefetcher: Prefetcher) -> RemoteParquet:
         if self.remote and not self.remote.is_closed:
             return self.remote
-        return ahead.begin(self.read_options.filesystem, self.path, self.version, self._needs)
+        return prefetcher.fetch(self.read_options.filesystem, self.path, self.version, self._needs)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
@@ -196,7 +196,7 @@ class RowGroups(ScorableSplit):
     def _opened(self) -> Iterator[pq.ParquetFile]:
         """The file, checked before and after it is read to be in the version that was planned for."""
         if self.is_remote:
-            with self._fetched(Ahead()) as remote:
+            with self._fetched(Prefetcher()) as remote:
                 with decoding(self.path):
                     metadata = remote.metadata  # waits until the file can be read
                     parquet = self._parquet(remote.file, metadata, is_whole=remote.is_read_whole)

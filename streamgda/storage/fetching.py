@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, repeat
+from itertools import accumulate, islice, repeat
 from math import ceil
 from threading import RLock
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -48,6 +48,7 @@ _HOLE, _LONGEST_HOLE = 1 << 13, 1 << 16
 
 Range: TypeAlias = tuple[int, int]
 """The first byte, and the byte behind the last."""
+MOST_PREFETCHED = 16  # splits at a time; `Prefetcher` limits how much of their data is fetched
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
 _MOST_UNUSED = 1 << 24  # bytes that `read_ahead` has read and that are not used yet
 Plan: TypeAlias = Callable[[pq.FileMetaData], Sequence[Sequence[Range]]]
@@ -126,7 +127,7 @@ def _is_one_request(last: Request, start: int, stop: int) -> bool:
     return 0 <= hole <= most and stop - last.start <= _REQUEST
 
 
-class Ahead:
+class Prefetcher:
     """Fetches the needed ranges of one file, or of several in turn, before they are used.
 
     The end of `with` closes the files.
@@ -140,7 +141,7 @@ class Ahead:
     def __init__(self, n_tasks: int = 1) -> None:
         self.n_tasks = n_tasks
         self.lock = RLock()
-        self.n_held = 0  # bytes that were asked for, and wait to be used
+        self.n_waiting = 0  # bytes that were asked for, and wait to be used
         self._files: deque[RemoteParquet] = deque()
 
     def __enter__(self) -> Self:
@@ -150,7 +151,7 @@ class Ahead:
         for file in tuple(self._files):
             file.close()
 
-    def begin(self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan) -> RemoteParquet:
+    def fetch(self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan) -> RemoteParquet:
         """Start to fetch the footer of a file of this version, and what is needed; return at once."""
         file = RemoteParquet(filesystem, path, version, plan, self)
         with self.lock:
@@ -169,21 +170,33 @@ class Ahead:
             self.ask()
 
 
+class Prefetchable(Protocol):
+    """A split whose data can be fetched before they are read."""
+
+    is_remote: bool
+
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch as much as there is room for, and return the split with what is fetched."""
+
+
+P = TypeVar("P", bound=Prefetchable)
+
+
 class RemoteParquet:
-    """A remote Parquet file that is being fetched; `Ahead.begin` makes it, and the end of `with` closes it.
+    """A remote Parquet file that is being fetched. `Prefetcher.fetch` makes it; the end of `with` closes it.
 
     An error of a request is raised when its bytes are used.
     """
 
     def __init__(
-        self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan, ahead: Ahead
+        self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan, prefetcher: Prefetcher
     ) -> None:
         self._filesystem, self._path, self._version = filesystem, path, version
-        self._plan, self._ahead = plan, ahead
+        self._plan, self._prefetcher = plan, prefetcher
         self._parts: list[Request] = []
         self._turns: deque[Request] = deque()
         self._n_unanswered = 0
-        self._most_held = STEP
+        self._most_waiting = STEP
         self._is_planned = self.is_closed = False
         self._checked: Future[None] | None = None
         self._opened = request_threads().submit(self._open)
@@ -203,14 +216,14 @@ class RemoteParquet:
 
     def close(self) -> None:
         """Make no more requests, and forget what was fetched."""
-        with self._ahead.lock:
+        with self._prefetcher.lock:
             if self.is_closed:
                 return
             self.is_closed = True
             self._turns.clear()
             for part in self._parts:
                 self._forget(part)
-            self._ahead.drop(self)
+            self._prefetcher.drop(self)
         self._opened.cancel()
 
     @property
@@ -221,7 +234,7 @@ class RemoteParquet:
     @property
     def is_read_whole(self) -> bool:
         """Whether Arrow is to read a column of a row group as a whole."""
-        return self._most_held == STEP
+        return self._most_waiting == STEP
 
     @property
     def file(self) -> pa.NativeFile:
@@ -234,7 +247,7 @@ class RemoteParquet:
 
     def ask(self) -> bool:
         """Make requests while there is room, and return whether all are made."""
-        while self._turns and self._ahead.n_held < self._most_held * self._ahead.n_tasks:
+        while self._turns and self._prefetcher.n_waiting < self._most_waiting * self._prefetcher.n_tasks:
             self._request(self._turns.popleft())
         return self._is_planned and not self._turns
 
@@ -270,7 +283,7 @@ class RemoteParquet:
         ]
         at_hand: Future[Any] = Future()
         at_hand.set_result(tail)
-        with self._ahead.lock:
+        with self._prefetcher.lock:
             if self.is_closed:
                 return
             self._turns.extend(parts)
@@ -279,15 +292,15 @@ class RemoteParquet:
             )
             self._starts = [part.start for part in self._parts]
             self._n_unanswered = len(parts)
-            self._most_held = 2 * STEP if len(steps) > 1 else STEP
-            self._ahead.n_held += len(tail)
+            self._most_waiting = 2 * STEP if len(steps) > 1 else STEP
+            self._prefetcher.n_waiting += len(tail)
             self._is_planned = True
             self._check_if_complete()
-            self._ahead.ask()
+            self._prefetcher.ask()
 
     def _answer(self, start: int, stop: int) -> pa.Buffer:
         answer = self._bytes(start, stop)
-        with self._ahead.lock:
+        with self._prefetcher.lock:
             self._n_unanswered -= 1
             self._check_if_complete()
         return answer
@@ -317,30 +330,30 @@ class RemoteParquet:
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
     def _used(self, part: Request, start: int, stop: int) -> pa.Buffer:
-        with self._ahead.lock:
+        with self._prefetcher.lock:
             if part.answer is None and part in self._turns:  # it is needed earlier
                 self._turns.remove(part)
             answer = part.answer or self._request(part)
         used = answer.result().slice(start - part.start, stop - start)
-        with self._ahead.lock:
+        with self._prefetcher.lock:
             part.n_unread -= stop - start
             if part.n_unread <= 0:
                 self._forget(part)
-                self._ahead.ask()
+                self._prefetcher.ask()
         return used
 
     # ---------------------------------------------------------------------- in either, with the lock
 
     def _request(self, part: Request) -> Future[Any]:
         part.answer = request_threads().submit(self._answer, part.start, part.stop)
-        self._ahead.n_held += part.stop - part.start
+        self._prefetcher.n_waiting += part.stop - part.start
         return part.answer
 
     def _forget(self, part: Request) -> None:
         if part.answer is not None:
             part.answer.cancel()
             part.answer = None
-            self._ahead.n_held -= part.stop - part.start
+            self._prefetcher.n_waiting -= part.stop - part.start
 
 
 @lru_cache(1)
@@ -351,6 +364,31 @@ def request_threads() -> DaemonThreads:
 
 # A forked child process has none of the threads.
 os.register_at_fork(after_in_child=request_threads.cache_clear)
+
+
+@dataclass(frozen=True)
+class Prefetched(Generic[P]):
+    """Splits in order. While one is read, data of the next ones are fetched from remote storage."""
+
+    splits: Sequence[P]
+
+    def __iter__(self) -> Iterator[P]:
+        remaining, waiting = iter(self.splits), deque[P]()
+        with Prefetcher() as prefetcher:
+            while True:
+                following = list(islice(remaining, MOST_PREFETCHED - len(waiting)))
+                waiting.extend(prefetch_first(following, prefetcher))
+                if not waiting:
+                    return
+                yield waiting.popleft()
+
+
+def prefetch_first(splits: Sequence[P], prefetcher: Prefetcher) -> Sequence[P]:
+    """The same splits; data of the first ones, where they are remote, are being fetched."""
+    if not splits or not splits[0].is_remote:
+        return splits
+    first = [split.prefetch(prefetcher) for split in splits[:MOST_PREFETCHED]]
+    return [*first, *splits[MOST_PREFETCHED:]]
 
 
 def read_ahead(

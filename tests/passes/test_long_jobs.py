@@ -184,12 +184,12 @@ def test_a_plan_of_one_task_is_followed_on_a_cluster(folder, client, capsys):
     assert "12.0/12.0" in capsys.readouterr().err
 
 
-def test_the_log_has_a_line_when_a_pass_is_planned_begun_and_done(folder, caplog):
+def test_the_log_has_a_line_when_a_pass_is_planned_started_and_done(folder, caplog):
     with caplog.at_level(logging.INFO, "streamgda"):
         accumulate(scan_parquet(folder, "y"), scheduler="threads", **EACH)
-    planned, begun, done = caplog.messages
+    planned, started, done = caplog.messages
     assert planned == "pass planned: 840 rows in 70 tasks"
-    assert begun == "pass begun on threads"
+    assert started == "pass started on threads"
     assert done.startswith("pass done in ")
 
 

@@ -32,7 +32,7 @@ from streamgda import (
 from streamgda.passes import cluster as clusters
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
-from streamgda.sources.base import group_into_tasks
+from streamgda.sources.base import Split, group_into_tasks
 from tests.logged_filesystem import NotingHandler
 
 whether_with_progress = pytest.mark.parametrize("progress", [False, True])
@@ -47,6 +47,11 @@ def folder(tmp_path_factory):
     for i in range(6):
         pq.write_table(table, folder / f"{i}.parquet", row_group_size=20_000)
     return folder
+
+
+class NoRows(Split):
+    def blocks(self):
+        return iter(())
 
 
 def until(condition, seconds=20):
@@ -135,7 +140,7 @@ def test_a_scheduler_that_goes_away_ends_the_pass(folder):
 
 
 def test_workers_that_are_killed_end_the_pass():
-    plan = Plan([[0]], end_the_process, None)
+    plan = Plan([[NoRows()]], end_the_process, None)
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         client.run_on_scheduler(allow_no_failures)
@@ -189,7 +194,7 @@ def process_of(group, shared):
 
 def test_each_process_has_its_share_of_the_tasks():
     """Dask hands six tasks at a time to a process where it is not told otherwise."""
-    plan = Plan([[k] for k in range(4)], process_of, None)
+    plan = Plan([[NoRows()]] * 4, process_of, None)
     with dask.config.set(num_workers=2):
         assert len(compute_plan(plan, "processes", False).values) == 2
 
@@ -202,7 +207,7 @@ def size_of(group, shared):
 def test_a_large_model_is_sent_without_a_warning(client, progress):
     """Dask warns of graphs above 10 MB, and we send a model once, as a task of its own."""
     model = np.zeros(2_000_000)
-    plan = Plan([[k] for k in range(20)], size_of, model)
+    plan = Plan([[NoRows()]] * 20, size_of, model)
     assert compute_plan(plan, client, progress).values == {model.nbytes}
 
 

@@ -18,6 +18,7 @@ from streamgda import accumulate, scan_dask, scan_parquet
 from streamgda.passes import cluster as clusters
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
+from streamgda.sources.base import Split
 from tests.logged_filesystem import NotingHandler
 
 
@@ -149,6 +150,11 @@ def test_data_that_was_lost_with_its_worker_is_said_as_such():
             passing.result(timeout=60)
 
 
+class NoRows(Split):
+    def blocks(self):
+        return iter(())
+
+
 class LargeState:
     nbytes = 43_500_000
 
@@ -158,7 +164,7 @@ def too_large(first, second):
 
 
 def test_an_error_of_memory_says_how_large_a_state_is():
-    plan = Plan([[0], [1]], lambda splits, shared: LargeState(), None, too_large)
+    plan = Plan([[NoRows()]] * 2, lambda splits, shared: LargeState(), None, too_large)
     said = "too little memory for its task. A task holds up to 3 states, each of about 43.5 MB"
     with cluster_of(1) as cluster, Client(cluster) as client, pytest.raises(MemoryError, match=said):
         compute_plan(plan, client, False)

@@ -20,7 +20,6 @@ from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
 from streamgda.sources import row_groups
-from streamgda.sources.base import begun
 from streamgda.storage import fetching
 
 NAMES = [f"x{j}" for j in range(10)]
@@ -67,7 +66,7 @@ LIBRARIES = pytest.mark.parametrize("library", [arrow, fsspec])
 
 def read(source):
     """The blocks of a source, as one task after another reads them."""
-    return [block for split in begun(source.splits()) for block in split.blocks()]
+    return [block for split in fetching.Prefetched(source.splits()) for block in split.blocks()]
 
 
 def same_bits(one, other):
@@ -80,7 +79,7 @@ def same_bits(one, other):
 def counts_of_reading(store, source):
     splits = source.splits()
     store.reset()
-    for split in begun(splits):
+    for split in fetching.Prefetched(splits):
         for _ in split.blocks():
             pass
     return store.counts()
@@ -175,11 +174,11 @@ def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, schedul
 def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
     monkeypatch.setattr(fetching, "STEP", 2_000_000)
     splits = scan_parquet("rows/short", "y", filesystem=arrow(store)).splits()
-    with fetching.Ahead() as ahead:
+    with fetching.Prefetcher() as prefetcher:
         for split in splits[:16]:
-            split.begun(ahead).remote.metadata  # noqa: B018  waits for the footer
+            split.prefetch(prefetcher).remote.metadata  # noqa: B018  waits for the footer
         size = (folder / "rows/short/00.parquet").stat().st_size
-        assert 2_000_000 < ahead.n_held <= 2_000_000 + size + 16 * TAIL
+        assert 2_000_000 < prefetcher.n_waiting <= 2_000_000 + size + 16 * TAIL
 
 
 def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
@@ -191,7 +190,7 @@ def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
 
     def noted(remote, part):
         answer = request(remote, part)
-        held.append(remote._ahead.n_held)
+        held.append(remote._prefetcher.n_waiting)
         return answer
 
     monkeypatch.setattr(fetching.RemoteParquet, "_request", noted)
@@ -325,7 +324,7 @@ def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
     splits = source.splits()
     store.set(truncate_every=1, only="GET")
     with pytest.raises(OSError, match="parquet") as raised:
-        for split in begun(splits):
+        for split in fetching.Prefetched(splits):
             list(split.blocks())
     assert "damaged" not in str(raised.value)
     store.set(truncate_every=0)
@@ -337,17 +336,17 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(store, raises):
     source = scan_parquet("rows/short", "y", filesystem=arrow(store))
     list(read(source))  # the threads that all readers share are there now
     store.set(latency=0.05)
-    ahead = fetching.Ahead()
+    prefetcher = fetching.Prefetcher()
     try:
-        with ahead:
-            for split in [split.begun(ahead) for split in source.splits()]:
+        with prefetcher:
+            for split in [split.prefetch(prefetcher) for split in source.splits()]:
                 next(split.blocks())
                 if raises:
                     raise KeyError
                 break
     except KeyError:
         pass
-    assert ahead.n_held == 0
+    assert prefetcher.n_waiting == 0
     store.set(latency=0.0)
     before = {thread.name for thread in threading.enumerate()}
     assert len(read(source)) == 20  # nothing waits in the threads

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import add
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,16 +17,14 @@ import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
 from streamgda.passes.plan import total
-from streamgda.sources.base import ScorableSplit, Split
+from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import add_place
-from streamgda.storage.fetching import Ahead, request_threads
+from streamgda.storage.fetching import Prefetched, Prefetcher, prefetch_first, request_threads
 from streamgda.storage.filesystems import is_local, is_object_store, locked, reached
 
 LOCK = ".predict_dataset.lock"
 
 _MOST_BYTES_WAITING = 1 << 25
-
-_MOST_BEGUN = 16  # splits of a part, whose footers are read before its task begins
 
 # ---------------------------------------------------------------------- what is written
 
@@ -92,37 +90,42 @@ class PredictedRows:
 
 
 @dataclass(frozen=True)
-class Part(Split):
-    """A part of the output: the rows of the input that it is made from, its name and its fingerprint.
+class Part:
+    """A group of splits that makes a part of the output, its name and its fingerprint.
 
     The fingerprint is a hash of the model, the columns and the input. A part that is there already counts as
     finished if its fingerprint is the same.
     """
 
-    splits: tuple[ScorableSplit, ...]
+    splits: Sequence[ScorableSplit]
     name: str
     fingerprint: str
 
-    is_read_once = property(lambda part: any(split.is_read_once for split in part.splits))
+    n_bytes = None
 
-    @property
+    @cached_property
     def n_rows(self) -> int | None:
         """How many rows there are to read."""
         return total(split.n_rows for split in self.splits)
 
-    @property
+    @cached_property
     def is_remote(self) -> bool:
         """Whether some of the rows are fetched from a remote storage."""
         return any(split.is_remote for split in self.splits)
 
-    def begun(self, ahead: Ahead) -> Self:
-        """Start to fetch the first splits as far as `ahead` allows, and return the part with them."""
-        first = tuple(split.begun(ahead) for split in self.splits[:_MOST_BEGUN])
-        return replace(self, splits=(*first, *self.splits[_MOST_BEGUN:]))
+    @cached_property
+    def is_read_once(self) -> bool:
+        """Whether some of the rows are gone when they are read."""
+        return any(split.is_read_once for split in self.splits)
 
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows, in order."""
-        return (block for split in self.splits for block, _ in split.features())
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch as much as there is room for, and return the part with what is fetched."""
+        return replace(self, splits=prefetch_first(self.splits, prefetcher))
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read the rows, in order, and the columns that are kept."""
+        for split in Prefetched(self.splits):
+            yield from split.features()
 
 
 P = TypeVar("P", bound=Part)

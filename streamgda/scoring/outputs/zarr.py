@@ -23,7 +23,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
-from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -36,12 +35,11 @@ from numpy.typing import NDArray
 from zarr.abc.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from streamgda.blocks.block import Block, power_of_two_up_to
+from streamgda.blocks.block import power_of_two_up_to
 from streamgda.blocks.wording import RowError
 from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, PredictionSummary, Writes
-from streamgda.sources.base import ScorableSplit
+from streamgda.sources.base import RowRange, ScorableSplit
 from streamgda.storage.documents import digest
-from streamgda.storage.fetching import Ahead
 from streamgda.storage.filesystems import by_fsspec, fsspec_of, reached, unwrapped
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.retries import retried
@@ -133,8 +131,8 @@ class ZarrOutput(Output[ChunkRange]):
     def prepare(self, parts: Sequence[ChunkRange]) -> dict[str, PredictionSummary]:
         """Find the finished parts, or create empty arrays in place of those of another run."""
         fingerprint, names = parts[0].fingerprint, self.group.names()
-        whole, begun = self.group.read_notes("", _UNFINISHED) if names else (None, None)
-        note = whole or begun
+        whole, unfinished = self.group.read_notes("", _UNFINISHED) if names else (None, None)
+        note = whole or unfinished
         for name in sorted(names - {_UNFINISHED, LOCK, *((_METADATA, *note.arrays) if note else ())}):
             raise self.group.not_ours(name)
         finished = self._finished() if _UNFINISHED in names else set()
@@ -142,8 +140,8 @@ class ZarrOutput(Output[ChunkRange]):
             if _UNFINISHED in names:
                 self.group.remove(_UNFINISHED)
             return _found(parts)
-        if not whole and begun and begun.fingerprint == fingerprint:
-            self.group.write_note(_UNFINISHED, replace(begun, run=self.run))
+        if not whole and unfinished and unfinished.fingerprint == fingerprint:
+            self.group.write_note(_UNFINISHED, replace(unfinished, run=self.run))
             self.group.remove_half_written()
             return _found(part for part in parts if part.index in finished)
         self._begin(parts, names)
@@ -184,32 +182,32 @@ class ZarrOutput(Output[ChunkRange]):
         encoded: dict[str, Buffer] = {}
         arrays = _create_arrays(MemoryStore(encoded), self.fields, part.stop, part.chunk)
         encoded.clear()
-        position, begun = part.start, []
+        position, written = part.start, []
         memory = [np.empty((part.chunk, *array.shape[1:]), array.dtype) for array in arrays]
         for chunk in self._in_chunks(rows, memory):
             stop = position + len(chunk[0])
             for array, values in zip(arrays, chunk, strict=True):
                 array[position:stop] = values
             position = stop
-            begun.append(writes.begin(sum(map(len, encoded.values())), self._put, _bytes_of(encoded)))
+            written.append(writes.begin(sum(map(len, encoded.values())), self._put, _bytes_of(encoded)))
             encoded.clear()
         if position != part.stop:
             raise ValueError(
                 f"rows {part.start} to {part.stop} were planned, and those to {position} came; start again"
             )
-        writes.begin(0, self._mark, part, begun)
+        writes.begin(0, self._mark, part, written)
         return PredictionSummary(part.stop - part.start, 1)
 
     def _put(self, contents: Mapping[str, bytes]) -> None:
-        """Write files, if no other run has begun to write here."""
+        """Write files, if no other run writes here."""
         (note,) = self.group.read_notes(_UNFINISHED)
         if note is None or note.run != self.run:
             raise self._overwritten()
         self.group.put(contents)
 
-    def _mark(self, part: ChunkRange, begun: Sequence[Future[Any]]) -> None:
+    def _mark(self, part: ChunkRange, written: Sequence[Future[Any]]) -> None:
         """Note that a part is finished, when its chunks are written."""
-        for chunk in begun:  # other threads have them: what was begun earlier has its thread earlier
+        for chunk in written:  # other threads have them: an earlier write has its thread earlier
             chunk.result()
         self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": b"1"})
 
@@ -236,10 +234,10 @@ class ZarrOutput(Output[ChunkRange]):
 
     def finish(self, parts: Sequence[ChunkRange]) -> None:
         """Write the metadata that makes it a group."""
-        whole, begun = self.group.read_notes("", _UNFINISHED)
+        whole, unfinished = self.group.read_notes("", _UNFINISHED)
         if whole and whole.fingerprint == parts[0].fingerprint:
             return
-        if begun is None or begun.run != self.run or len(self._finished()) < len(parts):
+        if unfinished is None or unfinished.run != self.run or len(self._finished()) < len(parts):
             raise self._overwritten()
         self.group.remove_half_written()
         self.group.write_note("", Note(parts[0].fingerprint, [field.name for field in self.fields]))
@@ -282,50 +280,6 @@ def _by_fsspec(filesystem: AnyFileSystem, path: str) -> tuple[AbstractFileSystem
 
 
 # ---------------------------------------------------------------------- rows of the input for whole chunks
-
-
-@dataclass(frozen=True)
-class RowRange(ScorableSplit):
-    """Rows `start` to `stop` of a split."""
-
-    split: ScorableSplit
-    start: int
-    stop: int
-
-    is_remote = property(attrgetter("split.is_remote"))
-    keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
-
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return self.stop - self.start
-
-    @property
-    def identity(self) -> list[Any]:
-        """The split and the range of its rows, as plain values."""
-        return [self.split.identity, self.start, self.stop]
-
-    def begun(self, ahead: Ahead) -> RowRange:
-        """Start to fetch as much as `ahead` allows; return the same rows with what is fetched."""
-        enclosing, before = self.split.enclosing(self.start, self.stop)
-        return RowRange(enclosing.begun(ahead), self.start - before, self.stop - before)
-
-    def blocks(self) -> Iterator[Block]:
-        """Read these rows, in order."""
-        return (block for block, _ in self.features())
-
-    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
-        """Read these rows, in order, and the columns that are kept."""
-        enclosing, before = self.split.enclosing(self.start, self.stop)
-        position = before
-        for block, beside in enclosing.features():
-            first, last = max(self.start - position, 0), min(self.stop - position, len(block.codes))
-            position += len(block.codes)
-            if first < last:
-                yield (
-                    block.between(first, last),
-                    {name: values[first:last] for name, values in beside.items()},
-                )
 
 
 def aligned(splits: Sequence[ScorableSplit], sizes: Sequence[int], chunk: int) -> list[list[RowRange]]:
