@@ -18,12 +18,11 @@ from streamgda.estimators import estimator_named
 from streamgda.storage.paths import shown
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from streamgda.diagnostics.base import Table
     from streamgda.estimators.classifier import GaussianClassifier
     from streamgda.sources.base import Source
     from streamgda.statistics.base import Statistics
+    from streamgda.storage.filesystems import Storage
 
 
 Saved: TypeAlias = "GaussianClassifier[Any] | Statistics"
@@ -255,9 +254,9 @@ def inspect(path: str, tests: bool, run: Reporting) -> None:
     """
     from streamgda.storage.filesystems import resolve
 
-    filesystem, name = resolve(path)
-    is_folder = filesystem.get_file_info(name).type.name == "Directory"
-    saved, facts = _ledger(path, filesystem, name) if is_folder else _file(path, filesystem, name)
+    storage, name = resolve(path)
+    is_folder = storage.filesystem.get_file_info(name).type.name == "Directory"
+    saved, facts = _ledger(path, storage, name) if is_folder else _file(path, storage, name)
     lines, verdicts = [*_text(saved), "", *_facts(facts)], []
     for model, fault in _faults_of(saved).items():
         verdicts.append({"model": model, "can_predict": fault is None, "reason": fault})
@@ -318,18 +317,16 @@ def _records(table: Table | str) -> Any:
     return table if isinstance(table, str) else table.to_pandas().reset_index().to_dict("records")
 
 
-def _file(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
+def _file(path: str, storage: Storage, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import load, load_metadata
-    from streamgda.storage.filesystems import current_version
 
-    return load(path), {"bytes": current_version(filesystem, name).size, **load_metadata(path)}
+    return load(path), {"bytes": storage.version(name).size, **load_metadata(path)}
 
 
-def _ledger(path: str, filesystem: FileSystem, name: str) -> tuple[Saved, dict[str, Any]]:
+def _ledger(path: str, storage: Storage, name: str) -> tuple[Saved, dict[str, Any]]:
     from streamgda import StatisticsLedger
-    from streamgda.storage.filesystems import listing
 
-    files = listing(filesystem, name)
+    files = storage.listing(name)
     if not any(file.endswith("/manifest.parquet") for file in files):
         raise ValueError(f"{path} is a folder, but no ledger; of models and statistics name the file")
     ledger = StatisticsLedger(path, **options_held(path))

@@ -18,7 +18,6 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.wording import counted
@@ -43,15 +42,7 @@ from streamgda.statistics.validation import as_count
 from streamgda.storage import tables
 from streamgda.storage.documents import Metadata, digest
 from streamgda.storage.fetching import read_ahead
-from streamgda.storage.filesystems import (
-    Version,
-    children,
-    is_local,
-    is_object_store,
-    listing,
-    locked,
-    reached,
-)
+from streamgda.storage.filesystems import Storage, Version, reached
 from streamgda.storage.paths import one_line
 from streamgda.storage.reading import open_whole
 from streamgda.storage.tables import DamagedFileError, to_arrow
@@ -83,7 +74,7 @@ class Contents(NamedTuple):
 class LedgerFolder:
     """A folder on any filesystem, which need not exist yet."""
 
-    filesystem: pafs.FileSystem
+    storage: Storage
     path: str
 
     # ------------------------------------------------------------------ the lock, and what is there
@@ -98,11 +89,11 @@ class LedgerFolder:
             If another process holds the lock.
         """
         seen = self.contents()
-        if not is_object_store(self.filesystem):  # which has no folders to make
-            reached(self.path, partial(self.filesystem.create_dir, self._at(ENTRIES), recursive=True))
+        if not self.storage.is_object_store:  # which has no folders to make
+            reached(self.path, partial(self.storage.filesystem.create_dir, self._at(ENTRIES), recursive=True))
         busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
-        with locked(self.filesystem, self.path, busy):
-            yield self.contents() if is_local(self.filesystem) else seen
+        with self.storage.locked(self.path, busy):
+            yield self.contents() if self.storage.is_local else seen
 
     def contents(self) -> Contents:
         """What the folder holds now.
@@ -117,7 +108,7 @@ class LedgerFolder:
         entries = self.entries()
         if (manifest := self.read_manifest()) is not None:
             return Contents(entries, manifest)
-        foreign = reached(self.path, partial(foreign_names, self.filesystem, self.path))
+        foreign = reached(self.path, partial(foreign_names, self.storage, self.path))
         if foreign:
             raise ValueError(
                 f"{self.path} is a folder of other things, such as {min(foreign)}, and no ledger; "
@@ -137,11 +128,11 @@ class LedgerFolder:
 
     def read_manifest(self) -> Manifest | None:
         """The manifest; None before the first refresh."""
-        return manifests.read(self.filesystem, self.manifest_path)
+        return manifests.read(self.storage, self.manifest_path)
 
     def read_apart(self) -> Manifest | None:
         """The records of the files that do not count, for a ledger that has lost its manifest."""
-        return manifests.read(self.filesystem, self._at(APART))
+        return manifests.read(self.storage, self._at(APART))
 
     def write_manifest(self, manifest: Manifest, before: Manifest) -> None:
         """Replace the manifest `before`: the commit of a refresh.
@@ -153,23 +144,23 @@ class LedgerFolder:
         apart, known = manifest.apart, before.apart
         every = known.updated(apart.records.values())
         if every.records != known.records:
-            manifests.write(self.filesystem, self._at(APART), every)
-        manifests.write(self.filesystem, self.manifest_path, manifest)
+            manifests.write(self.storage, self._at(APART), every)
+        manifests.write(self.storage, self.manifest_path, manifest)
         if apart.records != every.records:
-            manifests.write(self.filesystem, self._at(APART), apart)
+            manifests.write(self.storage, self._at(APART), apart)
 
     def restore_apart(self, manifest: Manifest) -> None:
         """Write the list of the files that do not count if it was lost, or was not known to version 0.2."""
         apart = manifest.apart
-        if apart.records and APART not in reached(self.path, partial(children, self.filesystem, self.path)):
-            manifests.write(self.filesystem, self._at(APART), apart)
+        if apart.records and APART not in reached(self.path, partial(self.storage.children, self.path)):
+            manifests.write(self.storage, self._at(APART), apart)
 
     # ------------------------------------------------------------------ entries
 
     def entries(self) -> dict[str, Version]:
         """The entries and unfinished entries that are there now; foreign files are left out."""
         folder = self._at(ENTRIES)
-        seen = reached(folder, partial(listing, self.filesystem, folder))
+        seen = reached(folder, partial(self.storage.listing, folder))
         above = folder.strip("/") + "/"
         names = {path.strip("/").removeprefix(above): version for path, version in seen.items()}
         return {name: version for name, version in names.items() if is_entry(name)}
@@ -178,7 +169,7 @@ class LedgerFolder:
         """Write an entry, with the list of the files that it holds."""
         table, metadata = _table_of(state)
         held = [asdict(record) for record in records]
-        tables.write(self._at(ENTRIES, name), table, {**metadata, "holdings": held}, self.filesystem)
+        tables.write(self._at(ENTRIES, name), table, {**metadata, "holdings": held}, self.storage)
 
     def states(
         self, names: Sequence[str], empty: S, there: Mapping[str, Version] | None = None
@@ -274,7 +265,7 @@ class LedgerFolder:
         seen = self.entries() if there is None else there
         sizes = {self._at(ENTRIES, name): seen[name].size for name in names if name in seen}
         paths = [self._at(ENTRIES, name) for name in names]
-        fetch = partial(_fetch, self.filesystem, sizes=sizes)
+        fetch = partial(_fetch, self.storage, sizes=sizes)
         return read_ahead(fetch, paths, _READERS, [sizes.get(path) or 0 for path in paths])
 
     def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
@@ -316,7 +307,7 @@ class LedgerFolder:
         """The cached state of exactly these entries; None if the cache is missing, damaged or of others."""
         path = self._at(TOTAL)
         try:
-            table, metadata = tables.read(path, _COLUMNS, self.filesystem)
+            table, metadata = tables.read(path, _COLUMNS, self.storage)
             if metadata.get("of") != _identity(manifest):
                 return None
             state = cast("S", _state_of(table, metadata, path, empty))
@@ -327,7 +318,7 @@ class LedgerFolder:
     def write_total(self, state: State, manifest: Manifest) -> None:
         """Replace the cached state by that of these entries."""
         table, metadata = _table_of(state)
-        tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.filesystem)
+        tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.storage)
 
     # ------------------------------------------------------------------ what is deleted
 
@@ -343,15 +334,15 @@ class LedgerFolder:
         """
         superseded = before.entries.keys() - now.entries.keys()
         stray = {name: there[name] for name in there.keys() - now.entries.keys() - superseded}
-        if is_local(self.filesystem):
-            for name in filter(is_unfinished, children(self.filesystem, self.path)):
-                self.filesystem.delete_file(self._at(name))
+        if self.storage.is_local:
+            for name in filter(is_unfinished, self.storage.children(self.path)):
+                self.storage.filesystem.delete_file(self._at(name))
         else:  # without a lock, another refresh may have just written them
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
             stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
         for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
             with suppress(FileNotFoundError):
-                reached(path, partial(self.filesystem.delete_file, path))
+                reached(path, partial(self.storage.filesystem.delete_file, path))
 
 
 def _records_of(metadata: Metadata) -> list[FileRecord]:
@@ -429,10 +420,10 @@ def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> S
     return FoldStatistics(empty.empty, rule, states, n_dropped)
 
 
-def _fetch(filesystem: pafs.FileSystem, path: str, sizes: Mapping[str, int | None] = {}) -> pa.Buffer:
+def _fetch(storage: Storage, path: str, sizes: Mapping[str, int | None] = {}) -> pa.Buffer:
     """The bytes of an entry, of which the size may be known."""
     try:
-        with reached(path, partial(open_whole, filesystem, path, sizes.get(path))) as file:
+        with reached(path, partial(open_whole, storage, path, sizes.get(path))) as file:
             return file.read_buffer()
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error

@@ -41,7 +41,7 @@ from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.filesystems import resolve, unwrapped
+from streamgda.storage.filesystems import resolve
 from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 
@@ -134,7 +134,8 @@ class StatisticsLedger:
         }
         self._kept = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
-        found, folder = unwrapped(*resolve(path, filesystem))
+        where, name = resolve(path, filesystem)
+        found, folder = where.unwrapped(name)
         self._folder = LedgerFolder(found, folder.rstrip("/"))
 
     def _state_of_no_rows(self, missing: MissingRows = "raise") -> State:
@@ -240,7 +241,7 @@ class StatisticsLedger:
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
             )
-        if source.includes(self._folder.filesystem, self._folder.manifest_path):
+        if source.includes(self._folder.storage, self._folder.manifest_path):
             raise ValueError(
                 f"the ledger in {self._place} lies in the folder of the dataset, where its own files "
                 'would be taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'

@@ -21,7 +21,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from streamgda.blocks.wording import counted, listed
@@ -31,7 +30,7 @@ from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, rule_in
 from streamgda.storage import tables
 from streamgda.storage.documents import digest
-from streamgda.storage.filesystems import LOCK, Version, children, finished_name
+from streamgda.storage.filesystems import LOCK, Storage, Version, finished_name
 from streamgda.storage.paths import one_line
 
 _KIND = "StatisticsLedger"
@@ -174,7 +173,7 @@ class Manifest:
         return pa.table(columns, _SCHEMA)
 
 
-def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
+def read(storage: Storage, path: str) -> Manifest | None:
     """The manifest at a path; None if there is none.
 
     Raises
@@ -183,7 +182,7 @@ def read(filesystem: pafs.FileSystem, path: str) -> Manifest | None:
         If it is damaged, is not consistent, or is not a manifest.
     """
     try:
-        table, metadata = tables.read(path, _SCHEMA.names, filesystem)
+        table, metadata = tables.read(path, _SCHEMA.names, storage)
     except FileNotFoundError:
         return None
     except tables.DamagedFileError as error:
@@ -217,12 +216,12 @@ def _records(table: pa.Table) -> dict[str, FileRecord]:
     return records
 
 
-def write(filesystem: pafs.FileSystem, path: str, manifest: Manifest) -> None:
+def write(storage: Storage, path: str, manifest: Manifest) -> None:
     """Replace the manifest at a path."""
     metadata: dict[str, Any] = {"kind": _KIND, "reads": dict(manifest.read_options)}
     if any(record.status != "held" for record in manifest.records.values()):
         metadata["format_version"] = _KEPT_APART
-    tables.write(path, manifest.to_arrow(), metadata, filesystem)
+    tables.write(path, manifest.to_arrow(), metadata, storage)
 
 
 PARAMETERS = (*Required().keywords(), "folds", "groups")
@@ -310,13 +309,13 @@ def is_unfinished(name: str) -> bool:
     return finished_name(name) in {MANIFEST, TOTAL, APART}
 
 
-def foreign_names(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+def foreign_names(storage: Storage, folder: str) -> list[str]:
     """The files in the folder of a ledger, and among its entries, that no ledger writes.
 
     A total without entries is not that of a ledger.
     """
-    inside = children(filesystem, folder)  # before the entries, which another refresh writes first
-    entries = children(filesystem, f"{folder}/{ENTRIES}")
+    inside = storage.children(folder)  # before the entries, which another refresh writes first
+    entries = storage.children(f"{folder}/{ENTRIES}")
     own = {MANIFEST, APART, ENTRIES, LOCK, *([TOTAL] if entries else [])}
     outside = [name for name in inside if name not in own and not is_unfinished(name)]
     return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-import pyarrow.fs as pafs
-
 from streamgda.sources.base import ScorableSource, Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.documents import FORMAT_VERSION, digest
-from streamgda.storage.filesystems import children, reached, resolve
+from streamgda.storage.filesystems import Storage, reached, resolve
 from streamgda.storage.paths import Address, Path
 
 
@@ -26,7 +24,7 @@ class Checkpoint:
     format. States of different passes have different names, so one folder may serve several passes.
     """
 
-    filesystem: pafs.FileSystem
+    storage: Storage
     folder: str
     kind: str
     made_by: str
@@ -50,19 +48,19 @@ class Checkpoint:
         path = Address(path)
         _, metadata = empty.to_columns()
         kept = [bool(empty.required.beside_moments()), None]  # so names of 0.2 stay
-        filesystem, folder = resolve(path)
-        if source.overlaps(filesystem, folder):
+        storage, folder = resolve(path)
+        if source.overlaps(storage, folder):
             raise ValueError(
                 f"checkpoint={path!r} lies in the folder of the dataset, where states would be "
                 "taken for data; choose another folder"
             )
-        reached(folder, partial(filesystem.create_dir, folder, recursive=True))
+        reached(folder, partial(storage.filesystem.create_dir, folder, recursive=True))
         kind = type(empty).__name__
-        return cls(filesystem, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *kept]))
+        return cls(storage, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *kept]))
 
     def names(self) -> set[str]:
         """The names of the states in the folder."""
-        return set(reached(self.folder, partial(children, self.filesystem, self.folder)))
+        return set(reached(self.folder, partial(self.storage.children, self.folder)))
 
     def name_of(self, groups: Sequence[Sequence[Any]]) -> str:
         """The name of the state of some groups."""
@@ -73,7 +71,7 @@ class Checkpoint:
         """Write a state and its name, wholly or not at all."""
         columns, metadata = state.to_columns()
         document = {**metadata, "checkpoint": name}
-        tables.save(f"{self.folder}/{name}", columns, document, self.filesystem, overwrite=True)
+        tables.save(f"{self.folder}/{name}", columns, document, self.storage, overwrite=True)
 
     def read(self, name: str) -> Statistics:
         """Read the state with this name.
@@ -85,7 +83,7 @@ class Checkpoint:
         """
         path = f"{self.folder}/{name}"
         try:
-            table, metadata = tables.read(path, COLUMNS, self.filesystem)
+            table, metadata = tables.read(path, COLUMNS, self.storage)
             if (own := metadata.get("checkpoint", name)) != name:  # 0.2 wrote no names
                 raise ValueError(f"{path} holds the state of other rows, that of {own}")
             return state_of(table, metadata, path)

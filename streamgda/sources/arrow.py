@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.options import refusing_renamed
@@ -29,7 +28,7 @@ from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import DatasetFiles
 from streamgda.sources.roles import Roles, TabularSource
 from streamgda.sources.row_groups import without_views
-from streamgda.storage.filesystems import Version, check_unchanged, current_version
+from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.tables import stream_of
 
 _UNREADABLE = (
@@ -241,7 +240,7 @@ class ArrowSource(TabularSource, ScorableSource):
         unlabelled._kept = tuple(keep)
         return unlabelled.splits(), without_views(pa.schema(map(schema.field, keep)))
 
-    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, storage: Storage, folder: str) -> bool:
         """Never: predictions go into a folder that holds nothing else."""
         return False
 
@@ -296,7 +295,7 @@ class DatasetSource(ArrowSource):
         fragments = []
         for position, fragment in enumerate(self._data.get_fragments()):
             filesystem = getattr(fragment, "filesystem", None)
-            version = None if filesystem is None else current_version(filesystem, fragment.path)
+            version = None if filesystem is None else Storage(filesystem).version(fragment.path)
             part = Fragment(self._data.schema, fragment, self._roles, position, version, self._kept)
             fragments.append(part)
         return fragments
@@ -344,7 +343,7 @@ class Fragment(ArrowSplit):
 
     def _check_unchanged(self) -> None:
         if self.version is not None:
-            check_unchanged(self.fragment.filesystem, self.fragment.path, self.version)
+            Storage(self.fragment.filesystem).check_unchanged(self.fragment.path, self.version)
 
     def _scan(self) -> Iterator[pa.RecordBatch]:
         if not type(self.fragment).__module__.startswith("pyarrow."):  # such as Lance's

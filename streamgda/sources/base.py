@@ -12,11 +12,10 @@ from streamgda.blocks.block import Block
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
     from streamgda.storage.fetching import Prefetcher
-    from streamgda.storage.filesystems import Version
+    from streamgda.storage.filesystems import Storage, Version
 
 
 ROWS_PER_TASK = 1 << 18
@@ -371,7 +370,7 @@ class FileSource(Source):
         """The files and their versions when they were listed, in order; no file is opened."""
 
     @abstractmethod
-    def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
+    def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file written to a path would then be one of the files."""
 
     @abstractmethod
@@ -406,7 +405,7 @@ class ScorableSource(Source):
         """
 
     @abstractmethod
-    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether data of the source lies in a folder, or files written there would be read as data."""
 
 

@@ -32,19 +32,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks import wording
-from streamgda.storage.filesystems import (
-    Place,
-    Version,
-    children,
-    is_object_store,
-    listed_together,
-    listing,
-    local_path,
-    moved,
-    resolve,
-    resolve_all,
-    walk_remote,
-)
+from streamgda.storage.filesystems import Place, Storage, Version, moved, resolve, resolve_all
 from streamgda.storage.paths import Address, AnyFileSystem, shown
 from streamgda.storage.retries import StorageError, retried
 from streamgda.storage.threads import wait_for
@@ -72,7 +60,7 @@ class FoundFiles:
     `versions` has the versions of the files that were listed; of others, the storage was not asked for them.
     """
 
-    filesystem: pafs.FileSystem
+    storage: Storage
     paths: list[str]
     locations: tuple[Location, ...]
     versions: Mapping[str, Version]
@@ -89,10 +77,10 @@ class FoundFiles:
         location, *others = self.locations
         return "" if others else location.root
 
-    def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
+    def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file that is written to a path would be found from then on."""
-        place = Place.of(filesystem, path)
-        return any(location.includes(self.filesystem, place) for location in self.locations)
+        place = storage.place(path)
+        return any(location.includes(self.storage, place) for location in self.locations)
 
 
 def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time: bool = True) -> FoundFiles:
@@ -123,7 +111,7 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
         raise FileNotFoundError("the list of Parquet files is empty")
     there, names = resolve_all(path, filesystem)
     files = [name for name in names if not _WILDCARD.search(name)]
-    listed = wait_for(partial(retried, partial(listed_together, there, files)))
+    listed = wait_for(partial(retried, partial(there.listed_together, files)))
     parts = [
         FoundFiles(there, [name], (File(name),), {name: listed[name]})
         if name in listed
@@ -140,39 +128,39 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
     )
 
 
-def _find(filesystem: pafs.FileSystem, name: str, given: Address, *, first_time: bool) -> FoundFiles:
-    find = partial(_find_once, filesystem, name, given, first_time=first_time)
+def _find(storage: Storage, name: str, given: Address, *, first_time: bool) -> FoundFiles:
+    find = partial(_find_once, storage, name, given, first_time=first_time)
     return wait_for(partial(retried, find, place=str(given)))
 
 
-def _find_once(filesystem: pafs.FileSystem, name: str, given: Address, *, first_time: bool) -> FoundFiles:
+def _find_once(storage: Storage, name: str, given: Address, *, first_time: bool) -> FoundFiles:
     """The files at a path, which was given as `given`."""
     is_pattern = _WILDCARD.search(name) is not None
-    if is_object_store(filesystem) and not is_pattern and not name.endswith(SUFFIXES):
+    if storage.is_object_store and not is_pattern and not name.endswith(SUFFIXES):
         folder = Folder(name)
         try:  # listing a folder also shows that it is there
-            return folder.found(filesystem, first_time=first_time)
+            return folder.found(storage, first_time=first_time)
         except StorageError:
             raise
         except OSError:
             pass
-    if is_object_store(filesystem) and is_pattern:  # listing it also shows a file or folder of this name
+    if storage.is_object_store and is_pattern:  # listing it also shows a file or folder of this name
         pattern = Pattern(name)
-        listed = pattern.listed(filesystem)
+        listed = pattern.listed(storage)
         if name not in listed:
-            return pattern.found_in(filesystem, listed, first_time=first_time)
-        return (Folder(name) if listed[name] is None else File(name)).found(filesystem, first_time=first_time)
-    kind = filesystem.get_file_info(name).type
+            return pattern.found_in(storage, listed, first_time=first_time)
+        return (Folder(name) if listed[name] is None else File(name)).found(storage, first_time=first_time)
+    kind = storage.filesystem.get_file_info(name).type
     if kind not in _LOCATIONS and not is_pattern:
         raise FileNotFoundError(f"there is no file or folder {given}")
-    return _LOCATIONS.get(kind, Pattern)(name).found(filesystem, first_time=first_time)
+    return _LOCATIONS.get(kind, Pattern)(name).found(storage, first_time=first_time)
 
 
-def _check_listed_once(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+def _check_listed_once(storage: Storage, paths: Iterable[str]) -> None:
     """Raise ValueError for a file that is listed twice."""
     seen: dict[Place, str] = {}
     for path in paths:
-        place = Place.of(filesystem, path)
+        place = storage.place(path)
         if place in seen:
             other = "" if seen[place] == path else f", as {seen[place]} too"
             raise ValueError(
@@ -193,16 +181,16 @@ class Location(ABC):
         """The folder that all the files are in."""
 
     @abstractmethod
-    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
         """The files that are there now, in order."""
 
     @abstractmethod
     def matches(self, path: str) -> bool:
         """Whether a file with this path, which is below `root`, is one of the files."""
 
-    def includes(self, filesystem: pafs.FileSystem, place: Place) -> bool:
+    def includes(self, storage: Storage, place: Place) -> bool:
         """Whether a file at a place would be one of the files."""
-        root = Place.of(filesystem, self.root)
+        root = storage.place(self.root)
         return place.is_within(root) and self.matches(moved(place.path, root.path, self.root))
 
 
@@ -212,9 +200,9 @@ class File(Location):
 
     path: str
 
-    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
         """The file itself."""
-        return FoundFiles(filesystem, [self.path], (self,), {})
+        return FoundFiles(storage, [self.path], (self,), {})
 
     @property
     def root(self) -> str:
@@ -232,18 +220,18 @@ class Folder(Location):
 
     path: str
 
-    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
         """The Parquet files at any depth that are not hidden."""
-        listed = listing(filesystem, self.path)
+        listed = storage.listing(self.path)
         files = sorted(file for file in listed if self.matches(file))
-        _check_links(filesystem, (file for file in listed if not _is_hidden(moved(file, self.path, ""))))
+        _check_links(storage, (file for file in listed if not _is_hidden(moved(file, self.path, ""))))
         if not files:
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
             )
-        above = _marks_above(filesystem, self.path) if first_time else ()
+        above = _marks_above(storage, self.path) if first_time else ()
         _check_no_table_format([*listed, *above], files)
-        return FoundFiles(filesystem, files, (self,), {path: listed[path] for path in files})
+        return FoundFiles(storage, files, (self,), {path: listed[path] for path in files})
 
     @property
     def root(self) -> str:
@@ -261,26 +249,26 @@ class Pattern(Location):
 
     pattern: str
 
-    def found(self, filesystem: pafs.FileSystem, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
         """The files that match, and the Parquet files in folders that match."""
-        return self.found_in(filesystem, self.listed(filesystem), first_time=first_time)
+        return self.found_in(storage, self.listed(storage), first_time=first_time)
 
     def found_in(
-        self, filesystem: pafs.FileSystem, listed: Mapping[str, Version | None], *, first_time: bool
+        self, storage: Storage, listed: Mapping[str, Version | None], *, first_time: bool
     ) -> FoundFiles:
         """The files that `found` finds, among what `listed` has listed."""
         matching = sorted(path for path, version in listed.items() if version and self.matches(path))
-        files = self._each_once(filesystem, matching)
+        files = self._each_once(storage, matching)
         if not files:
             raise FileNotFoundError(
                 f"no file matches {self.pattern}; names that begin with '.' or '_' match only a pattern that "
                 "begins so"
             )
-        above = _marks_above(filesystem, self.root) if first_time else ()
+        above = _marks_above(storage, self.root) if first_time else ()
         _check_no_table_format([*listed, *above], files)
-        seen = listed if is_object_store(filesystem) else {}
+        seen = listed if storage.is_object_store else {}
         versions = {path: version for path in files if (version := seen.get(path)) is not None}
-        return FoundFiles(filesystem, files, (self,), versions)
+        return FoundFiles(storage, files, (self,), versions)
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
@@ -308,18 +296,16 @@ class Pattern(Location):
         """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
         return "".join(part[:1] for part in moved(self.pattern, self.root, "").split("/"))
 
-    def listed(self, filesystem: pafs.FileSystem) -> dict[str, Version | None]:
+    def listed(self, storage: Storage) -> dict[str, Version | None]:
         """All paths as deep as the pattern, and those in folders that match: versions of files, else None."""
         if "**" in self.pattern:
-            return dict(listing(filesystem, self.root))
+            return dict(storage.listing(self.root))
         depth = moved(self.pattern.rstrip("/"), self.root, "").count("/") + 1
-        place = local_path(filesystem, self.root)
-        listed = (
-            walk_remote(filesystem, self.root, depth) if place is None else self._listed_here(place, depth)
-        )
+        place = storage.local_path(self.root)
+        listed = storage.walk(self.root, depth) if place is None else self._listed_here(place, depth)
         for path in [path for path, version in listed.items() if version is None]:
             if self._regex.match(path):
-                listed |= listing(filesystem, path)
+                listed |= storage.listing(path)
         return listed
 
     def _listed_here(self, place: str, depth: int) -> dict[str, Version | None]:
@@ -337,12 +323,12 @@ class Pattern(Location):
         gone = (path.as_posix() for path in matching if not path.exists())
         return listed | {moved(path, place, self.root): _UNSEEN for path in gone}
 
-    def _each_once(self, filesystem: pafs.FileSystem, files: Iterable[str]) -> list[str]:
+    def _each_once(self, storage: Storage, files: Iterable[str]) -> list[str]:
         """One path for each file: the one without a link in it, or else the first."""
-        root = Place.of(filesystem, self.root)
+        root = storage.place(self.root)
         chosen: dict[Place, str] = {}
         for file in files:
-            place = Place.of(filesystem, file)
+            place = storage.place(file)
             if place not in chosen or place.path == moved(file, self.root, root.path):
                 chosen[place] = file
         return sorted(chosen.values())
@@ -357,10 +343,10 @@ _LOCATIONS: dict[pafs.FileType, Callable[[str], Location]] = {
 }
 
 
-def _check_links(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+def _check_links(storage: Storage, paths: Iterable[str]) -> None:
     """Raise FileNotFoundError for a link to nothing, which may have led to a folder of Parquet files."""
     for path in paths:
-        place = None if path.endswith(SUFFIXES) else local_path(filesystem, path)  # files fail when read
+        place = None if path.endswith(SUFFIXES) else storage.local_path(path)  # files fail when read
         if place is not None and not pathlib.Path(place).exists():
             raise FileNotFoundError(
                 f"{path} is a link to nothing, so rows may be missing; restore what it led to, or delete it"
@@ -428,7 +414,7 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> TableF
     uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in found]  # type: ignore[union-attr]
     scheme, authority, _ = uris[0]
     there, _ = resolve("/" if scheme in {"", "file"} else f"{scheme}://{authority}", filesystem)
-    in_bucket = is_object_store(there)  # Azure's containers stand before an "@"
+    in_bucket = there.is_object_store  # Azure's containers stand before an "@"
     paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
     _check_listed_once(there, paths)
     keys = dict(sorted(zip(paths, (keys for _, keys in found), strict=True), key=lambda file: file[0]))
@@ -528,21 +514,21 @@ def _check_no_table_format(listed: Iterable[str], files: Collection[str]) -> Non
             )
 
 
-def _marks_above(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
+def _marks_above(storage: Storage, folder: str) -> Iterator[str]:
     """Yield the paths that mark a table format in the folders above a folder of its data files.
 
     The names of folders of data files have hive keys or, in Iceberg, one of them is "data".
     """
     parent, _, name = folder.rpartition("/")
     while "=" in name:
-        yield from _marks_in(filesystem, parent)
+        yield from _marks_in(storage, parent)
         parent, _, name = parent.rpartition("/")
     if name == "data":
-        yield from _marks_in(filesystem, parent)
+        yield from _marks_in(storage, parent)
 
 
-def _marks_in(filesystem: pafs.FileSystem, folder: str) -> Iterator[str]:
+def _marks_in(storage: Storage, folder: str) -> Iterator[str]:
     inside = f"{folder}/" if folder else ""
     with suppress(OSError):  # a user may be allowed to read the partition alone
-        yield from (f"{inside}{name}" for name in children(filesystem, folder))
-        yield from (f"{inside}metadata/{name}" for name in children(filesystem, f"{inside}metadata"))
+        yield from (f"{inside}{name}" for name in storage.children(folder))
+        yield from (f"{inside}metadata/{name}" for name in storage.children(f"{inside}metadata"))

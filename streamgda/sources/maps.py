@@ -39,10 +39,10 @@ from streamgda.storage.documents import digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.fs as pafs
     from dask.delayed import Delayed
 
     from streamgda.storage.fetching import Prefetcher
+    from streamgda.storage.filesystems import Storage
 
 
 _RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
@@ -307,9 +307,9 @@ class MappedScorableSource(MappedSource, ScorableSource):
         step = replace(self.step)
         return [MappedSplit(part, step) for part in parts], types
 
-    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether data of the source lies in a folder."""
-        return self.source.overlaps(filesystem, folder)
+        return self.source.overlaps(storage, folder)
 
 
 class MappedFileSource(MappedScorableSource, FileSource):

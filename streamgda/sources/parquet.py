@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Missing
 from streamgda.blocks.options import refusing_renamed
@@ -23,7 +22,7 @@ from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import DatasetFiles, FilePlanner, ListedFile, PlannedFile, unified_types
 from streamgda.sources.roles import Roles, TabularSource
 from streamgda.sources.row_groups import ReadOptions, RowGroups
-from streamgda.storage.filesystems import Place, current_version, listed_together
+from streamgda.storage.filesystems import Storage
 from streamgda.storage.retries import retried
 
 
@@ -136,7 +135,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         roles.check_there(files.schema.names, first)
         self.target = roles.target
         root = "" if files.found is None else files.found.root
-        read_options = ReadOptions(files.filesystem, roles, chosen, root=root)
+        read_options = ReadOptions(files.storage, roles, chosen, root=root)
         types = files.schema.remove_metadata(), stored.remove_metadata()
         numbers = field_numbers(files.found.columns) if isinstance(files.found, TableFiles) else {}
         self._planner = FilePlanner(*types, files.first, read_options, find is not None, numbers)
@@ -213,31 +212,31 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they were listed, in order."""
-        found, filesystem = self._files.found, self._files.filesystem
+        found, storage = self._files.found, self._files.storage
         paths = self._files.chosen(self._planner.read_options.filter)
         folder, seen = ("", {}) if found is None else (found.folder, found.versions)
         if not seen:
-            seen = retried(partial(listed_together, filesystem, paths))
+            seen = retried(partial(storage.listed_together, paths))
         return [
             InputFile(
                 path=path.removeprefix(folder).lstrip("/") if folder else path,
                 location=path,
-                version=seen.get(path) or retried(partial(current_version, filesystem, path)),
+                version=seen.get(path) or retried(partial(storage.version, path)),
                 partition=self._files.keys(path),
             )
             for path in paths
         ]
 
-    def includes(self, filesystem: pafs.FileSystem, path: str) -> bool:
+    def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file written to a path would then be one of the files."""
-        return self._files.found is not None and self._files.found.includes(filesystem, path)
+        return self._files.found is not None and self._files.found.includes(storage, path)
 
-    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether one of the files lies in a folder, or a file written there would become one of them."""
-        place = Place.of(filesystem, folder)
+        place = storage.place(folder)
         folders = {file.rpartition("/")[0] for file in self._files.paths}
-        return self.includes(filesystem, f"{folder.rstrip('/')}/part-00000.parquet") or any(
-            Place.of(self._files.filesystem, other).is_within(place) for other in folders
+        return self.includes(storage, f"{folder.rstrip('/')}/part-00000.parquet") or any(
+            self._files.storage.place(other).is_within(place) for other in folders
         )
 
     def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:

@@ -19,7 +19,6 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 
 from streamgda.sources.base import Map, group_into_tasks
 from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers
@@ -27,7 +26,7 @@ from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, without_views
-from streamgda.storage.filesystems import Version, conceal, current_version, is_local
+from streamgda.storage.filesystems import Storage, Version, conceal
 from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
 from streamgda.storage.secrets import concealing
@@ -74,7 +73,7 @@ class DatasetFiles:
 
     Attributes
     ----------
-    filesystem : pyarrow.fs.FileSystem
+    storage : Storage
         Where they are.
     paths : sequence of str
         Their paths.
@@ -90,7 +89,7 @@ class DatasetFiles:
         Where the files were found; None for a pyarrow dataset.
     """
 
-    filesystem: pafs.FileSystem
+    storage: Storage
     paths: Sequence[str]
     first: FirstFile
     schema: pa.Schema
@@ -104,7 +103,7 @@ class DatasetFiles:
 
         The value in a row is used, and not the one in the name of its folder.
         """
-        first = _first_readable(found.filesystem, found.paths)
+        first = _first_readable(found.storage, found.paths)
         if isinstance(found, TableFiles):
             return cls._of_table(found, first)
         folders = dict.fromkeys(map(_folder, found.paths))
@@ -113,7 +112,7 @@ class DatasetFiles:
         partitioning = ds.HivePartitioning(keys)
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
         schema = without_views(pa.schema([*first.schema, *keys]))
-        return cls(found.filesystem, found.paths, first, schema, expressions, {}, found)
+        return cls(found.storage, found.paths, first, schema, expressions, {}, found)
 
     @classmethod
     def _of_table(cls, found: TableFiles, first: FirstFile) -> DatasetFiles:
@@ -129,18 +128,18 @@ class DatasetFiles:
         own = pa.schema([column for column in columns if column.name not in keys[first.path]])
         expressions = {path: _all_hold(pairs) for path, pairs in keys.items()}
         first = first._replace(schema=own)
-        return cls(found.filesystem, found.paths, first, without_views(columns), expressions, {}, found)
+        return cls(found.storage, found.paths, first, without_views(columns), expressions, {}, found)
 
     @classmethod
     def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
         """The files of a pyarrow dataset."""
         found = list(dataset.get_fragments())
-        filesystem, paths = conceal(dataset.filesystem, [fragment.path for fragment in found])
+        storage, paths = conceal(Storage(dataset.filesystem), [fragment.path for fragment in found])
         fragments = dict(zip(paths, found, strict=True))
         expressions = {path: fragment.partition_expression for path, fragment in fragments.items()}
-        first = _first_readable(filesystem, fragments)
+        first = _first_readable(storage, fragments)
         schema = without_views(dataset.schema)
-        return cls(filesystem, list(fragments), first, schema, expressions, fragments)
+        return cls(storage, list(fragments), first, schema, expressions, fragments)
 
     def chosen(self, chosen: Filter | None) -> Sequence[str]:
         """The files that a filter does not rule out by their keys."""
@@ -151,7 +150,7 @@ class DatasetFiles:
             list(map(str, range(len(places)))),
             schema=self.schema,
             format=_FORMAT,
-            filesystem=self.filesystem,
+            filesystem=self.storage.filesystem,
             partitions=list(self.expressions.values()),
         )
         left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
@@ -214,7 +213,7 @@ def _type_of(values: list[str]) -> pa.DataType:
     return pa.int32() if values else pa.string()
 
 
-def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstFile:
+def _first_readable(storage: Storage, paths: Iterable[str]) -> FirstFile:
     """The first file whose footer can be read. A pass reads all the footers, and names the damaged files.
 
     Raises
@@ -225,8 +224,8 @@ def _first_readable(filesystem: pafs.FileSystem, paths: Iterable[str]) -> FirstF
     damaged: ValueError | None = None
     for path in paths:
         try:
-            open_it = partial(_open_footer, filesystem, path)
-            tail, version = open_it() if is_local(filesystem) else wait_for(open_it)
+            open_it = partial(_open_footer, storage, path)
+            tail, version = open_it() if storage.is_local else wait_for(open_it)
             with decoding(path):
                 schema = _schema_of(_FORMAT.make_fragment(pa.py_buffer(tail)))
         except ValueError as error:
@@ -243,10 +242,10 @@ def _schema_of(fragment: ds.ParquetFileFragment) -> pa.Schema:
     return schema
 
 
-def _open_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
+def _open_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
     """Read the end of a file, and its version. They are read again if the storage fails for a moment."""
     with opening(path):
-        return retried(lambda: read_footer(filesystem, path), place=path)
+        return retried(lambda: read_footer(storage, path), place=path)
 
 
 # ---------------------------------------------------------------------- what is read of each file
@@ -330,14 +329,14 @@ class FilePlanner:
 
     def _each(self, function: Callable[[T], R], files: Sequence[T]) -> list[R]:
         """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
-        if is_local(self.read_options.filesystem):
+        if self.read_options.storage.is_local:
             return list(map(function, files))
         with DaemonThreads(_READERS, "streamgda-planning") as readers:
             return list(readers.map(function, files))
 
     def _digest(self, path: str) -> str:
         try:
-            return digest_of_footer(_open_footer(self.read_options.filesystem, path)[0])
+            return digest_of_footer(_open_footer(self.read_options.storage, path)[0])
         except OSError:
             return ""
 
@@ -363,13 +362,13 @@ class FilePlanner:
 
     def _footer(self, path: str) -> tuple[bytes, Version]:
         """The footer that a file has now."""
-        filesystem, first = self.read_options.filesystem, self.first
+        storage, first = self.read_options.storage, self.first
         if first is not None and path == first.path and first.version.tells_content:
             with opening(path):
-                present = retried(partial(current_version, filesystem, path), place=path)
+                present = retried(partial(storage.version, path), place=path)
             if present == first.version:
                 return first.tail, first.version
-        return _open_footer(filesystem, path)
+        return _open_footer(storage, path)
 
     def _row_groups(self, file: ListedFile, fragment: ds.ParquetFileFragment) -> list[int]:
         """The row groups in which rows may pass the filter, by their statistics.

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -41,7 +40,7 @@ from streamgda.storage.fetching import (
     range_of,
     size_of,
 )
-from streamgda.storage.filesystems import Version, check_unchanged, is_local
+from streamgda.storage.filesystems import Storage, Version
 
 _ROWS_TOGETHER = 1 << 14  # of small row groups: Arrow decodes long runs faster
 WIDE = 256  # columns
@@ -63,7 +62,7 @@ VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary(
 class ReadOptions:
     """What all the splits of a dataset have in common."""
 
-    filesystem: pafs.FileSystem
+    storage: Storage
     roles: Roles
     filter: Filter | None
     kept: tuple[str, ...] = ()
@@ -72,7 +71,7 @@ class ReadOptions:
     @cached_property
     def is_remote(self) -> bool:
         """Whether the files are."""
-        return not is_local(self.filesystem)
+        return not self.storage.is_local
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -161,7 +160,7 @@ class RowGroups(ScorableSplit):
     def _fetched(self, prefetcher: Prefetcher) -> RemoteParquet:
         if self.remote and not self.remote.is_closed:
             return self.remote
-        return prefetcher.fetch(self.read_options.filesystem, self.path, self.version, self._needs)
+        return prefetcher.fetch(self.read_options.storage, self.path, self.version, self._needs)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
@@ -203,15 +202,15 @@ class RowGroups(ScorableSplit):
                 yield parquet
                 remote.check_unchanged()
             return
-        filesystem = self.read_options.filesystem
-        check_unchanged(filesystem, self.path, self.version)
+        storage = self.read_options.storage
+        storage.check_unchanged(self.path, self.version)
         with opening(self.path):
-            file = filesystem.open_input_file(self.path)
+            file = storage.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
                 parquet = self._parquet(file, pq.read_metadata(file), is_whole=False)
             yield parquet
-            check_unchanged(filesystem, self.path, self.version)
+            storage.check_unchanged(self.path, self.version)
 
     def _parquet(self, file: pa.NativeFile, metadata: pq.FileMetaData, *, is_whole: bool) -> pq.ParquetFile:
         options = self.read_options

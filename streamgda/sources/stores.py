@@ -21,7 +21,7 @@ from zarr.core.sync import collect_aiterator, sync
 from zarr.storage import FsspecStore, LocalStore, WrapperStore
 
 from streamgda.blocks.wording import counted
-from streamgda.storage.filesystems import Place, version_of_info
+from streamgda.storage.filesystems import Place, Storage, version_of_info
 from streamgda.storage.retries import StorageError, retried, storing
 from streamgda.storage.secrets import concealed
 
@@ -68,9 +68,9 @@ def place_of(store: Store, path: str) -> Place | None:
     """Where the group at a path of a store is; None if that is no folder of a filesystem."""
     store = unwrapped(store)
     if isinstance(store, LocalStore):
-        return Place.of(pafs.LocalFileSystem(), f"{store.root}/{path}")
+        return Storage(pafs.LocalFileSystem()).place(f"{store.root}/{path}")
     if isinstance(store, FsspecStore):
-        return Place.of(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs)), f"{store.path}/{path}")
+        return Storage(pafs.PyFileSystem(pafs.FSSpecHandler(store.fs))).place(f"{store.path}/{path}")
     return None
 
 

@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
@@ -50,7 +49,7 @@ from streamgda.sources.stores import (
 )
 from streamgda.storage.documents import digest
 from streamgda.storage.fetching import read_ahead
-from streamgda.storage.filesystems import Place
+from streamgda.storage.filesystems import Storage
 from streamgda.storage.retries import StorageError, is_of_storage
 from streamgda.storage.secrets import concealing
 
@@ -270,10 +269,10 @@ class ZarrSource(ScorableSource):
         types = [(name, _arrow_type(array.dtype)) for name, array in zip(keep, arrays, strict=True)]
         return unlabelled.splits(), pa.schema(types)
 
-    def overlaps(self, filesystem: pafs.FileSystem, folder: str) -> bool:
+    def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether the group and a folder are the same, or one of them lies in the other."""
         place = place_of(self.store, self.path)
-        return place is not None and place.overlaps(Place.of(filesystem, folder))
+        return place is not None and place.overlaps(storage.place(folder))
 
     def has_changed(self, parts: Sequence[ZarrRows]) -> bool:
         """Whether arrays or stored chunks have changed: some stores give no version of a chunk on reading."""

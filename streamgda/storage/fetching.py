@@ -25,10 +25,9 @@ from threading import RLock
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import Version, check_unchanged, fsspec_of, opened
+from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, tail_of, whole_of
 from streamgda.storage.reading import as_file, reader_of
 from streamgda.storage.retries import storing
@@ -151,9 +150,9 @@ class Prefetcher:
         for file in tuple(self._files):
             file.close()
 
-    def fetch(self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan) -> RemoteParquet:
+    def fetch(self, storage: Storage, path: str, version: Version, plan: Plan) -> RemoteParquet:
         """Start to fetch the footer of a file of this version, and what is needed; return at once."""
-        file = RemoteParquet(filesystem, path, version, plan, self)
+        file = RemoteParquet(storage, path, version, plan, self)
         with self.lock:
             self._files.append(file)
         return file
@@ -189,9 +188,9 @@ class RemoteParquet:
     """
 
     def __init__(
-        self, filesystem: pafs.FileSystem, path: str, version: Version, plan: Plan, prefetcher: Prefetcher
+        self, storage: Storage, path: str, version: Version, plan: Plan, prefetcher: Prefetcher
     ) -> None:
-        self._filesystem, self._path, self._version = filesystem, path, version
+        self._storage, self._path, self._version = storage, path, version
         self._plan, self._prefetcher = plan, prefetcher
         self._parts: list[Request] = []
         self._turns: deque[Request] = deque()
@@ -254,16 +253,16 @@ class RemoteParquet:
     # ---------------------------------------------------------------------- in the threads of the pool
 
     def _open(self) -> pq.FileMetaData:
-        place = self._filesystem, self._path, self._version
+        place = self._storage, self._path, self._version
         kept = KEPT_FOOTERS.get(*place)
         whole, file = (None, None) if kept is None else (kept.whole, kept.file)
         if whole is not None:
             self._size = len(whole)
         else:
             with storing(self._path):
-                if file is None and not (kept and fsspec_of(self._filesystem)):
+                if file is None and not (kept and self._storage.fsspec):
                     file = _opened(*place)
-            self._bytes, self._size = reader_of(self._filesystem, self._path, file, self._version.size)
+            self._bytes, self._size = reader_of(self._storage, self._path, file, self._version.size)
         tail = whole or pa.py_buffer(b"")
         if kept is None:
             tail, n_footer = tail_of(self._bytes, self._size)
@@ -311,7 +310,7 @@ class RemoteParquet:
 
     def _check(self) -> None:
         with storing(self._path):
-            check_unchanged(self._filesystem, self._path, self._version)
+            self._storage.check_unchanged(self._path, self._version)
 
     # ---------------------------------------------------------------------- in the thread that decodes
 
@@ -427,8 +426,8 @@ def read_ahead(
                 reading.cancel()
 
 
-def _opened(filesystem: pafs.FileSystem, path: str, version: Version) -> pa.NativeFile | None:
+def _opened(storage: Storage, path: str, version: Version) -> pa.NativeFile | None:
     """An opened file of this version; None on an fsspec filesystem, where ranges are read by path."""
-    file, present = (None, None) if fsspec_of(filesystem) else opened(filesystem, path)
-    check_unchanged(filesystem, path, version, present)
+    file, present = (None, None) if storage.fsspec else storage.open(path)
+    storage.check_unchanged(path, version, present)
     return file

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -97,115 +97,283 @@ def _warn_of_sizes(name: str) -> None:
         )
 
 
-@storing()
-def listing(filesystem: pafs.FileSystem, folder: str) -> dict[str, Version]:
-    """The files in a folder, at any depth, with their present versions. A missing folder has no files.
+_KINDS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
 
-    On a local disk, symbolic links are followed, and a file to which several paths lead is listed once.
-    """
-    if (place := local_path(filesystem, folder)) is not None:
-        return {moved(path, place, folder): _version_by_status(status) for path, status in walk_files(place)}
-    if (behind := forget_listings(filesystem)) is None:
-        selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
-        infos, in_seconds = filesystem.get_file_info(selector), _is_of_s3(filesystem)
-        return {info.path: _version(info, in_seconds) for info in infos if info.type == pafs.FileType.File}
-    return {name: version_of_info(info) for name, info in behind.find(folder, detail=True).items()}
-
-
-@storing()
-def walk_remote(filesystem: pafs.FileSystem, folder: str, depth: int) -> dict[str, Version | None]:
-    """What lies in a remote folder, down to a depth: the versions of files, and None for folders."""
-    if (behind := forget_listings(filesystem)) is not None:
-        infos = behind.find(folder, maxdepth=depth, withdirs=True, detail=True)
-        return {
-            name: version_of_info(info) if info["type"] == "file" else None for name, info in infos.items()
-        }
-    seen: dict[str, Version | None] = {}
-    folders, in_seconds = [folder], _is_of_s3(filesystem)
-    for _ in range(depth):
-        selectors = (pafs.FileSelector(name, allow_not_found=True) for name in folders)
-        inside = [info for selector in selectors for info in filesystem.get_file_info(selector)]
-        folders = [info.path for info in inside if info.type == pafs.FileType.Directory]
-        files = {info.path: _version(info, in_seconds) for info in inside if info.is_file}
-        seen |= {**dict.fromkeys(folders), **files}
-    return seen
-
+_OBJECT_STORES = {"s3", "gcs", "abfs", "oci", "oss", "memory"}
 
 _FEWEST_TO_LIST = 8  # files in one folder, which may hold many others
 
-
-def listed_together(filesystem: pafs.FileSystem, paths: Iterable[str]) -> dict[str, Version]:
-    """The versions of some remote files: of those of which many lie in one folder, which is listed."""
-    folders: dict[str, set[str]] = {}
-    # Elsewhere, what a listing says of a file may differ from what is said of it alone.
-    for path in paths if is_object_store(filesystem) else ():
-        folders.setdefault(path.rpartition("/")[0], set()).add(path)
-    return {
-        path: version
-        for folder, inside in folders.items()
-        if len(inside) >= _FEWEST_TO_LIST
-        for path, version in walk_remote(filesystem, folder, 1).items()
-        if version is not None and path in inside
-    }
+LOCK = ".lock"
 
 
-@storing()
-def children(filesystem: pafs.FileSystem, folder: str) -> list[str]:
-    """The names of the files and folders directly in a folder. A missing folder has none."""
-    if (place := local_path(filesystem, folder)) is not None:  # Arrow fails if the folder is made meanwhile
-        return [entry.name for entry in _entries(place)]
-    forget_listings(filesystem)
-    selector = pafs.FileSelector(folder, allow_not_found=True)
-    return [info.base_name for info in filesystem.get_file_info(selector) if info.base_name]
+class Storage:
+    """A filesystem, and what follows from which one it is.
 
-
-@storing()
-def current_version(filesystem: pafs.FileSystem, name: str) -> Version:
-    """The present version of a file.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it is no longer there.
+    Attributes
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+        Pyarrow's, or the wrapper of one of fsspec's.
+    fsspec : fsspec filesystem or None
+        The one that is wrapped, if it is one of fsspec's.
+    kind : str
+        Such as "file" or "s3": the same for all libraries and protocols.
+    is_local : bool
+        Whether it is that of this machine, whose files can be renamed, flushed and locked.
+    is_object_store : bool
+        Whether a file there appears only once it is complete.
+    beneath, root : Storage, str
+        The storage beneath views of folders and wrappers of fsspec, and what its paths begin with.
     """
-    if (place := local_path(filesystem, name)) is not None:
+
+    def __init__(self, filesystem: pafs.FileSystem) -> None:
+        handler = getattr(filesystem, "handler", None)
+        self.filesystem = filesystem
+        self.fsspec: Any = handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
+        protocols = filesystem.type_name if self.fsspec is None else self.fsspec.protocol
+        name = protocols if isinstance(protocols, str) else min(protocols)
+        self.kind = _KINDS.get(name, name)
+        self.is_local = self.kind == "file"
+        self.is_object_store = self.kind in _OBJECT_STORES
+        inner, root = self._inner()
+        self.beneath, self.root = (self, "") if inner is None else Storage(inner).unwrapped(root)
+        self._is_s3 = self.beneath.filesystem.type_name == "s3"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Storage) and bool(self.filesystem == other.filesystem)
+
+    def __reduce__(self) -> tuple[type[Storage], tuple[pafs.FileSystem]]:
+        return Storage, (self.filesystem,)
+
+    def _inner(self) -> tuple[pafs.FileSystem | None, str]:
+        """The filesystem that this one is a view or a wrapper of, and the folder that it is a view of."""
+        if isinstance(self.filesystem, pafs.SubTreeFileSystem):
+            return self.filesystem.base_fs, self.filesystem.base_path
+        if self.fsspec is None:
+            return None, ""
+        from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+        from fsspec.implementations.dirfs import DirFileSystem
+
+        if isinstance(self.fsspec, DirFileSystem):
+            return _wrapped(self.fsspec.fs), f"{self.fsspec.path}/" if self.fsspec.path else ""
+        if isinstance(self.fsspec, AsyncFileSystemWrapper):
+            return _wrapped(self.fsspec.sync_fs), ""
+        return None, ""
+
+    def unwrapped(self, path: str) -> tuple[Storage, str]:
+        """The storage beneath this one, and the path on it."""
+        return self.beneath, f"{self.root}{path}"
+
+    def place(self, path: str) -> Place:
+        """The place of a path. No file need be there."""
+        beneath, path = self.unwrapped(path)
+        return Place(beneath.kind, os.path.realpath(path) if beneath.is_local else path.strip("/"))
+
+    def forget_listings(self, path: str | None = None) -> Any:
+        """Return the filesystem of fsspec, if it is one, which no longer answers from earlier listings."""
+        if self.fsspec is not None:
+            self.fsspec.invalidate_cache(path)
+        return self.fsspec
+
+    @storing()
+    def listing(self, folder: str) -> dict[str, Version]:
+        """The files in a folder, at any depth, with their present versions. A missing folder has no files.
+
+        On a local disk, symbolic links are followed, and a file to which several paths lead is listed once.
+        """
+        if (place := self.local_path(folder)) is not None:
+            return {
+                moved(path, place, folder): _version_by_status(status) for path, status in walk_files(place)
+            }
+        if (behind := self.forget_listings()) is None:
+            selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
+            infos, in_seconds = self.filesystem.get_file_info(selector), self._is_s3
+            return {
+                info.path: _version(info, in_seconds) for info in infos if info.type == pafs.FileType.File
+            }
+        return {name: version_of_info(info) for name, info in behind.find(folder, detail=True).items()}
+
+    @storing()
+    def walk(self, folder: str, depth: int) -> dict[str, Version | None]:
+        """What lies in a remote folder, down to a depth: the versions of files, and None for folders."""
+        if (behind := self.forget_listings()) is not None:
+            infos = behind.find(folder, maxdepth=depth, withdirs=True, detail=True)
+            return {
+                name: version_of_info(info) if info["type"] == "file" else None
+                for name, info in infos.items()
+            }
+        seen: dict[str, Version | None] = {}
+        folders, in_seconds = [folder], self._is_s3
+        for _ in range(depth):
+            selectors = (pafs.FileSelector(name, allow_not_found=True) for name in folders)
+            inside = [info for selector in selectors for info in self.filesystem.get_file_info(selector)]
+            folders = [info.path for info in inside if info.type == pafs.FileType.Directory]
+            files = {info.path: _version(info, in_seconds) for info in inside if info.is_file}
+            seen |= {**dict.fromkeys(folders), **files}
+        return seen
+
+    def listed_together(self, paths: Iterable[str]) -> dict[str, Version]:
+        """The versions of some remote files: of those of which many lie in one folder, which is listed."""
+        folders: dict[str, set[str]] = {}
+        # Elsewhere, what a listing says of a file may differ from what is said of it alone.
+        for path in paths if self.is_object_store else ():
+            folders.setdefault(path.rpartition("/")[0], set()).add(path)
+        return {
+            path: version
+            for folder, inside in folders.items()
+            if len(inside) >= _FEWEST_TO_LIST
+            for path, version in self.walk(folder, 1).items()
+            if version is not None and path in inside
+        }
+
+    @storing()
+    def children(self, folder: str) -> list[str]:
+        """The names of the files and folders directly in a folder. A missing folder has none."""
+        if (place := self.local_path(folder)) is not None:  # Arrow fails if the folder is made meanwhile
+            return [entry.name for entry in _entries(place)]
+        self.forget_listings()
+        selector = pafs.FileSelector(folder, allow_not_found=True)
+        return [info.base_name for info in self.filesystem.get_file_info(selector) if info.base_name]
+
+    @storing()
+    def version(self, name: str) -> Version:
+        """The present version of a file.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it is no longer there.
+        """
+        if (place := self.local_path(name)) is not None:
+            try:
+                return _version_by_status(pathlib.Path(place).stat())
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"{name} is gone, or what it links to") from error
+        if (behind := self.forget_listings(name)) is not None:
+            try:
+                return version_of_info(behind.info(name))
+            except FileNotFoundError as error:
+                raise FileNotFoundError(f"{name} is gone") from error
+        info = self.filesystem.get_file_info(name)
+        if info.type == pafs.FileType.NotFound:
+            raise FileNotFoundError(f"{name} is gone")
+        return _version(info, self._is_s3)
+
+    @storing()
+    def open(self, name: str) -> tuple[pa.NativeFile, Version]:
+        """Open a file, and return it with its version. On S3, a single request gives both."""
+        seen = None if self._is_s3 else self.version(name)
+        file = self.filesystem.open_input_file(name)
+        if seen is None:
+            said = file.metadata() or {}
+            if "Content-Length" not in said or "Last-Modified" not in said:
+                return file, self.version(name)
+            seen = Version(int(said["Content-Length"]), _nanoseconds(said["Last-Modified"].decode()))
+        return file, seen
+
+    def check_unchanged(self, name: str, planned: Version, present: Version | None = None) -> None:
+        """Raise ValueError if a file is no longer in the version for which a pass was planned.
+
+        If `present` is None, the present version is read from the storage.
+        """
+        if (present or self.version(name)) != planned:
+            raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
+
+    def local_path(self, path: str) -> str | None:
+        """A path on a local filesystem as a path of this machine, with its links; None if it is not local."""
+        return f"{self.root}{path}" if self.beneath.is_local else None
+
+    @contextmanager
+    def replacing(self, path: str, *, in_memory: bool = False) -> Iterator[pa.NativeFile]:
+        """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
+
+        A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn
+        one. It gets the permissions of the file that it replaces. If `path` is a link, it stays one.
+
+        Parameters
+        ----------
+        path : str
+            The path of the file on that filesystem. A file that is there stays until the block ends.
+        in_memory : bool, default=False
+            Whether the content is small enough to be collected in memory. On an object store it is then
+            written by one request, without a temporary file, since an object there appears only when it is
+            complete.
+
+        Yields
+        ------
+        pyarrow.NativeFile
+            A stream of bytes. It is closed when the block ends.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        beneath, path = self.unwrapped(path)
+        filesystem = beneath.filesystem
+        if in_memory and beneath.is_object_store:
+            buffer = pa.BufferOutputStream()
+            yield buffer
+            with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
+                stream.write(buffer.getvalue())
+            return
+        if near := beneath.is_local:
+            path = os.path.realpath(path)  # a link stays, and what it leads to is replaced
+        folder, slash, name = path.rpartition("/")
+        unfinished = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
         try:
-            return _version_by_status(pathlib.Path(place).stat())
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{name} is gone, or what it links to") from error
-    if (behind := forget_listings(filesystem, name)) is not None:
+            with storing(path):
+                stream = filesystem.open_output_stream(unfinished, compression=None)
+            if near:
+                with suppress(FileNotFoundError, PermissionError):
+                    pathlib.Path(unfinished).chmod(stat.S_IMODE(pathlib.Path(path).stat().st_mode))
+            try:
+                yield stream
+            finally:
+                with storing(path):
+                    stream.close()
+            with storing(path):
+                if near:
+                    with pathlib.Path(unfinished).open("rb+") as file:
+                        os.fsync(file.fileno())
+                    pathlib.Path(unfinished).replace(path)
+                else:
+                    filesystem.move(unfinished, path)
+        except BaseException:
+            with suppress(OSError):
+                filesystem.delete_file(unfinished)
+            raise
+
+    @contextmanager
+    def locked(self, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:
+        """Hold the lock of an existing folder, if its filesystem is local; other filesystems have no locks.
+
+        An empty file in the folder is locked. The file stays there afterwards, unlocked.
+
+        Parameters
+        ----------
+        folder : str
+            Its path on that filesystem.
+        busy : str
+            What the error says if another process holds the lock.
+        name : str, default=".lock"
+            The name of the lock file; an existing file of this name is emptied.
+
+        Raises
+        ------
+        RuntimeError
+            If another process, or another thread of this one, holds the lock.
+        """
+        from filelock import FileLock, Timeout
+
+        if (folder_here := self.local_path(folder)) is None:
+            yield
+            return
         try:
-            return version_of_info(behind.info(name))
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{name} is gone") from error
-    info = filesystem.get_file_info(name)
-    if info.type == pafs.FileType.NotFound:
-        raise FileNotFoundError(f"{name} is gone")
-    return _version(info, _is_of_s3(filesystem))
-
-
-@storing()
-def opened(filesystem: pafs.FileSystem, name: str) -> tuple[pa.NativeFile, Version]:
-    """Open a file, and return it with its version. On S3, a single request gives both."""
-    seen = None if _is_of_s3(filesystem) else current_version(filesystem, name)
-    file = filesystem.open_input_file(name)
-    if seen is None:
-        said = file.metadata() or {}
-        if "Content-Length" not in said or "Last-Modified" not in said:
-            return file, current_version(filesystem, name)
-        seen = Version(int(said["Content-Length"]), _nanoseconds(said["Last-Modified"].decode()))
-    return file, seen
-
-
-def check_unchanged(
-    filesystem: pafs.FileSystem, name: str, planned: Version, present: Version | None = None
-) -> None:
-    """Raise ValueError if a file is no longer in the version for which a pass was planned.
-
-    If `present` is None, the present version is read from the storage.
-    """
-    if (present or current_version(filesystem, name)) != planned:
-        raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
+            lock = FileLock(f"{folder_here}/{name}").acquire(timeout=0)
+        except Timeout as error:
+            raise RuntimeError(busy) from error
+        with lock:
+            yield
 
 
 def _version_by_status(status: os.stat_result) -> Version:
@@ -216,10 +384,6 @@ def _version_by_status(status: os.stat_result) -> Version:
 def _version(info: pafs.FileInfo, in_seconds: bool) -> Version:
     """The version of a file by pyarrow. S3 may list times in milliseconds, but give seconds for one file."""
     return Version(info.size, info.mtime_ns // _SECOND * _SECOND if in_seconds else info.mtime_ns)
-
-
-def _is_of_s3(filesystem: pafs.FileSystem) -> bool:
-    return bool(unwrapped(filesystem, "")[0].type_name == "s3")
 
 
 _SECOND = 1_000_000_000  # nanoseconds
@@ -317,8 +481,8 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.FileSystem, str]:
-    """The filesystem that a path or URL is on, and the path on that filesystem, which holds no secrets.
+def resolve(path: Path, filesystem: AnyFileSystem | Storage | None = None) -> tuple[Storage, str]:
+    """The storage that a path or URL is on, and the path there, which holds no secrets.
 
     Parameters
     ----------
@@ -339,9 +503,9 @@ def resolve(path: Path, filesystem: AnyFileSystem | None = None) -> tuple[pafs.F
 
 
 def resolve_all(
-    paths: Sequence[Path], filesystem: AnyFileSystem | None = None
-) -> tuple[pafs.FileSystem, list[str]]:
-    """The filesystem that all paths or URLs are on, and the paths on it. Errors are those of `resolve`.
+    paths: Sequence[Path], filesystem: AnyFileSystem | Storage | None = None
+) -> tuple[Storage, list[str]]:
+    """The storage that all paths or URLs are on, and the paths on it. Errors are those of `resolve`.
 
     Raises
     ------
@@ -349,24 +513,23 @@ def resolve_all(
         If they are on several filesystems.
     """
     urls = [os.fspath(path) for path in paths]
+    if isinstance(filesystem, Storage):
+        return filesystem, urls
     filesystems, names = zip(*(_resolved(url, filesystem) for url in urls), strict=True)
     if any(other != filesystems[0] for other in filesystems):
         raise ValueError("the files of a dataset must all be on one filesystem")
-    return conceal(filesystems[0], names, urls)
+    return conceal(Storage(filesystems[0]), names, urls)
 
 
-def conceal(
-    filesystem: pafs.FileSystem, names: Sequence[str], urls: Iterable[str] = ()
-) -> tuple[pafs.FileSystem, list[str]]:
-    """A filesystem on which files go by their names without secrets, and these names.
+def conceal(storage: Storage, names: Sequence[str], urls: Iterable[str] = ()) -> tuple[Storage, list[str]]:
+    """A storage on which files go by their names without secrets, and these names.
 
-    `urls` has those from which the filesystem was made.
+    `urls` has those from which the storage was made.
     """
-    behind = fsspec_of(filesystem)
-    if behind is None or isinstance(behind, Concealed):
-        return filesystem, list(names)
-    beneath, names = concealed(behind, names, {*names, *urls})
-    return filesystem if beneath is behind else _wrapped(beneath), names
+    if storage.fsspec is None or isinstance(storage.fsspec, Concealed):
+        return storage, list(names)
+    beneath, names = concealed(storage.fsspec, names, {*names, *urls})
+    return storage if beneath is storage.fsspec else Storage(_wrapped(beneath)), names
 
 
 def _resolved(name: str, filesystem: AnyFileSystem | None) -> tuple[pafs.FileSystem, str]:
@@ -419,56 +582,6 @@ def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
 
-def unwrapped(filesystem: pafs.FileSystem, name: str) -> tuple[pafs.FileSystem, str]:
-    """The filesystem beneath views of folders and wrappers of fsspec, and the path on it."""
-    if isinstance(filesystem, pafs.SubTreeFileSystem):
-        return unwrapped(filesystem.base_fs, f"{filesystem.base_path}{name}")
-    if (behind := fsspec_of(filesystem)) is None:
-        return filesystem, name
-    from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
-    from fsspec.implementations.dirfs import DirFileSystem
-
-    if isinstance(behind, DirFileSystem):
-        return unwrapped(_wrapped(behind.fs), behind._join(name))
-    if isinstance(behind, AsyncFileSystemWrapper):
-        return unwrapped(_wrapped(behind.sync_fs), name)
-    return filesystem, name
-
-
-def is_local(filesystem: pafs.FileSystem) -> bool:
-    """Whether a filesystem is that of this machine, whose files can be renamed, flushed and locked."""
-    return kind_of(filesystem) == "file"
-
-
-def is_object_store(filesystem: pafs.FileSystem) -> bool:
-    """Whether a filesystem is an object store, where a file appears only once it is complete."""
-    return kind_of(filesystem) in {"s3", "gcs", "abfs", "oci", "oss", "memory"}
-
-
-def kind_of(filesystem: pafs.FileSystem) -> str:
-    """The kind of storage, such as "file" or "s3". It is the same for all libraries and protocols."""
-    behind = fsspec_of(filesystem)
-    protocols = filesystem.type_name if behind is None else behind.protocol
-    name = protocols if isinstance(protocols, str) else min(protocols)
-    return _KINDS.get(name, name)
-
-
-_KINDS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
-
-
-def fsspec_of(filesystem: pafs.FileSystem) -> AbstractFileSystem | None:
-    """The fsspec filesystem behind a pyarrow one, or None."""
-    handler = getattr(filesystem, "handler", None)
-    return handler.fs if isinstance(handler, pafs.FSSpecHandler) else None
-
-
-def forget_listings(filesystem: pafs.FileSystem, path: str | None = None) -> AbstractFileSystem | None:
-    """Let a filesystem of fsspec not answer from an earlier listing; return it, or None if it is not one."""
-    if (behind := fsspec_of(filesystem)) is not None:
-        behind.invalidate_cache(path)
-    return behind
-
-
 def reached(path: Path, call: Callable[[], T]) -> T:
     """Call a function that asks a storage, and call it again if the storage fails.
 
@@ -507,14 +620,6 @@ class Place:
     kind: str
     path: str
 
-    @classmethod
-    def of(cls, filesystem: pafs.FileSystem, path: str) -> Self:
-        """The place of a path on a filesystem. No file need be there."""
-        filesystem, path = unwrapped(filesystem, path)
-        if is_local(filesystem):
-            return cls("file", os.path.realpath(path))
-        return cls(kind_of(filesystem), path.strip("/"))
-
     def is_within(self, folder: Place) -> bool:
         """Whether this place is the given folder, or lies in it at any depth."""
         inside = f"{folder.path.rstrip('/')}/"
@@ -525,12 +630,6 @@ class Place:
         return self.is_within(other) or other.is_within(self)
 
 
-def local_path(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """A path on a local filesystem as a path of this machine, with its links; None if it is not local."""
-    filesystem, path = unwrapped(filesystem, path)
-    return path if is_local(filesystem) else None
-
-
 def moved(path: str, folder: str, other: str) -> str:
     """A path in `folder`, rewritten as the same path in `other`."""
     inside = path.removeprefix(folder).lstrip("/")
@@ -538,68 +637,6 @@ def moved(path: str, folder: str, other: str) -> str:
 
 
 # ---------------------------------------------------------------------- writing
-
-
-@contextmanager
-def replacing(filesystem: pafs.FileSystem, path: str, *, in_memory: bool = False) -> Iterator[pa.NativeFile]:
-    """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
-
-    A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn one.
-    It gets the permissions of the file that it replaces. If `path` is a link, it stays one.
-
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-        Where the file is.
-    path : str
-        The path of the file on that filesystem. A file that is there stays until the block ends.
-    in_memory : bool, default=False
-        Whether the content is small enough to be collected in memory. On an object store it is then written
-        by one request, without a temporary file, since an object there appears only when it is complete.
-
-    Yields
-    ------
-    pyarrow.NativeFile
-        A stream of bytes. It is closed when the block ends.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
-    filesystem, path = unwrapped(filesystem, path)
-    if in_memory and is_object_store(filesystem):
-        buffer = pa.BufferOutputStream()
-        yield buffer
-        with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
-            stream.write(buffer.getvalue())
-        return
-    near = is_local(filesystem)
-    path = os.path.realpath(path) if near else path  # a link stays, and what it leads to is replaced
-    folder, slash, name = path.rpartition("/")
-    unfinished = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
-    try:
-        with storing(path):
-            stream = filesystem.open_output_stream(unfinished, compression=None)
-        if near:
-            with suppress(FileNotFoundError, PermissionError):
-                pathlib.Path(unfinished).chmod(stat.S_IMODE(pathlib.Path(path).stat().st_mode))
-        try:
-            yield stream
-        finally:
-            with storing(path):
-                stream.close()
-        with storing(path):
-            if near:
-                with pathlib.Path(unfinished).open("rb+") as file:
-                    os.fsync(file.fileno())
-                pathlib.Path(unfinished).replace(path)
-            else:
-                filesystem.move(unfinished, path)
-    except BaseException:
-        with suppress(OSError):
-            filesystem.delete_file(unfinished)
-        raise
 
 
 def finished_name(name: str) -> str | None:
@@ -613,42 +650,3 @@ def finished_name(name: str) -> str | None:
     """
     match = _UNFINISHED.fullmatch(name)
     return match and match["finished"]
-
-
-LOCK = ".lock"
-
-
-@contextmanager
-def locked(filesystem: pafs.FileSystem, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:
-    """Hold the lock of an existing folder, if its filesystem is local; other filesystems have no locks.
-
-    An empty file in the folder is locked. The file stays there afterwards, unlocked.
-
-    Parameters
-    ----------
-    filesystem : pyarrow.fs.FileSystem
-        Where the folder is.
-    folder : str
-        Its path on that filesystem.
-    busy : str
-        What the error says if another process holds the lock.
-    name : str, default=".lock"
-        The name of the lock file; an existing file of this name is emptied.
-
-    Raises
-    ------
-    RuntimeError
-        If another process, or another thread of this one, holds the lock.
-    """
-    from filelock import FileLock, Timeout
-
-    filesystem, folder = unwrapped(filesystem, folder)
-    if not is_local(filesystem):
-        yield
-        return
-    try:
-        lock = FileLock(f"{folder}/{name}").acquire(timeout=0)
-    except Timeout as error:
-        raise RuntimeError(busy) from error
-    with lock:
-        yield

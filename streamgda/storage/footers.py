@@ -16,17 +16,9 @@ from threading import Lock
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import (
-    Version,
-    current_version,
-    fsspec_of,
-    is_local,
-    is_object_store,
-    opened,
-)
+from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.reading import Read, reader_of
 from streamgda.storage.retries import storing
 
@@ -41,7 +33,7 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 _MOST_KEPT = 1 << 24  # bytes
 
 
-def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]:
+def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
     """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
 
     An object store answers by two requests: one for the version, one for the bytes.
@@ -52,17 +44,17 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> tuple[bytes, Version]
         If the storage fails.
     """
     with storing(path):
-        if is_local(filesystem) or fsspec_of(filesystem) is None:
-            file, version = opened(filesystem, path)
+        if storage.is_local or storage.fsspec is None:
+            file, version = storage.open(path)
         else:
-            file, version = None, current_version(filesystem, path)
-    read, size = reader_of(filesystem, path, file, version.size)
+            file, version = None, storage.version(path)
+    read, size = reader_of(storage, path, file, version.size)
     tail, n_footer = tail_of(read, size)
     footer = tail[-n_footer:].to_pybytes()
-    if is_local(filesystem):
+    if storage.is_local:
         file.close()
     else:
-        KEPT_FOOTERS.keep(filesystem, path, version, KeptFooter(footer, file, whole_of(tail, size)))
+        KEPT_FOOTERS.keep(storage, path, version, KeptFooter(footer, file, whole_of(tail, size)))
     return footer, version
 
 
@@ -108,7 +100,7 @@ class KeptFooters:
 
     def __init__(self) -> None:
         self._n_bytes = 0
-        self._kept: dict[tuple[str, Version], tuple[pafs.FileSystem, KeptFooter]] = {}
+        self._kept: dict[tuple[str, Version], tuple[Storage, KeptFooter]] = {}
         self._lock = Lock()
         if hasattr(
             os, "register_at_fork"
@@ -119,21 +111,21 @@ class KeptFooters:
                 after_in_child=self._lock.release,
             )
 
-    def keep(self, filesystem: pafs.FileSystem, path: str, version: Version, footer: KeptFooter) -> None:
+    def keep(self, storage: Storage, path: str, version: Version, footer: KeptFooter) -> None:
         """Keep the footer of a version of a file."""
-        if not is_object_store(filesystem):  # elsewhere an open file may hold a connection
+        if not storage.is_object_store:  # elsewhere an open file may hold a connection
             footer = footer._replace(file=None, whole=None)
         with self._lock:
             self._forget((path, version))
-            self._kept[path, version] = filesystem, footer
+            self._kept[path, version] = storage, footer
             self._n_bytes += footer.n_bytes
             while self._n_bytes > _MOST_KEPT:
                 self._forget(next(iter(self._kept)))
 
-    def get(self, filesystem: pafs.FileSystem, path: str, version: Version) -> KeptFooter | None:
+    def get(self, storage: Storage, path: str, version: Version) -> KeptFooter | None:
         """The footer of a version of a file, if it is kept."""
         kept = self._kept.get((path, version))
-        return kept[1] if kept is not None and kept[0] == filesystem else None
+        return kept[1] if kept is not None and kept[0] == storage else None
 
     def _forget(self, key: tuple[str, Version]) -> None:
         if key in self._kept:

@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 
-from streamgda.storage.filesystems import fsspec_of, is_local
+from streamgda.storage.filesystems import Storage
 from streamgda.storage.retries import StorageError, retried, storing
 
 Read: TypeAlias = Callable[[int, int], pa.Buffer]
@@ -27,14 +26,14 @@ _READ_WHOLE = 1 << 26  # bytes of a remote file that are asked for together
 
 
 def reader_of(
-    filesystem: pafs.FileSystem, path: str, file: pa.NativeFile | None, size: int | None = None
+    storage: Storage, path: str, file: pa.NativeFile | None, size: int | None = None
 ) -> tuple[Read, int]:
     """A function that reads ranges of a file, and the size of the file.
 
     `file` is the file as pyarrow has opened it; None if fsspec reads it by its path. The function raises
     `StorageError` if the storage fails, or gives fewer bytes.
     """
-    behind: Any = fsspec_of(filesystem)
+    behind = storage.fsspec
     with storing(path):
         if file is not None:
             size = file.size()
@@ -112,7 +111,7 @@ class _Ranges:
         pass
 
 
-def open_whole(filesystem: pafs.FileSystem, path: str, size: int | None = None) -> pa.NativeFile:
+def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.NativeFile:
     """Open a file for Arrow to decode, so that each error of decoding it is of its bytes.
 
     A remote file is in memory then, unless it is large. A large file is read when it is decoded; if the
@@ -125,10 +124,10 @@ def open_whole(filesystem: pafs.FileSystem, path: str, size: int | None = None) 
     StorageError
         If the storage fails.
     """
-    behind: Any = fsspec_of(filesystem)
+    behind = storage.fsspec
     with storing(path):
-        if is_local(filesystem) or behind is None:
-            read, size = reader_of(filesystem, path, filesystem.open_input_file(path))
+        if storage.is_local or behind is None:
+            read, size = reader_of(storage, path, storage.filesystem.open_input_file(path))
         else:
             if size is None:
                 behind.invalidate_cache(path)  # or it answers from an earlier listing
@@ -138,7 +137,7 @@ def open_whole(filesystem: pafs.FileSystem, path: str, size: int | None = None) 
                 size = info["size"]
             if size is None:  # as of some web servers
                 return pa.BufferReader(behind.cat_file(path))
-            read, size = reader_of(filesystem, path, None, size)
-    if not is_local(filesystem) and size <= _READ_WHOLE:
+            read, size = reader_of(storage, path, None, size)
+    if not storage.is_local and size <= _READ_WHOLE:
         return pa.BufferReader(read(0, size))
     return as_file(lambda start, stop: retried(partial(read, start, stop)), size)

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.storage.documents import Metadata, decode, encode, table_digest
-from streamgda.storage.filesystems import is_local, reached, replacing, resolve
+from streamgda.storage.filesystems import Storage, reached, resolve
 from streamgda.storage.footers import check_footer, check_size, read_tail
 from streamgda.storage.paths import Address, AnyFileSystem, Path, one_line
 from streamgda.storage.reading import open_whole
@@ -34,7 +34,11 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 def save(
-    path: Path, columns: Columns, metadata: Metadata, filesystem: AnyFileSystem | None, overwrite: bool
+    path: Path,
+    columns: Columns,
+    metadata: Metadata,
+    filesystem: AnyFileSystem | Storage | None,
+    overwrite: bool,
 ) -> None:
     """Write statistics or a model for a user, and replace nothing else unless told to.
 
@@ -78,7 +82,7 @@ def _provenance(columns: Columns, metadata: Metadata) -> dict[str, Any]:
     return {"library": f"streamgda {library}", "fingerprint": table_digest(columns, state)}
 
 
-def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> None:
+def check_replaceable(path: Path, filesystem: AnyFileSystem | Storage | None = None) -> None:
     """Check that there is no file at a path, or one that `save` wrote.
 
     Raises
@@ -88,7 +92,7 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> No
     """
     path = Address(path)
     where, name = resolve(path, filesystem)
-    kind = reached(path, lambda: where.get_file_info(name).type)
+    kind = reached(path, lambda: where.filesystem.get_file_info(name).type)
     if kind == pafs.FileType.NotFound:
         return
     try:
@@ -102,7 +106,9 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | None = None) -> No
 _OF_A_LEDGER = {"holdings", "of", "reads"}
 
 
-def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSystem | None = None) -> None:
+def write(
+    path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSystem | Storage | None = None
+) -> None:
     """Write a table and its metadata, atomically.
 
     Raises
@@ -115,7 +121,7 @@ def write(path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSy
     table = table.replace_schema_metadata(encode(metadata))
 
     def attempt() -> None:
-        with replacing(where, name, in_memory=True) as file:
+        with where.replacing(name, in_memory=True) as file:
             _write_parquet(table, file)
 
     try:
@@ -145,7 +151,7 @@ class DamagedFileError(ValueError):
 
 
 def read(
-    path: Path | bytes, columns: Collection[str], filesystem: AnyFileSystem | None = None
+    path: Path | bytes, columns: Collection[str], filesystem: AnyFileSystem | Storage | None = None
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Read the table and the metadata of a file that `write` wrote.
 
@@ -206,7 +212,7 @@ def _levels(field: pa.Field) -> int:
     return int(field.nullable) + (0 if element is None else 1 + _levels(element))
 
 
-def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | None = None) -> dict[str, Any]:
+def read_metadata(path: Path | bytes, filesystem: AnyFileSystem | Storage | None = None) -> dict[str, Any]:
     """Read the metadata of a file that `write` wrote, without its table. Errors are those of `read`."""
     name = name_of(path)
     return _decoded(lambda file: decode(_parquet_file(file).metadata.metadata, name), path, filesystem)
@@ -229,7 +235,7 @@ def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
 
 
 def _decoded(
-    decode_file: Callable[[pa.NativeFile], T], path: Path | bytes, filesystem: AnyFileSystem | None
+    decode_file: Callable[[pa.NativeFile], T], path: Path | bytes, filesystem: AnyFileSystem | Storage | None
 ) -> T:
     """What a function decodes of a file, or of its bytes.
 
@@ -248,19 +254,19 @@ def _decoded(
     try:
         return read_once()
     except DamagedFileError:
-        if is_local(where):
+        if where.is_local:
             raise
         return read_once()
 
 
-def _opened(filesystem: pafs.FileSystem, path: str, name: str) -> pa.NativeFile:
+def _opened(storage: Storage, path: str, name: str) -> pa.NativeFile:
     """A file for Arrow to decode; `name` is what errors call it."""
     try:
-        return reached(name, partial(open_whole, filesystem, path))
+        return reached(name, partial(open_whole, storage, path))
     except StorageError:
         raise
     except OSError as error:
-        kind = reached(name, lambda: filesystem.get_file_info(path).type)
+        kind = reached(name, lambda: storage.filesystem.get_file_info(path).type)
         if kind == pafs.FileType.Directory:
             raise FileNotFoundError(f"{name} is a folder; name a file in it") from error
         if kind == pafs.FileType.NotFound:

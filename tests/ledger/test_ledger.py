@@ -26,6 +26,7 @@ import pytest
 from streamgda import ClassStatistics, StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
 from streamgda.ledger import folder as entries
 from streamgda.storage import fetching
+from streamgda.storage.filesystems import Storage
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -569,7 +570,7 @@ def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
 @pytest.mark.parametrize("sizes", [[10] * 40, [1000] * 5, [10, 1000] * 10])
 def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
     monkeypatch.setattr(fetching, "_MOST_UNUSED", 100_000)
-    fetch = partial(entries._fetch, pafs.LocalFileSystem())
+    fetch = partial(entries._fetch, Storage(pafs.LocalFileSystem()))
     paths = [str(tmp_path / str(n)) for n in range(len(sizes))]
     for path, size in zip(paths, sizes, strict=True):
         Path(path).write_bytes(bytes([size % 251]) * size * 1000)

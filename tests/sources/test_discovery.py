@@ -12,6 +12,7 @@ import pytest
 
 from streamgda import StatisticsLedger, accumulate, scan_arrow, scan_parquet
 from streamgda.sources.discovery import find_files
+from streamgda.storage.filesystems import Storage
 
 TABLE = pa.table({"u": np.arange(6.0), "y": np.arange(6) % 2})
 
@@ -207,10 +208,10 @@ def test_a_ledger_may_not_lie_where_a_pattern_or_folder_would_find_it(tree, path
     source = scan_parquet(f"{tree}/{path}", "y")
     for on in (local, subtree):
         filesystem, base = on(tree)
-        filesystem = pafs.LocalFileSystem() if filesystem is None else filesystem
-        assert source.includes(filesystem, f"{base}/{inside}".lstrip("/") if not base else f"{base}/{inside}")
-        assert not source.includes(filesystem, f"{base}/{outside}")
-    assert not source.includes(filesystem, f"{base}/_hidden/{inside}")
+        storage = Storage(pafs.LocalFileSystem() if filesystem is None else filesystem)
+        assert source.includes(storage, f"{base}/{inside}".lstrip("/") if not base else f"{base}/{inside}")
+        assert not source.includes(storage, f"{base}/{outside}")
+    assert not source.includes(storage, f"{base}/_hidden/{inside}")
 
 
 def test_a_ledger_within_a_pattern_of_its_data_is_refused(tree):

@@ -699,8 +699,8 @@ def test_numbers_beyond_reason_are_refused(saved, key, value):
 @pytest.mark.parametrize("url", ["gs://bucket/a.parquet", "gs://anonymous@bucket/b", "gcs://bucket/c"])
 def test_a_store_of_google_is_not_tried_for_a_quarter_of_an_hour(url):
     def limit_of(url):
-        filesystem, _ = resolve(url)
-        _, (options,) = filesystem.__reduce__()
+        storage, _ = resolve(url)
+        _, (options,) = storage.filesystem.__reduce__()
         return options["retry_time_limit"]
 
     assert limit_of(url) == timedelta(seconds=60)

@@ -20,7 +20,7 @@ from streamgda.passes.plan import total
 from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import add_place
 from streamgda.storage.fetching import Prefetched, Prefetcher, prefetch_first, request_threads
-from streamgda.storage.filesystems import is_local, is_object_store, locked, reached
+from streamgda.storage.filesystems import Storage, reached
 
 LOCK = ".predict_dataset.lock"
 
@@ -176,7 +176,7 @@ class Output(ABC, Generic[P]):
 
     @property
     @abstractmethod
-    def location(self) -> tuple[pafs.FileSystem, str]:
+    def location(self) -> tuple[Storage, str]:
         """The filesystem, and the folder on it."""
 
     @property
@@ -222,21 +222,21 @@ class Output(ABC, Generic[P]):
         ValueError
             If there is a file in place of the folder.
         """
-        filesystem, folder = self.location
-        if reached(folder, lambda: filesystem.get_file_info(folder).type) == pafs.FileType.File:
+        storage, folder = self.location
+        if reached(folder, lambda: storage.filesystem.get_file_info(folder).type) == pafs.FileType.File:
             raise ValueError(f"{folder} is a file; choose another place for the predictions")
-        if not is_object_store(filesystem):
-            reached(folder, partial(filesystem.create_dir, folder, recursive=True))
+        if not storage.is_object_store:
+            reached(folder, partial(storage.filesystem.create_dir, folder, recursive=True))
         busy = f"another run of predict_dataset is writing to {folder}; wait until it has ended"
-        with locked(filesystem, folder, busy, LOCK):
+        with storage.locked(folder, busy, LOCK):
             try:
                 yield
             finally:
                 # A process that has opened the file just before locks a deleted file. Newer versions of
                 # filelock try again then (tox-dev/filelock#574); with old ones, `finish` detects it.
-                if is_local(filesystem):
+                if storage.is_local:
                     with suppress(OSError):
-                        filesystem.delete_file(f"{folder}/{LOCK}")
+                        storage.filesystem.delete_file(f"{folder}/{LOCK}")
 
     @abstractmethod
     def prepare(self, parts: Sequence[P]) -> dict[str, PredictionSummary]:

@@ -20,14 +20,7 @@ from streamgda.sources.base import ScorableSplit
 from streamgda.sources.errors import decoding
 from streamgda.storage.documents import digest
 from streamgda.storage.fetching import request_threads
-from streamgda.storage.filesystems import (
-    finished_name,
-    forget_listings,
-    reached,
-    replacing,
-    resolve,
-    unwrapped,
-)
+from streamgda.storage.filesystems import Storage, finished_name, reached, resolve
 from streamgda.storage.footers import read_footer
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.retries import retried, storing
@@ -53,7 +46,7 @@ _TORN: Footer = ("", PredictionSummary())
 class ParquetOutput(Output[Part]):
     """A folder of Parquet files of one schema, on any filesystem of pyarrow's or fsspec's."""
 
-    filesystem: pafs.FileSystem
+    storage: Storage
     path: str
     fields: tuple[Field, ...]
 
@@ -61,12 +54,13 @@ class ParquetOutput(Output[Part]):
     def at(cls, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Self:
         """The folder at a path or URL."""
         alike = tuple(replace(field, type=_without_index_width(field.type)) for field in fields)
-        return cls(*unwrapped(*resolve(path, filesystem)), alike)
+        storage, name = resolve(path, filesystem)
+        return cls(*storage.unwrapped(name), alike)
 
     @property
-    def location(self) -> tuple[pafs.FileSystem, str]:
+    def location(self) -> tuple[Storage, str]:
         """The filesystem, and the folder on it."""
-        return self.filesystem, self.path
+        return self.storage, self.path
 
     # ------------------------------------------------------------------ before writing
 
@@ -90,9 +84,9 @@ class ParquetOutput(Output[Part]):
 
     def _sizes(self) -> dict[str, int]:
         """The names in the folder, with the sizes of the files."""
-        forget_listings(self.filesystem)  # other processes may have written there since it was listed
+        self.storage.forget_listings()  # other processes may have written there since it was listed
         selector = pafs.FileSelector(self.path, allow_not_found=True)
-        infos = reached(self.path, partial(self.filesystem.get_file_info, selector))
+        infos = reached(self.path, partial(self.storage.filesystem.get_file_info, selector))
         return {info.base_name: info.size for info in infos}
 
     def _footers(self, sizes: Mapping[str, int]) -> dict[str, Footer]:
@@ -107,7 +101,8 @@ class ParquetOutput(Output[Part]):
 
         def metadata() -> pq.FileMetaData:
             with decoding(path):
-                return ds.ParquetFileFormat().make_fragment(path, self.filesystem, file_size=size).metadata
+                filesystem = self.storage.filesystem
+                return ds.ParquetFileFormat().make_fragment(path, filesystem, file_size=size).metadata
 
         try:
             return _said(retried(metadata))
@@ -119,7 +114,7 @@ class ParquetOutput(Output[Part]):
         path = f"{self.path}/{name}"
         try:
             with decoding(path):
-                tail, _ = retried(partial(read_footer, self.filesystem, path))
+                tail, _ = retried(partial(read_footer, self.storage, path))
                 return _said(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
         except ValueError:
             return _TORN
@@ -142,7 +137,7 @@ class ParquetOutput(Output[Part]):
         for name in names:
             path = f"{self.path}/{name}"
             with suppress(FileNotFoundError):
-                reached(path, partial(self.filesystem.delete_file, path))
+                reached(path, partial(self.storage.filesystem.delete_file, path))
 
     # ------------------------------------------------------------------ writing
 
@@ -154,7 +149,7 @@ class ParquetOutput(Output[Part]):
         n_rows = n_dropped = 0
         path, schema = f"{self.path}/{part.name}", self.schema
         with ExitStack() as opened:
-            file = _GrowingFile(lambda: opened.enter_context(replacing(self.filesystem, path)), self.named)
+            file = _GrowingFile(lambda: opened.enter_context(self.storage.replacing(path)), self.named)
             with pq.ParquetWriter(file, schema, use_dictionary=_repetitive(schema)) as writer:
                 for piece in rows:
                     writer.write_table(piece.table)
@@ -164,7 +159,7 @@ class ParquetOutput(Output[Part]):
             with self.named():
                 opened.close()
         if file.opened is None:
-            writes.begin(file.tell(), _put, self.filesystem, path, file.getvalue())
+            writes.begin(file.tell(), _put, self.storage, path, file.getvalue())
         return PredictionSummary(n_rows, 1, 0, n_dropped)
 
     def finish(self, parts: Sequence[Part]) -> None:
@@ -215,8 +210,8 @@ class _GrowingFile(io.BytesIO):
             return int(self.opened.write(data))
 
 
-def _put(filesystem: pafs.FileSystem, path: str, content: bytes) -> None:
-    with replacing(filesystem, path, in_memory=True) as file:
+def _put(storage: Storage, path: str, content: bytes) -> None:
+    with storage.replacing(path, in_memory=True) as file:
         file.write(content)
 
 

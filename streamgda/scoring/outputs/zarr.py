@@ -40,7 +40,7 @@ from streamgda.blocks.wording import RowError
 from streamgda.scoring.outputs.base import LOCK, Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.sources.base import RowRange, ScorableSplit
 from streamgda.storage.documents import digest
-from streamgda.storage.filesystems import by_fsspec, fsspec_of, reached, unwrapped
+from streamgda.storage.filesystems import Storage, by_fsspec, reached
 from streamgda.storage.paths import AnyFileSystem, Path
 from streamgda.storage.retries import retried
 from streamgda.storage.secrets import concealed
@@ -106,11 +106,10 @@ class ZarrOutput(Output[ChunkRange]):
         return cls(GroupFolder.at(*place), _checked_fields(fields), uuid.uuid4().hex)
 
     @property
-    def location(self) -> tuple[pafs.FileSystem, str]:
-        """The filesystem, and the folder of the group on it."""
-        if self.group.is_local:
-            return pafs.LocalFileSystem(), self.group.path
-        return pafs.PyFileSystem(pafs.FSSpecHandler(self.group.filesystem)), self.group.path
+    def location(self) -> tuple[Storage, str]:
+        """The storage, and the folder of the group there."""
+        wrapped = pafs.PyFileSystem(pafs.FSSpecHandler(self.group.filesystem))
+        return Storage(pafs.LocalFileSystem() if self.group.is_local else wrapped), self.group.path
 
     # ------------------------------------------------------------------ before writing
 
@@ -269,8 +268,8 @@ def _rows_of_chunk(width: int) -> int:
 def _by_fsspec(filesystem: AnyFileSystem, path: str) -> tuple[AbstractFileSystem, str]:
     """The fsspec filesystem, and the path on it; a pyarrow filesystem is unwrapped."""
     if isinstance(filesystem, pafs.FileSystem):
-        inner, path = unwrapped(filesystem, path)
-        behind = LocalFileSystem() if isinstance(inner, pafs.LocalFileSystem) else fsspec_of(inner)
+        inner, path = Storage(filesystem).unwrapped(path)
+        behind = LocalFileSystem() if isinstance(inner.filesystem, pafs.LocalFileSystem) else inner.fsspec
         if behind is None:
             raise TypeError(
                 f"Zarr writes through fsspec: give a URL or a filesystem of its, not {filesystem!r}"
