@@ -227,8 +227,8 @@ class Categories(Schema):
         """
         numbers, columns = (tuple(map(str, plain[name])) for name in ("numbers", "columns"))
         values = tuple(map(tuple, plain["values"]))
-        for name, found in zip(columns, values, strict=True):
-            if _united(name, found, found) != found:
+        for name, own in zip(columns, values, strict=True):
+            if _united(name, own, own) != own:
                 raise ValueError(f"the categories of column {name!r} are not sorted")
         return cls(numbers, columns, values)
 
@@ -256,10 +256,10 @@ def _positions(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> NDArray[np
 
 def coded(values: Labels, codes: Codes, missing: NDArray[np.bool_] | None) -> tuple[tuple[Value, ...], Codes]:
     """The values of a column, and the code of each row, with a category for the rows that are `missing`."""
-    found: tuple[Value, ...] = tuple(values.tolist())
+    known: tuple[Value, ...] = tuple(values.tolist())
     if missing is None:
-        return found, codes
-    return (*found, None), np.where(missing, len(found), codes).astype(code_dtype(len(found) + 1))
+        return known, codes
+    return (*known, None), np.where(missing, len(known), codes).astype(code_dtype(len(known) + 1))
 
 
 @dataclass(frozen=True)
@@ -334,8 +334,8 @@ class MixedColumns(MadeColumns):
         """
         known = self.onto(schema)
         if unseen := known.n_unseen():
-            found = ", ".join(f"{name!r} in {counted(n, 'row')}" for name, n in unseen.items())
-            warnings.warn(f"categories that no learnt row has count as none at all: of {found}", stacklevel=3)
+            where = ", ".join(f"{name!r} in {counted(n, 'row')}" for name, n in unseen.items())
+            warnings.warn(f"categories that no learnt row has count as none at all: of {where}", stacklevel=3)
         matrix = np.empty((known.n_rows, len(known)))
         for j, column in enumerate(known):
             matrix[:, j] = column

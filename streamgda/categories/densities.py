@@ -202,8 +202,8 @@ class CategoricalDensities(Densities):
         least = np.full((len(X), len(self.log_tables)), np.inf, order="F")
         for rows, choices in self._filled(z):
             for dummies in choices:
-                found = self._of_parts(x[rows], dummies, lambda part, y: part.squared_distances(y))
-                least[rows] = np.minimum(least[rows], found)
+                distances = self._of_parts(x[rows], dummies, lambda part, y: part.squared_distances(y))
+                least[rows] = np.minimum(least[rows], distances)
         return least
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:

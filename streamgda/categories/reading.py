@@ -160,6 +160,6 @@ class Categorical(Option):
         self, columns: Mapping[str, pa.Array], numbers: Mapping[str, NDArray[Any]], origin: str
     ) -> MixedColumns:
         """The numbers of a batch, and the codes of the columns with categories."""
-        found = [coded(*labels_of(columns[name], f"{origin}: column {name!r}")) for name in columns]
-        categories = Categories(tuple(numbers), tuple(columns), tuple(values for values, _ in found))
-        return MixedColumns(categories, list(numbers.values()), [codes for _, codes in found])
+        pairs = [coded(*labels_of(columns[name], f"{origin}: column {name!r}")) for name in columns]
+        categories = Categories(tuple(numbers), tuple(columns), tuple(values for values, _ in pairs))
+        return MixedColumns(categories, list(numbers.values()), [codes for _, codes in pairs])

@@ -57,11 +57,13 @@ def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: 
     of_class = block.codes[order].astype(np.intp)
     sizes = list(map(len, features.categories.values))
     totals = moments.weights[:, None]
-    held = [
+    by_value = [
         _sums(of_class, n_classes, [column], [n], weights) for column, n in zip(codes, sizes, strict=True)
     ]
-    held = [np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in held]  # all rows: the same sum
-    counts = np.concatenate(held, axis=1)
+    by_value = [
+        np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in by_value
+    ]  # all rows: the same sum
+    counts = np.concatenate(by_value, axis=1)
     shares = counts / totals
     high, low = two_product(shares, totals)
     low_shares = ((counts - high) - low) / totals

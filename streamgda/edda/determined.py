@@ -74,8 +74,8 @@ class Determined:
         return None if rank == n_features else self._deficient()
 
     def _deficient(self) -> str:
-        found = deficient_features(self.statistics, pooled_covariance(self.statistics), self.least_eigenvalue)
-        return f"within the classes, {found}. Leave them out, or name EII, or use LinearDiscriminantAnalysis"
+        fault = deficient_features(self.statistics, pooled_covariance(self.statistics), self.least_eigenvalue)
+        return f"within the classes, {fault}. Leave them out, or name EII, or use LinearDiscriminantAnalysis"
 
     @cached_property
     def _varies(self) -> NDArray[np.bool_]:

@@ -251,5 +251,5 @@ def _message(names: tuple[str, ...], failures: Mapping[str, str]) -> str:
     name = names[0]
     if len(names) > 1:
         return f"no model can be fitted: {failures[name]}"
-    asked = f"covariance_model={name!r} cannot be fitted: "
-    return f"{asked}{failures[name]}; or use covariance_model='bic'"
+    start = f"covariance_model={name!r} cannot be fitted: "
+    return f"{start}{failures[name]}; or use covariance_model='bic'"

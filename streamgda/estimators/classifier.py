@@ -154,8 +154,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if (why_none := state.gaussians.why_none) is not None and len(state.seen.classes) > 1:
             now["none"] = True
             if "none" not in warned:
-                said = "no class can be estimated yet, so each row gets the priors. "
-                warnings.warn(said + str(why_none()), stacklevel=6)
+                start = "no class can be estimated yet, so each row gets the priors. "
+                warnings.warn(start + str(why_none()), stacklevel=6)
         if (common := state.gaussians.singular_common) is not None:
             now["rank"] = common.rank
             self._warn_of_rank(common, warned.get("rank"))

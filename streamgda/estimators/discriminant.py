@@ -50,12 +50,12 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
         if self.covariance_estimator is None:
             return super()._read_blocks(blocks)
         self._check_estimator()
-        kept = list(blocks())
-        if any(block.weights is not None for block in kept):
+        in_memory = list(blocks())
+        if any(block.weights is not None for block in in_memory):
             raise ValueError("covariance_estimator takes no sample_weight; repeat the rows, or use shrinkage")
-        reading = super()._read_blocks(lambda: iter(kept))
+        reading = super()._read_blocks(lambda: iter(in_memory))
         self._estimates = CovarianceEstimates.of(
-            self.covariance_estimator, kept, reading.statistics, total=self._estimates_total
+            self.covariance_estimator, in_memory, reading.statistics, total=self._estimates_total
         )
         return reading
 

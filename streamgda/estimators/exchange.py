@@ -88,11 +88,11 @@ def class_counts(peer: Any, kind: type[Any], class_count: ClassCounts) -> Array:
             "class_count, such as numpy.unique(y, return_counts=True)[1]"
         )
     classes = peer.classes_.tolist()
-    given: Any = class_count
-    if hasattr(given, "keys"):
-        by_label = dict(given)
-        given = [by_label[label] for label in classes]
-    counts = np.asarray(given, dtype=np.float64)
+    values: Any = class_count
+    if hasattr(values, "keys"):
+        by_label = dict(values)
+        values = [by_label[label] for label in classes]
+    counts = np.asarray(values, dtype=np.float64)
     if counts.shape != (len(classes),):
         raise ValueError(f"class_count must have shape ({len(classes)},); got shape {counts.shape}")
     shares = peer.class_prior_ if hasattr(peer, "class_prior_") else peer.priors_

@@ -528,8 +528,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         except ValueError as error:
             if keep and reading.statistics.n_rows:
                 self._keep_reading(twin, reading)
-                kept = ". What was read is kept in statistics_, so no second read is needed"
-                error.args = (str(error) + kept,)
+                remedy = ". What was read is kept in statistics_, so no second read is needed"
+                error.args = (str(error) + remedy,)
             raise
         self._take(twin)
         warn_unless_enough_reads(reading)

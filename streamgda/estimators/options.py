@@ -33,8 +33,8 @@ def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     for name, changes in parts.items():
         value = option_of(name, whole.get(name, known[name]))
         if not isinstance(value, Option):
-            kind, given = OPTIONS[name].kind.__name__, ", ".join(f"{k}={v!r}" for k, v in changes.items())
-            raise ValueError(f"{name}={value!r} has no parameters; set {name}={kind}({given})")
+            kind, arguments = OPTIONS[name].kind.__name__, ", ".join(f"{k}={v!r}" for k, v in changes.items())
+            raise ValueError(f"{name}={value!r} has no parameters; set {name}={kind}({arguments})")
         whole[name] = value.with_params(**changes)
     return whole
 

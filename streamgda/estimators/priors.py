@@ -95,14 +95,14 @@ def _of_classes(priors: Mapping[Any, float], classes: Iterable[Any]) -> list[Any
         If a class has no prior.
     """
     by_text = by_texts(priors)
-    found = [priors.get(label, by_text.get(_text(label))) for label in classes]
-    for label, prior in zip(classes, found, strict=True):
+    values = [priors.get(label, by_text.get(_text(label))) for label in classes]
+    for label, prior in zip(classes, values, strict=True):
         if prior is None:
             raise ValueError(
                 f"priors has none for class {named(label)}, which has appeared: add it, or forget the class "
                 f"by statistics_.drop_class({label!r})"
             )
-    return found
+    return values
 
 
 def _numbers(priors: ArrayLike) -> Array:

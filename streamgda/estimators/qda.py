@@ -59,8 +59,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         Whether there is an attribute `covariance_`. It is computed from the statistics when it is read.
     tol : float, default=1e-4
         A regularised covariance is singular if its correlation matrix has an eigenvalue of at most the square
-        of `tol`; see the parameter `singular`. So the units of the features do not matter. `tol` itself
-        bounds the singular values of the standardised rows, divided by the root of their number.
+        of `tol`; see the parameter `singular`. So the units of the features do not matter.
     covariance_estimator : object, optional
         Estimates the covariance of each class with solver "eigen", in place of `shrinkage`. It has a method
         `fit`, which sets an attribute `covariance_`, as the estimators of `sklearn.covariance` do. It needs
@@ -230,8 +229,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
         except ValueError:  # all classes together may give a fuller message
             return None
-        kept = before.gaussians.whitenings
-        whitenings = [next(changed) if position < 0 else kept[position] for position in positions.tolist()]
+        old = before.gaussians.whitenings
+        whitenings = [next(changed) if position < 0 else old[position] for position in positions.tolist()]
         if all(isinstance(whitening, Singular) for whitening in whitenings):
             return None
         return _separate(statistics, whitenings)

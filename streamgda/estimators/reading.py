@@ -299,11 +299,11 @@ def source_to_learn(
 @contextmanager
 def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
     """Yield a function that takes the result of each read of EM; `hold` gets the last if a read fails."""
-    kept: deque[Reading] = deque(maxlen=1)
+    last: deque[Reading] = deque(maxlen=1)
     try:
-        yield kept.append
+        yield last.append
     except BaseException as error:
-        for reading in kept:
+        for reading in last:
             hold(reading)
             error.add_note(f"The result of {counted(reading.n_reads, 'read')} is kept in statistics_")
         raise

@@ -66,12 +66,12 @@ def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
     label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features
     if n_rows == 1:
         return f"y has only 1 sample in class {named(label)}, covariance is ill defined."
-    said = f"The covariance matrix of class {named(label)} is not full rank."
+    start = f"The covariance matrix of class {named(label)} is not full rank."
     if solver == "svd" and n_rows <= n_features:
         return (
-            f"{said} When using `solver='svd'` the number of samples in each class should be more than the "
+            f"{start} When using `solver='svd'` the number of samples in each class should be more than the "
             f"number of features, but class {named(label)} has {n_rows} samples and {n_features} features. "
             "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
         )
     parameter = "shrinkage" if solver == "eigen" else "reg_param"
-    return f"{said} Increase the value of `{parameter}` to reduce the collinearity."
+    return f"{start} Increase the value of `{parameter}` to reduce the collinearity."

@@ -2,8 +2,8 @@
 
 A value is Σ slice × 2^exponent, for exponents `WIDTH` apart; a slice is an integer of at most `WIDTH` bits,
 sign included, held as a float64. The product of two slices is at most 2^(2 × WIDTH − 2), so a sum of up to
-2 × `TILE_ROWS` of them is an integer of at most 2^53, and so is every partial sum, whatever the order of
-the additions: BLAS computes it exactly. This is the error-free splitting of Ozaki, Ogita, Oishi & Rump
+2 × `ROWS_OF_PRODUCT` of them is an integer of at most 2^53, and so is every partial sum, whatever the order
+of the additions: BLAS computes it exactly. This is the error-free splitting of Ozaki, Ogita, Oishi & Rump
 (2012), "Error-free transformations of matrix multiplication by using fast routines of matrix
 multiplication and its applications".
 
@@ -31,7 +31,7 @@ from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 Terms = dict[int, Integers]
 
 WIDTH = 22
-TILE_ROWS = 1024
+ROWS_OF_PRODUCT = 1024
 LOW_BITS = 11
 
 _MANTISSA = 53
@@ -165,11 +165,11 @@ class _RowSums:
         n_slices, n_features, n_rows = slices.values.shape
         flat = slices.values.reshape(n_slices * n_features, n_rows)
         sums = segments.sums(flat)
-        held = _nonzero(flat, sums).reshape(n_slices, n_features)
-        for i in np.flatnonzero(held.any(axis=1)).tolist():
+        nonzero = _nonzero(flat, sums).reshape(n_slices, n_features)
+        for i in np.flatnonzero(nonzero.any(axis=1)).tolist():
             of_slice = sums[:, i * n_features : (i + 1) * n_features]
             self._totals[slices.first + i][segments.classes] += of_slice
-        self._products.add(slices, held, segments)
+        self._products.add(slices, nonzero, segments)
 
 
 def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
@@ -181,8 +181,8 @@ def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
 
 
 def _tiles(values: Values) -> Iterator[tuple[int, Values]]:
-    for start in range(0, values.n_rows, TILE_ROWS):
-        yield start, values.take(slice(start, start + TILE_ROWS))
+    for start in range(0, values.n_rows, ROWS_OF_PRODUCT):
+        yield start, values.take(slice(start, start + ROWS_OF_PRODUCT))
 
 
 def _usual_tops(values: Values) -> tuple[Indices, NDArray[np.bool_] | None]:
@@ -328,7 +328,7 @@ class Slicer:
         Parameters
         ----------
         tile : Values
-            Up to `TILE_ROWS` rows.
+            Up to `ROWS_OF_PRODUCT` rows.
         most_left : float, default=0
             How many rows may be left.
 
@@ -475,7 +475,7 @@ class Products:
         shape = (kind.n_packed(n_classes), *sides)
         self._terms: Terms = defaultdict(lambda: np.zeros(shape, dtype=np.int64))
 
-    def add(self, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
+    def add(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
         """Multiply the slices of a tile, and add the products of slices i and j to the term i + j.
 
         `held`, (n_slices, d), says whether a slice holds anything of a feature.
@@ -483,9 +483,9 @@ class Products:
         if self._kind.is_pooled:
             segments = Segments(*np.array([[0], [0], [slices.values.shape[2]]]))
         if self._are_squares:
-            self._add_squares(slices, held, segments)
+            self._add_squares(slices, nonzero, segments)
         else:
-            stack = _Stack.of(slices, held)
+            stack = _Stack.of(slices, nonzero)
             for k, rows in segments:
                 stack.add_square(self._terms, k, rows)
 
@@ -495,8 +495,8 @@ class Products:
         index = (first,) if self._are_squares else (first, second)
         return [(number, term[:, *index]) for number, term in self._terms.items()]
 
-    def _add_squares(self, slices: Slices, held: NDArray[np.bool_], segments: Segments) -> None:
-        used = np.flatnonzero(held.any(axis=1)).tolist()
+    def _add_squares(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
+        used = np.flatnonzero(nonzero.any(axis=1)).tolist()
         for n, i in enumerate(used):
             for j in used[: n + 1]:
                 squares = segments.sums(slices.values[i] * slices.values[j])
@@ -512,12 +512,12 @@ class _Stack:
     parts: list[tuple[int, slice, Indices | None]]
 
     @classmethod
-    def of(cls, slices: Slices, held: NDArray[np.bool_]) -> _Stack:
+    def of(cls, slices: Slices, nonzero: NDArray[np.bool_]) -> _Stack:
         n_slices, n_features, n_rows = slices.values.shape
         flat = slices.values.reshape(n_slices * n_features, n_rows)
-        rows = flat if held.all() else flat[held.ravel()]
+        rows = flat if nonzero.all() else flat[nonzero.ravel()]
         parts, start = [], 0
-        for number, holds in enumerate(held, slices.first):
+        for number, holds in enumerate(nonzero, slices.first):
             stop = start + int(holds.sum())
             parts.append((number, slice(start, stop), None if holds.all() else np.flatnonzero(holds)))
             start = stop

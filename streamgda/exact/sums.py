@@ -201,9 +201,9 @@ class Sums:
             products=self.products - part.products,
         )
         rest._check_emptied(counts)
-        kept = np.flatnonzero(counts)
-        rest = rest.take(kept)
-        if len(kept) and not rest.rounded().are_of_rows(counts[kept]):
+        remaining = np.flatnonzero(counts)
+        rest = rest.take(remaining)
+        if len(remaining) and not rest.rounded().are_of_rows(counts[remaining]):
             raise ValueError("a variance would be negative: these rows never went into the state")
         return rest
 

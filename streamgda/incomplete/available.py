@@ -48,10 +48,10 @@ class PatternState:
 
     def of_classes(self, places: Indices) -> PatternState:
         """The rows of some classes alone."""
-        kept = np.flatnonzero(np.isin(self.places, places))
-        if len(kept) == len(self.places):
+        ours = np.flatnonzero(np.isin(self.places, places))
+        if len(ours) == len(self.places):
             return self
-        return PatternState(self.features, self.places[kept], self.counts[kept], self.moments.take(kept))
+        return PatternState(self.features, self.places[ours], self.counts[ours], self.moments.take(ours))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Population:
 # ---------------------------------------------------------------------- what is undetermined
 
 
-def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
+def why_unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
     """Why the mean of a class is not determined: no row of it has some features."""
     lacking = abridged([names[j] for j in features], _MOST_NAMES)
     return partial(
@@ -169,7 +169,7 @@ def unseen(label: Any, features: Indices, names: Sequence[str]) -> Reason:
     )
 
 
-def apart_in(label: Any, states: Sequence[PatternState], names: Sequence[str]) -> Reason | None:
+def why_undetermined_in(label: Any, states: Sequence[PatternState], names: Sequence[str]) -> Reason | None:
     """Why these rows do not determine the covariance of a class, or of all classes; None if they do."""
     observed, together = np.zeros((len(states), len(names))), np.zeros((len(names), len(names)))
     for row, state in zip(observed, states, strict=True):
@@ -179,10 +179,12 @@ def apart_in(label: Any, states: Sequence[PatternState], names: Sequence[str]) -
     for place in set().union(*places):
         of_class = observed[[place in some for some in places]]
         n_classes += of_class.T @ of_class > 0
-    return apart(label, together, n_classes, names)
+    return why_undetermined(label, together, n_classes, names)
 
 
-def apart(label: Any, together: Array, n_classes: Array | int, names: Sequence[str]) -> Reason | None:
+def why_undetermined(
+    label: Any, together: Array, n_classes: Array | int, names: Sequence[str]
+) -> Reason | None:
     """Why a covariance is undetermined: too few rows have both features of a pair; None if it is determined.
 
     Features that are always observed together are determined as in complete rows.

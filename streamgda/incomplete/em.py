@@ -28,7 +28,13 @@ import numpy as np
 from streamgda.blocks.labels import Labels
 from streamgda.gaussians.base import LOG_2PI
 from streamgda.gaussians.whitening import Reason, Whitening
-from streamgda.incomplete.available import AvailableCases, PatternState, Population, apart_in, unseen
+from streamgda.incomplete.available import (
+    AvailableCases,
+    PatternState,
+    Population,
+    why_undetermined_in,
+    why_unseen,
+)
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
@@ -66,9 +72,9 @@ class Cases:
 
     def of_features(self, features: Indices) -> Cases:
         """The same rows with some of their features."""
-        kept = np.searchsorted(self.features, features)
+        own = np.searchsorted(self.features, features)
         return replace(
-            self, features=features, means=self.means[:, kept], scatter=self.scatter[np.ix_(kept, kept)]
+            self, features=features, means=self.means[:, own], scatter=self.scatter[np.ix_(own, own)]
         )
 
 
@@ -203,12 +209,12 @@ def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
     everything = np.arange(now.means.shape[1])
     log_likelihood, completed = 0.0, list[Cases]()
     for case in cases:
-        given = Conditional.of(now.covariance, case.features)
+        rest = Conditional.of(now.covariance, case.features)
         offsets = case.means - now.means[case.places[:, None], case.features]
-        log_likelihood += _log_likelihood(case, offsets, given)
-        scatter = given.loadings @ case.scatter @ given.loadings.T
-        scatter[given.missing[:, None], given.missing] += case.weights.sum() * given.residual
-        means = offsets @ given.loadings.T
+        log_likelihood += _log_likelihood(case, offsets, rest)
+        scatter = rest.loadings @ case.scatter @ rest.loadings.T
+        scatter[rest.missing[:, None], rest.missing] += case.weights.sum() * rest.residual
+        means = offsets @ rest.loadings.T
         completed.append(replace(case, features=everything, means=means, scatter=scatter))
     weights, shifts, scatter = _together(completed, now.means.shape)
     return Normal(now.means + shifts, (scatter + scatter.T) / (2 * weights.sum())), log_likelihood
@@ -328,13 +334,13 @@ def _extend(normal: Normal, known: Indices, cases: Sequence[Cases]) -> Indices:
     some = [case.of_features(features) for case in cases]
     weights, means, scatter = _together(some, (len(normal.means), len(features)))
     old = np.searchsorted(features, known)
-    given = Conditional.of(scatter / weights.sum(), old)
-    coefficients = given.loadings[given.missing]
+    rest = Conditional.of(scatter / weights.sum(), old)
+    coefficients = rest.loadings[rest.missing]
     gaps = normal.means[:, known] - means[:, old]
-    normal.means[:, new] = means[:, given.missing] + gaps @ coefficients.T
+    normal.means[:, new] = means[:, rest.missing] + gaps @ coefficients.T
     across = coefficients @ normal.covariance[np.ix_(known, known)]
     normal.covariance[np.ix_(new, known)], normal.covariance[np.ix_(known, new)] = across, across.T
-    within = given.residual + across @ coefficients.T
+    within = rest.residual + across @ coefficients.T
     normal.covariance[np.ix_(new, new)] = (within + within.T) / 2
     return features
 
@@ -363,8 +369,10 @@ class Completion:
 
     def of_classes(self, positions: Indices) -> Completion:
         """The completion of some classes that share no scatter."""
-        found = {i: self.undetermined[k] for i, k in enumerate(positions.tolist()) if k in self.undetermined}
-        return replace(self, moments=self.moments.take(positions), undetermined=found)
+        reasons = {
+            i: self.undetermined[k] for i, k in enumerate(positions.tolist()) if k in self.undetermined
+        }
+        return replace(self, moments=self.moments.take(positions), undetermined=reasons)
 
 
 def complete(
@@ -392,7 +400,7 @@ def complete(
     """
     available = AvailableCases.of(states, len(classes), len(names), pooled=kind.is_pooled)
     undetermined = {
-        k: unseen(classes[k].item(), np.flatnonzero(available.weights[k] == 0), names)
+        k: why_unseen(classes[k].item(), np.flatnonzero(available.weights[k] == 0), names)
         for k in np.flatnonzero((available.weights == 0).any(axis=1)).tolist()
     }
     if not kind.has_products:  # features are independent within a class: each from the rows that have it
@@ -406,7 +414,7 @@ def complete(
     for number, population in enumerate(populations):
         places = population.places.tolist()
         own = [state.of_classes(population.places) for state in states if len(state.features)]
-        reason = apart_in(None if kind.is_pooled else classes[places[0]].item(), own, names)
+        reason = why_undetermined_in(None if kind.is_pooled else classes[places[0]].item(), own, names)
         if reason is not None:
             undetermined.setdefault(places[0], reason)
         if undetermined.keys().isdisjoint(places):
@@ -428,16 +436,16 @@ def complete(
 def _cases_of(population: Population, states: Sequence[PatternState]) -> Iterator[Cases]:
     """The rows of a population that have a feature that varies, in units of the population."""
     for state in states:
-        kept = np.flatnonzero(np.isin(state.features, population.varying))
-        if len(kept) and len(state.places):
-            features, moments = state.features[kept], state.moments
+        varying = np.flatnonzero(np.isin(state.features, population.varying))
+        if len(varying) and len(state.places):
+            features, moments = state.features[varying], state.moments
             scatter = moments.scatter if moments.kind.is_pooled else moments.scatter.sum(axis=0)
-            means, low_means = moments.means[:, kept], moments.low_means[:, kept]
+            means, low_means = moments.means[:, varying], moments.low_means[:, varying]
             units = population.scale[features]
             yield Cases(
                 np.searchsorted(population.varying, features),
                 np.searchsorted(population.places, state.places),
                 moments.weights,
                 population.in_units(means, low_means, state.places, features),
-                scatter[np.ix_(kept, kept)] / np.outer(units, units),
+                scatter[np.ix_(varying, varying)] / np.outer(units, units),
             )

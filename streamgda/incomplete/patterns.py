@@ -131,9 +131,9 @@ def parts_by_feature(
     n_complete, n_rows = int(is_complete.sum()), len(is_complete)
     columns, order = _in_order(block, ~is_complete, np.array([0, n_complete, n_rows]), workspace)
     everything = np.arange(block.n_features)
-    for kept, rows in ((everything, slice(n_complete)), (everything[:0], slice(n_complete, None))):
+    for positions, rows in ((everything, slice(n_complete)), (everything[:0], slice(n_complete, None))):
         if len(order[rows]):
-            yield _part(block, columns, kept, order, rows)
+            yield _part(block, columns, positions, order, rows)
     together: dict[bytes, list[int]] = {}
     masks = patterns.observed.T[:, patterns.codes[order[n_complete:]]]
     for feature, mask in enumerate(masks):
@@ -197,7 +197,7 @@ def _in_order(
 
 
 def _part(
-    block: Block, columns: Sequence[Column], kept: Indices, order: Indices, rows: Indices | slice
+    block: Block, columns: Sequence[Column], positions: Indices, order: Indices, rows: Indices | slice
 ) -> tuple[Pattern, Block]:
     """Some rows of columns in order, with the features that are kept: their pattern and a block.
 
@@ -206,15 +206,15 @@ def _part(
     chosen = order[rows]
     classes, codes = labels.drop_unused(block.classes, block.codes[chosen])
     weights = None if block.weights is None else block.weights[chosen]
-    features = [columns[j][rows] for j in kept] if len(kept) else np.zeros((len(chosen), 1))
+    features = [columns[j][rows] for j in positions] if len(positions) else np.zeros((len(chosen), 1))
     part = Block(features, classes, codes, weights, row_name=block.row_name.take(chosen))
-    return pattern_with(kept, block.n_features), part
+    return pattern_with(positions, block.n_features), part
 
 
-S = TypeVar("S", bound=ClassMoments)
+M = TypeVar("M", bound=ClassMoments)
 
 
-class PatternStates(Labelled[S]):
+class PatternStates(Labelled[M]):
     """The sums of rows by the features that they have. A pattern has the sums of its observed features.
 
     With "diag", the kind without products of two features, an incomplete row is in several patterns: in that
@@ -229,13 +229,13 @@ class PatternStates(Labelled[S]):
         The moments of no rows, which say how many features a row has and what is kept of it.
     """
 
-    def __init__(self, like: S, n_features: int, by_pattern: Mapping[Pattern, Labelled[S]]) -> None:
+    def __init__(self, like: M, n_features: int, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
         nothing = like.zeros_like(0, n_features)
         super().__init__(labels.no_labels(), np.zeros(0, np.int64), nothing)
         self._set(by_pattern)
 
-    def _set(self, by_pattern: Mapping[Pattern, Labelled[S]]) -> None:
-        self.by_pattern = Keyed[Pattern, Labelled[S]](
+    def _set(self, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
+        self.by_pattern = Keyed[Pattern, Labelled[M]](
             (pattern, part) for pattern, part in sorted(by_pattern.items()) if len(part.classes)
         )
         counting = list(self.counting.values())
@@ -250,14 +250,14 @@ class PatternStates(Labelled[S]):
             self.counts[places] += part.counts
 
     @property
-    def counting(self) -> dict[Pattern, Labelled[S]]:
+    def counting(self) -> dict[Pattern, Labelled[M]]:
         """The patterns in which each row stands once."""
         if self.kind.has_products:
             return self.by_pattern
         return {p: part for p, part in self.by_pattern.items() if part.n_features in (0, self.n_features)}
 
     @property
-    def complete(self) -> Labelled[S] | None:
+    def complete(self) -> Labelled[M] | None:
         """The sums of all the rows, if none of them lacks a feature."""
         if not self.by_pattern:
             return Labelled.empty(self.moments, self.n_features)
@@ -271,7 +271,7 @@ class PatternStates(Labelled[S]):
 
     # ------------------------------------------------------------------ by class and by feature
 
-    def each(self, function: Callable[[Labelled[S]], Labelled[S]]) -> Self:
+    def each(self, function: Callable[[Labelled[M]], Labelled[M]]) -> Self:
         """The state with a function applied to each part."""
         parts = {pattern: function(part) for pattern, part in self.by_pattern.items()}
         return type(self)(self.moments, self.n_features, parts)
@@ -280,9 +280,9 @@ class PatternStates(Labelled[S]):
         """A state that does not change with this one."""
         return self.each(Labelled.copy)
 
-    def take(self, kept: Indices) -> Self:
+    def take(self, places: Indices) -> Self:
         """The state of some of the classes."""
-        classes = self.classes[kept]
+        classes = self.classes[places]
         return self.each(lambda part: part.take(np.flatnonzero(np.isin(part.classes, classes))))
 
     def renamed(self, classes: Labels) -> Self:
@@ -299,7 +299,7 @@ class PatternStates(Labelled[S]):
 
     def narrowed(self, required: Required) -> Self:
         """A copy that keeps no more than is required; ValueError if this keeps too little."""
-        like: S = self.moments.narrowed(required)
+        like: M = self.moments.narrowed(required)
         narrow = self.each(lambda part: part.narrowed(required)).by_pattern
         if self.kind.has_products and not like.kind.has_products:
             narrow = by_feature(narrow, self.n_features)
@@ -324,12 +324,12 @@ class PatternStates(Labelled[S]):
         of an incomplete row is kept by itself. There a row stays incomplete even if it lacks none of these
         features.
         """
-        together, counting = Keyed[Pattern, Labelled[S]](), self.counting
+        together, counting = Keyed[Pattern, Labelled[M]](), self.counting
         for pattern, part in self.by_pattern.items():
             observed = observed_in(pattern, self.n_features)
-            own, kept = np.flatnonzero(observed), features[observed[features]]
-            if len(kept) or pattern in counting:
-                chosen = part.selected(np.searchsorted(own, kept))
+            own, remaining = np.flatnonzero(observed), features[observed[features]]
+            if len(remaining) or pattern in counting:
+                chosen = part.selected(np.searchsorted(own, remaining))
                 together.add(pattern_of(observed[features]), chosen, owned=True)
         single = self.by_pattern.get(pattern_with(features, self.n_features))
         if not self.kind.has_products and len(features) == 1 < self.n_features and single is not None:
@@ -339,7 +339,7 @@ class PatternStates(Labelled[S]):
 
     def placed(self, features: Indices, n_features: int) -> Self:
         """The state of `n_features` features, of which these are at the given places, and observed zeros."""
-        added, wide = np.setdiff1d(np.arange(n_features), features), Keyed[Pattern, Labelled[S]]()
+        added, wide = np.setdiff1d(np.arange(n_features), features), Keyed[Pattern, Labelled[M]]()
         for pattern, part in self.by_pattern.items():
             own = features[features_in(pattern, self.n_features)]
             if self.kind.has_products or len(own) == self.n_features:
@@ -361,7 +361,7 @@ class PatternStates(Labelled[S]):
 
     # ------------------------------------------------------------------ states add up
 
-    def merged(self, other: Labelled[S], *, owned: bool = False) -> PatternStates[S]:
+    def merged(self, other: Labelled[M], *, owned: bool = False) -> PatternStates[M]:
         """The state with the rows of another. This one changes at most when the result is told to `write`."""
         assert isinstance(other, PatternStates)
         labels.union(self.classes, other.classes)  # raises if the two are labels of different kinds
@@ -376,7 +376,7 @@ class PatternStates(Labelled[S]):
         for part in self.by_pattern.values():
             part.write()
 
-    def subtract(self, other: Labelled[S]) -> Self:
+    def subtract(self, other: Labelled[M]) -> Self:
         """The state of the rows that are in this one but not in the other.
 
         Raises
@@ -398,7 +398,7 @@ class PatternStates(Labelled[S]):
         }
         return type(self)(self.moments, self.n_features, rest)
 
-    def equals(self, other: Labelled[S]) -> bool:
+    def equals(self, other: Labelled[M]) -> bool:
         """Whether the two are the same to the last bit."""
         return (
             isinstance(other, PatternStates)
@@ -408,7 +408,7 @@ class PatternStates(Labelled[S]):
         )
 
 
-def of_complete_rows(labelled: Labelled[S]) -> PatternStates[S]:
+def of_complete_rows(labelled: Labelled[M]) -> PatternStates[M]:
     """The state of complete rows."""
     complete = {complete_pattern(labelled.n_features): labelled} if labelled.n_features else {}
     return PatternStates(labelled.moments, labelled.n_features, complete)
@@ -464,7 +464,7 @@ class PatternSums:
     """
 
     def __init__(self, plain: Any, most: int, *, separates: bool = False) -> None:
-        self._plain, self._most, self._separates = plain, most, separates
+        self._empty, self._most, self._separates = plain, most, separates
         self._sums: dict[Pattern, Accumulation] = {}
         self._merged = Keyed[Pattern, Labelled[Any]]()  # states that keep more, and earlier sums
         self._in_order = Workspace()  # for the rows of a block, pattern by pattern
@@ -501,15 +501,15 @@ class PatternSums:
             if not self._separates:
                 raise TooManyPatternsError.of(n_patterns, self._most, len(block.classes), block.n_features)
             self._merged = self.states(block.n_features).separated().by_pattern
-            self._plain, self._sums = ClassStatistics("diag"), {}
+            self._empty, self._sums = ClassStatistics("diag"), {}
 
     @property
     def _keeps_patterns(self) -> bool:
-        return bool(self._plain._labelled.kind.has_products)
+        return bool(self._empty._labelled.kind.has_products)
 
     def _add_part(self, pattern: Pattern, part: Block, workspace: Workspace) -> None:
         """Add rows to the sums of their pattern."""
-        plain = self._plain
+        plain = self._empty
         if plain.required.extra:
             self._merged.add(pattern, plain._from_block(part, workspace)._labelled, owned=True)
             return
@@ -523,9 +523,9 @@ class PatternSums:
         parts = Keyed[Pattern, Labelled[Any]]()
         summed = [(pattern, sums.state()) for pattern, sums in self._sums.items()]
         for pattern, part in [*self._merged.items(), *summed]:
-            kept = part.selected(np.arange(0)) if pattern == counting[1] else part
+            complete = part.selected(np.arange(0)) if pattern == counting[1] else part
             if self._keeps_patterns or pattern in counting:
-                parts.add(pattern, kept, owned=True)
+                parts.add(pattern, complete, owned=True)
             else:
-                add_features(parts, pattern, kept, n_features)
-        return PatternStates(self._plain._labelled.moments, n_features, parts)
+                add_features(parts, pattern, complete, n_features)
+        return PatternStates(self._empty._labelled.moments, n_features, parts)

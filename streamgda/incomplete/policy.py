@@ -10,7 +10,7 @@ from typing import Any, cast
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.options import Option
 from streamgda.blocks.wording import counted
-from streamgda.incomplete.available import AvailableCases, Population, apart
+from streamgda.incomplete.available import AvailableCases, Population, why_undetermined
 from streamgda.incomplete.em import Normal, Parameters
 from streamgda.incomplete.patterns import AS_OPTION
 from streamgda.incomplete.reads import ExpectedRows
@@ -206,7 +206,7 @@ def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None
     given = expected.given
     for population, together in zip(given.populations, expected.together, strict=True):
         label = None if given.kind.is_pooled else given.classes[population.places[0]].item()
-        reason = apart(label, together, 1, first._shown_names())
+        reason = why_undetermined(label, together, 1, first._shown_names())
         if reason is not None:
             raise reason()
 
@@ -215,5 +215,5 @@ def _completed(first: IncompleteStatistics, parameters: Parameters) -> Statistic
     """Complete statistics with the weights of all rows and these parameters."""
     moments = parameters.moments(*first._total_weights())
     squares = first._labelled.rounded_squares
-    statistics = first._plain(Labelled(first.classes, first.counts, moments, squares))
+    statistics = first._of_pattern(Labelled(first.classes, first.counts, moments, squares))
     return statistics._described_as(first)

@@ -220,7 +220,7 @@ class IncompleteStatistics(Statistics):
         of_patterns = labelled if is_by_pattern else of_complete_rows(labelled)
         super()._set_labelled(of_patterns, revision, _completed=None, _completion=None, **others)
 
-    def _plain(self, part: Labelled[Any] | None = None) -> Statistics:
+    def _of_pattern(self, part: Labelled[Any] | None = None) -> Statistics:
         """Ordinary statistics of the rows of a pattern, or of no rows."""
         plain = empty_statistics(self.required)
         plain._set_labelled(Labelled.empty(self._labelled.moments, 0) if part is None else part)
@@ -232,13 +232,13 @@ class IncompleteStatistics(Statistics):
         """The state of the rows of some blocks; None if there are no blocks."""
         before: Self | None = None
         together: Self | None = None
-        sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
+        sums = PatternSums(self._of_pattern(), self.max_patterns, separates=self._separates)
         for block in blocks:
             if together is None or block.schema.saved_as:  # whose features may be others in each block
                 before = None if together is None else _joined(before, together, sums)
                 together = self._twin(PatternStates(self._labelled.moments, block.n_features, {}))
                 together.schema, together._n_dropped = block.schema, 0
-                sums = PatternSums(self._plain(), self.max_patterns, separates=self._separates)
+                sums = PatternSums(self._of_pattern(), self.max_patterns, separates=self._separates)
             together._expect(block)
             if len(block.codes):
                 sums.add(block, workspace)
@@ -247,7 +247,7 @@ class IncompleteStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
         """The sums of a block whose rows have all features."""
-        return self._plain()._reduce(block, workspace)
+        return self._of_pattern()._reduce(block, workspace)
 
     # ------------------------------------------------------------------ patterns
 
@@ -293,7 +293,7 @@ class IncompleteStatistics(Statistics):
         state = self.copy()  # of one moment
         for pattern, part in state._labelled.by_pattern.items():
             features = features_in(pattern, state.n_features)
-            statistics = state._plain(part)
+            statistics = state._of_pattern(part)
             if (names := state.feature_names) is not None:
                 statistics.schema = PlainColumns(tuple(names[j] for j in features))
             yield features, statistics
@@ -302,7 +302,7 @@ class IncompleteStatistics(Statistics):
         """The rows by pattern, in floating point; with `counting`, each row in one pattern."""
         states = []
         for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
-            plain: Any = self._plain(part)
+            plain: Any = self._of_pattern(part)
             floating = plain.to_float() if self.exact else plain
             places = np.searchsorted(self._labelled.classes, part.classes)
             features = features_in(pattern, self.n_features)
@@ -319,13 +319,13 @@ class IncompleteStatistics(Statistics):
     def simplest(self) -> Statistics:
         """Ordinary statistics, if no row lacks a feature; else these."""
         with self.lock:
-            return self._likeliest().copy() if self.is_complete else self
+            return self._maximum_likelihood().copy() if self.is_complete else self
 
     @property
     def iteration(self) -> Completion | None:
         """How the likeliest moments were found; None if no row lacks a feature."""
         with self.lock:
-            self._likeliest()
+            self._maximum_likelihood()
             return self._completion
 
     @property
@@ -376,7 +376,7 @@ class IncompleteStatistics(Statistics):
         """
         with self.lock:
             self._check_determined()
-            return self._likeliest().copy()
+            return self._maximum_likelihood().copy()
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
         """The state of the classes at these positions."""
@@ -387,7 +387,7 @@ class IncompleteStatistics(Statistics):
                 some._completion = self._completion and self._completion.of_classes(positions)
             return some
 
-    def _likeliest(self) -> Statistics:
+    def _maximum_likelihood(self) -> Statistics:
         """The completed statistics, computed once for a state; NaN for a class that is not determined."""
         with self.lock:
             if self._completed is None:
@@ -397,7 +397,7 @@ class IncompleteStatistics(Statistics):
     def _complete(self) -> tuple[Statistics, Completion | None]:
         completion, complete_rows = None, self._labelled.complete
         if complete_rows is not None:
-            plain = self._plain(complete_rows.copy())
+            plain = self._of_pattern(complete_rows.copy())
         else:
             classes, kind = self._labelled.classes, self._labelled.kind
             completion = complete(self._states(), kind, classes, self._total_weights(), self._shown_names())
@@ -411,7 +411,7 @@ class IncompleteStatistics(Statistics):
         """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             self._check_determined()
-        return self._likeliest()._moments
+        return self._maximum_likelihood()._moments
 
     def _shown_names(self) -> list[str]:
         """The name of each feature in an error."""
@@ -493,9 +493,11 @@ class IncompleteStatistics(Statistics):
         ValueError
             If the factor is not above 0 and at most 1, or the state is exact.
         """
-        self._plain().decay(factor)  # raises if it cannot
+        self._of_pattern().decay(factor)  # raises if it cannot
         with self.lock:
-            self._set_labelled(self._labelled.each(lambda part: self._plain(part).decay(factor)._labelled))
+            self._set_labelled(
+                self._labelled.each(lambda part: self._of_pattern(part).decay(factor)._labelled)
+            )
         return self
 
     # ------------------------------------------------------------------ states compare
@@ -519,7 +521,8 @@ class IncompleteStatistics(Statistics):
                 return False
             others = theirs._labelled.by_pattern
             return self._labelled.same_counts(theirs._labelled) and all(
-                pattern in others and self._plain(part).allclose(theirs._plain(others[pattern]), rtol)
+                pattern in others
+                and self._of_pattern(part).allclose(theirs._of_pattern(others[pattern]), rtol)
                 for pattern, part in self._labelled.by_pattern.items()
             )
 
@@ -532,8 +535,8 @@ class IncompleteStatistics(Statistics):
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The state as arrays with a row for each class of each pattern, and plain values beside them."""
         state = self.copy()  # of one moment; the lock is free again while it is written
-        parts = {p: state._plain(part).to_columns() for p, part in state._labelled.by_pattern.items()}
-        columns, patterns = to_columns(parts or {b"": state._plain().to_columns()}, state.n_features)
+        parts = {p: state._of_pattern(part).to_columns() for p, part in state._labelled.by_pattern.items()}
+        columns, patterns = to_columns(parts or {b"": state._of_pattern().to_columns()}, state.n_features)
         return columns, {
             "format_version": FORMAT_VERSION,
             **state._metadata(),

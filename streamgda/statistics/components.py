@@ -71,17 +71,17 @@ def deficient_features(statistics: Statistics, covariance: Array, least_eigenval
     The dummies of a column add up to 1. They are named only if nothing else makes it singular.
     """
     is_constant = constant_features(np.diag(covariance), statistics.means)
-    constant, kept = np.flatnonzero(is_constant), np.ones(len(is_constant), np.bool_)
+    constant, is_candidate = np.flatnonzero(is_constant), np.ones(len(is_constant), np.bool_)
     for place in statistics.schema.sums_to_one:
-        kept[[i for i in range(place.start, place.stop) if not is_constant[i]][-1:]] = False
-    chosen = np.flatnonzero(kept)
+        is_candidate[[i for i in range(place.start, place.stop) if not is_constant[i]][-1:]] = False
+    chosen = np.flatnonzero(is_candidate)
     within = covariance[np.ix_(chosen, chosen)]
     collinear = chosen[Spectrum.of(within, statistics.means[:, chosen], least_eigenvalue).collinear]
     if not len(constant) and not len(collinear):
         collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
-    found = [("constant", constant), ("collinear", collinear)]
+    problems = [("constant", constant), ("collinear", collinear)]
     return "features are " + " or ".join(
-        f"{what} ({feature_list(statistics, features)})" for what, features in found if len(features)
+        f"{what} ({feature_list(statistics, features)})" for what, features in problems if len(features)
     )
 
 

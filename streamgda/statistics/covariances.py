@@ -169,7 +169,7 @@ class CovarianceKind(ABC):
         """Write the scatter of some classes back."""
         scatter[... if self.is_pooled else classes] = part
 
-    def narrowed(self, scatter: Array, kept: CovarianceKind) -> Array:
+    def narrowed(self, scatter: Array, kind: CovarianceKind) -> Array:
         """What this kind keeps of a scatter that another kind kept.
 
         Raises
@@ -177,14 +177,14 @@ class CovarianceKind(ABC):
         ValueError
             If the other kind keeps too little.
         """
-        if kept is self:
+        if kind is self:
             return scatter.copy()
         n_features = scatter.shape[-1]
-        packed = np.ascontiguousarray(kept.packed(scatter)[:, self.positions_in(kept, n_features)])
+        packed = np.ascontiguousarray(kind.packed(scatter)[:, self.positions_in(kind, n_features)])
         n_classes = len(packed)
         return self.unpacked(packed.sum(axis=0) if self.is_pooled else packed, n_classes, n_features)
 
-    def positions_in(self, kept: CovarianceKind, n_features: int) -> Indices:
+    def positions_in(self, kind: CovarianceKind, n_features: int) -> Indices:
         """Where the pairs of this kind are among those of another.
 
         Raises
@@ -192,9 +192,9 @@ class CovarianceKind(ABC):
         ValueError
             If the other kind keeps too little.
         """
-        if not kept.is_complete:
+        if not kind.is_complete:
             raise ValueError(
-                f"a state of covariance type {kept.name!r} does not hold what {self.name!r} needs; "
+                f"a state of covariance type {kind.name!r} does not hold what {self.name!r} needs; "
                 f"accumulate with covariance_type={self.name!r}"
             )
         first, second = self.pairs(n_features)
@@ -208,11 +208,11 @@ class CovarianceKind(ABC):
         ValueError
             If one of them is not kept.
         """
-        kept, wanted = self.pairs(n_features), [features[part] for part in self.pairs(len(features))]
-        known = kept[0] * n_features + kept[1]
-        keys = np.maximum(*wanted) * n_features + np.minimum(*wanted)
-        positions = np.minimum(np.searchsorted(known, keys), max(0, len(known) - 1))
-        if (known[positions] != keys).any():
+        all_pairs, pairs = self.pairs(n_features), [features[part] for part in self.pairs(len(features))]
+        all_keys = all_pairs[0] * n_features + all_pairs[1]
+        keys = np.maximum(*pairs) * n_features + np.minimum(*pairs)
+        positions = np.minimum(np.searchsorted(all_keys, keys), max(0, len(all_keys) - 1))
+        if (all_keys[positions] != keys).any():
             raise ValueError(
                 f"a state of covariance type {self.name!r} does not keep the products of these features"
             )

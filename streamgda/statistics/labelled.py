@@ -134,11 +134,11 @@ def joined_squares(
     return together
 
 
-S = TypeVar("S", bound=ClassMoments)
+M = TypeVar("M", bound=ClassMoments)
 
 
 @dataclass
-class Labelled(Generic[S]):
+class Labelled(Generic[M]):
     """The classes seen, sorted, with the number of rows and the moments of each, floating or exact.
 
     `squared_weights` is None as long as every row has weight 1: then Σ w² is the count.
@@ -146,11 +146,11 @@ class Labelled(Generic[S]):
 
     classes: Labels
     counts: Counts
-    moments: S
+    moments: M
     squared_weights: SquaredWeights | None = None
 
     @classmethod
-    def empty(cls, like: S, n_features: int) -> Self:
+    def empty(cls, like: M, n_features: int) -> Self:
         """The state that has seen no rows, of the kind of these moments."""
         return cls(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
 
@@ -185,20 +185,20 @@ class Labelled(Generic[S]):
         squares = None if self.squared_weights is None else self.squared_weights.copy()
         return type(self)(self.classes.copy(), self.counts.copy(), self.moments.copy(), squares)
 
-    def _with(self, moments: S) -> Self:
+    def _with(self, moments: M) -> Self:
         """A copy with other moments of the same rows."""
         squares = None if self.squared_weights is None else self.squared_weights.copy()
         return type(self)(self.classes.copy(), self.counts.copy(), moments, squares)
 
-    def take(self, kept: Indices) -> Self:
+    def take(self, places: Indices) -> Self:
         """The state of some of the classes."""
-        if len(kept) == len(self.classes):
+        if len(places) == len(self.classes):
             return self
-        if not len(kept):
+        if not len(places):
             return self.empty(self.moments, self.n_features)
-        squares = None if self.squared_weights is None else self.squared_weights[kept]
-        classes = labels.trimmed(self.classes[kept])
-        return type(self)(classes, self.counts[kept], self.moments.take(kept), squares)
+        squares = None if self.squared_weights is None else self.squared_weights[places]
+        classes = labels.trimmed(self.classes[places])
+        return type(self)(classes, self.counts[places], self.moments.take(places), squares)
 
     def narrowed(self, required: Required) -> Self:
         """A copy that keeps no more than is required; ValueError if this keeps too little."""
@@ -249,7 +249,7 @@ class Labelled(Generic[S]):
             )
         return self._with(self.moments.mapped(A, b))
 
-    def check_compatible(self, other: Labelled[S]) -> None:
+    def check_compatible(self, other: Labelled[M]) -> None:
         """Raise ValueError, naming both sides, if the two cannot be merged."""
         ours, theirs = self.moments, other.moments
         if ours.kind is not theirs.kind:
@@ -267,7 +267,7 @@ class Labelled(Generic[S]):
         if self.n_features and n_features and self.n_features != n_features:
             raise ValueError(f"states of {self.n_features} and {n_features} features cannot be merged")
 
-    def merge(self, other: Labelled[S], *, owned: bool = False) -> None:
+    def merge(self, other: Labelled[M], *, owned: bool = False) -> None:
         """Add the rows of another state, in place. If it raises, nothing has changed.
 
         If the other is `owned`, its arrays may become those of this state.
@@ -276,7 +276,7 @@ class Labelled(Generic[S]):
         vars(self).update(vars(total))
         self.write()
 
-    def merged(self, other: Labelled[S], *, owned: bool = False) -> Labelled[S]:
+    def merged(self, other: Labelled[M], *, owned: bool = False) -> Labelled[M]:
         """The state with the rows of another. This one changes at most when the result is told to `write`.
 
         If the other is `owned`, its arrays may become those of the result.
@@ -309,11 +309,11 @@ class Labelled(Generic[S]):
         decayed: Array = np.maximum(self.squares * factor**2, _LEAST_WEIGHT**2)
         return decayed
 
-    def __iadd__(self, other: Labelled[S]) -> Self:
+    def __iadd__(self, other: Labelled[M]) -> Self:
         self.merge(other)
         return self
 
-    def subtract(self, other: Labelled[S]) -> Self:
+    def subtract(self, other: Labelled[M]) -> Self:
         """The state of the rows that are in this one but not in the other.
 
         Raises
@@ -328,16 +328,16 @@ class Labelled(Generic[S]):
         removed = other._reindexed(self.classes, self.n_features)
         counts = self.counts - removed.counts
         self._check_weights(removed, counts)
-        rest, kept = self.moments.subtract(removed.moments, counts), np.flatnonzero(counts)
-        if not len(kept):
+        rest, remaining = self.moments.subtract(removed.moments, counts), np.flatnonzero(counts)
+        if not len(remaining):
             return self.empty(self.moments, self.n_features)
         squares = None
         if self.squared_weights is not None or removed.squared_weights is not None:
-            least = rest.least_squares(counts[kept])
-            squares = np.clip((self.squares - removed.squares)[kept], least, least * counts[kept])
-        return type(self)(self.classes[kept], counts[kept], rest, squares)
+            least = rest.least_squares(counts[remaining])
+            squares = np.clip((self.squares - removed.squares)[remaining], least, least * counts[remaining])
+        return type(self)(self.classes[remaining], counts[remaining], rest, squares)
 
-    def _check_weights(self, removed: Labelled[S], counts: Counts) -> None:
+    def _check_weights(self, removed: Labelled[M], counts: Counts) -> None:
         differs = self.moments.overdrawn(removed.moments, np.zeros_like(counts))
         for k in np.flatnonzero((counts < 0) | self.moments.overdrawn(removed.moments, counts)).tolist():
             hidden = (
@@ -350,7 +350,7 @@ class Labelled(Generic[S]):
                 f"{self.moments.weight_text(k)}{why}"
             )
 
-    def _reindexed(self, classes: Labels, n_features: int) -> Labelled[S]:
+    def _reindexed(self, classes: Labels, n_features: int) -> Labelled[M]:
         """The state with a place for each of these classes; itself, where it has them all."""
         if (len(classes), n_features) == (len(self.classes), self.moments.n_features):
             return self
@@ -376,7 +376,7 @@ class Labelled(Generic[S]):
             and np.array_equal(self.counts, other.counts)
         )
 
-    def equals(self, other: Labelled[S]) -> bool:
+    def equals(self, other: Labelled[M]) -> bool:
         """Whether the two are the same to the last bit."""
         return (
             self.same_counts(other)

@@ -85,13 +85,13 @@ def as_feature_positions(
     ValueError
         If a feature is unknown or given twice, or no feature is given.
     """
-    given = np.atleast_1d(np.asarray(features))
-    if given.dtype.kind in "UO" and given.ndim == 1:
-        positions = [_position_of_feature(name, names) for name in given.tolist()]
-    elif given.dtype.kind == "b" and given.shape == (n_features,):
-        positions = np.flatnonzero(given).tolist()
-    elif given.dtype.kind in "iu" and given.ndim == 1:
-        positions = given.tolist()
+    chosen = np.atleast_1d(np.asarray(features))
+    if chosen.dtype.kind in "UO" and chosen.ndim == 1:
+        positions = [_position_of_feature(name, names) for name in chosen.tolist()]
+    elif chosen.dtype.kind == "b" and chosen.shape == (n_features,):
+        positions = np.flatnonzero(chosen).tolist()
+    elif chosen.dtype.kind in "iu" and chosen.ndim == 1:
+        positions = chosen.tolist()
     else:
         raise ValueError(
             f"features are names, positions or a mask of {counted(n_features, 'feature')}; got {features!r}"

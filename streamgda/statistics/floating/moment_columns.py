@@ -26,21 +26,21 @@ _PACKED = {"scatter", "pooled_scatter"}  # they are copied when they are unpacke
 
 def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     """Vectors and matrices with one row for each class; the scatter packed."""
-    held, n_classes = state.moments, len(state.classes)
+    moments, n_classes = state.moments, len(state.classes)
     columns = {
         **labels.label_columns(state.classes),
         "count": state.counts,
-        "weight": held.weights,
-        "mean": held.means,
-        "mean_tail": held.low_means,
-        _scatter_column(held.kind): held.kind.packed(held.scatter)[:n_classes],
+        "weight": moments.weights,
+        "mean": moments.means,
+        "mean_tail": moments.low_means,
+        _scatter_column(moments.kind): moments.kind.packed(moments.scatter)[:n_classes],
     }
-    if held.weight_tails.any():
-        columns["weight_tail"] = held.weight_tails
+    if moments.weight_tails.any():
+        columns["weight_tail"] = moments.weight_tails
     squares = state.squared_weights
-    if squares is not None and (squares != held.least_squares(state.counts)).any():
+    if squares is not None and (squares != moments.least_squares(state.counts)).any():
         columns["squared_weight"] = squares
-    return {**columns, **held.more_columns()}
+    return {**columns, **moments.more_columns()}
 
 
 def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
@@ -105,12 +105,12 @@ def _moments(sort: type[Moments], kind: CovarianceKind, arrays: Columns, n_featu
     return moments
 
 
-def _squares(moments: Moments, counts: NDArray[np.int64], given: Array | None = None) -> Array | None:
+def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None = None) -> Array | None:
     """Σ w² of each class, where it is not given (or 0) that of rows of equal weight."""
-    if given is None and np.array_equal(moments.weights, counts):
+    if squares is None and np.array_equal(moments.weights, counts):
         return None
     equal = moments.least_squares(counts)
-    return equal if given is None else np.where(given > 0, given, equal)
+    return equal if squares is None else np.where(squares > 0, squares, equal)
 
 
 def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
@@ -140,11 +140,11 @@ def from_sums(
     ValueError
         If shapes do not agree, a class stands twice or is empty, or no rows have these sums.
     """
-    given = _Given.of(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
-    squares, roots = kind.diagonal(given.products), np.sqrt(given.weights)[:, None]
-    means = given.vectors / given.weights[:, None]
-    scatter = given.products - kind.outer(given.vectors / roots)
-    return given.state(kind, means, scatter, squares, NOISE * squares, "these sums")
+    arrays = _UserArrays.of(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
+    squares, roots = kind.diagonal(arrays.products), np.sqrt(arrays.weights)[:, None]
+    means = arrays.vectors / arrays.weights[:, None]
+    scatter = arrays.products - kind.outer(arrays.vectors / roots)
+    return arrays.state(kind, means, scatter, squares, NOISE * squares, "these sums")
 
 
 def from_moments(
@@ -162,13 +162,13 @@ def from_moments(
     ValueError
         If shapes do not agree, a class stands twice or is empty, or no rows have this scatter.
     """
-    given = _Given.of(kind, classes, counts, weights, means=means, scatter=scatter)
-    squares = np.abs(kind.diagonal(given.products))
-    return given.state(kind, given.vectors, given.products, squares, 0.0, "this scatter")
+    arrays = _UserArrays.of(kind, classes, counts, weights, means=means, scatter=scatter)
+    squares = np.abs(kind.diagonal(arrays.products))
+    return arrays.state(kind, arrays.vectors, arrays.products, squares, 0.0, "this scatter")
 
 
 @dataclass(frozen=True)
-class _Given:
+class _UserArrays:
     """The arrays that a user gives: checked, sorted by label, and with symmetric products."""
 
     classes: Labels

@@ -178,13 +178,13 @@ class Moments(MomentArrays):
         ValueError
             If the part differs from a class that it empties, or no rows can have what is left.
         """
-        emptied, kept = np.flatnonzero(counts == 0), np.flatnonzero(counts)
+        emptied, remaining = np.flatnonzero(counts == 0), np.flatnonzero(counts)
         _check_same_means(self.take(emptied), part.take(emptied))
-        whole = self.take(kept)
-        if not len(kept):
+        whole = self.take(remaining)
+        if not len(remaining):
             return whole
-        rest = whole._minus(part.take(kept))
-        rest._clip_rest(whole, counts[kept] == 1)
+        rest = whole._minus(part.take(remaining))
+        rest._clip_rest(whole, counts[remaining] == 1)
         return rest
 
     def _lost(self, whole: Self) -> Array:

@@ -188,14 +188,14 @@ class Accumulation:
             If a sum of squares exceeds float64.
         """
         self._end_sums()
-        kept, moments = self._places, self._moments
-        if not np.array_equal(kept, np.arange(len(moments.weights))):  # one array after the other
-            moments.weights, moments.weight_tails = moments.weights[kept], moments.weight_tails[kept]
-            moments.means = moments.means[kept]
-            moments.low_means = moments.low_means[kept]
-            moments.scatter = moments.kind.take(moments.scatter, kept)
-        squares = None if self._squares is None else self._squares[kept]
-        return Labelled(self._classes, self._counts[kept], moments, squares)
+        places, moments = self._places, self._moments
+        if not np.array_equal(places, np.arange(len(moments.weights))):  # one array after the other
+            moments.weights, moments.weight_tails = moments.weights[places], moments.weight_tails[places]
+            moments.means = moments.means[places]
+            moments.low_means = moments.low_means[places]
+            moments.scatter = moments.kind.take(moments.scatter, places)
+        squares = None if self._squares is None else self._squares[places]
+        return Labelled(self._classes, self._counts[places], moments, squares)
 
     def _places_of(self, classes: Labels) -> Indices:
         """Where the classes are in the arrays; new ones get the next places."""

@@ -98,12 +98,12 @@ class ClassStatistics(Statistics):
     # ------------------------------------------------------------------ rows go in
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
-        held, features = self._labelled.moments, block.features
-        if not held.extra and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
-            reduced: Moments | None = features.reduced(block, held.kind, workspace)
+        moments, features = self._labelled.moments, block.features
+        if not moments.extra and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
+            reduced: Moments | None = features.reduced(block, moments.kind, workspace)
             if reduced is not None:
                 return reduced
-        return reduce_block(block, held, workspace)
+        return reduce_block(block, moments, workspace)
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
@@ -139,10 +139,10 @@ class ClassStatistics(Statistics):
                 of_block = squared_weights(block.codes, block.weights)
                 squares = joined_squares(squares, counts, of_block, added, places)
             counts[places] += added
-            kept = Revision.of_rows(block) if moments.kind.is_pooled else None
+            revision = Revision.of_rows(block) if moments.kind.is_pooled else None
             self._set_labelled(
                 Labelled(ours.classes, counts, moments.with_rows(places, part), squares),
-                self.revision.followed_by(kept, block.classes),
+                self.revision.followed_by(revision, block.classes),
                 _n_dropped=self._n_dropped + block.n_dropped,
             )
         return True
