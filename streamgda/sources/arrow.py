@@ -117,7 +117,7 @@ def scan_arrow(
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
         kind: type[ParquetSource | ArrowSource] = ParquetSource
         data = DatasetFiles.of_dataset(data)
-        origin, stored = data.first.path, data.first.schema
+        origin, stored = data.first[0], data.stored
     else:
         kind, data = _described(data)
         origin, stored = "the data", data.schema

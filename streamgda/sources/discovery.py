@@ -22,7 +22,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from os import PathLike
 from typing import Any
@@ -58,12 +58,15 @@ class FoundFiles:
     """The files of a dataset as they are now, in order, and the locations that they were found in.
 
     `versions` has the versions of the files that were listed; of others, the storage was not asked for them.
+    Of a table, `columns` are its columns, and `keys` has the partition keys of each file and their values.
     """
 
     storage: Storage
     paths: list[str]
     locations: tuple[Location, ...]
     versions: Mapping[str, Version]
+    columns: pa.Schema | None = None
+    keys: Mapping[str, Keys] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
@@ -223,8 +226,9 @@ class Folder(Location):
     def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
         """The Parquet files at any depth that are not hidden."""
         listed = storage.listing(self.path)
-        files = sorted(file for file in listed if self.matches(file))
-        _check_links(storage, (file for file in listed if not _is_hidden(moved(file, self.path, ""))))
+        seen = [path for path in listed if not _is_hidden(_inside(path, self.path))]
+        files = sorted(path for path in seen if path.endswith(SUFFIXES))
+        _check_links(storage, seen)
         if not files:
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
@@ -240,7 +244,7 @@ class Folder(Location):
 
     def matches(self, path: str) -> bool:
         """Whether it is named as Parquet, and not hidden in the folder."""
-        return path.endswith(SUFFIXES) and not _is_hidden(moved(path, self.path, ""))
+        return path.endswith(SUFFIXES) and not _is_hidden(_inside(path, self.path))
 
 
 @dataclass(frozen=True)
@@ -272,7 +276,7 @@ class Pattern(Location):
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
-        if _is_hidden(moved(path, self.root, ""), self._spelled_out):
+        if _is_hidden(_inside(path, self.root), self._spelled_out):
             return False
         parents = [path[: found.start()] for found in re.finditer("/", path)]
         return bool(self._regex.match(path)) or (
@@ -294,13 +298,13 @@ class Pattern(Location):
     @cached_property
     def _spelled_out(self) -> str:
         """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
-        return "".join(part[:1] for part in moved(self.pattern, self.root, "").split("/"))
+        return "".join(part[:1] for part in _inside(self.pattern, self.root).split("/"))
 
     def listed(self, storage: Storage) -> dict[str, Version | None]:
         """All paths as deep as the pattern, and those in folders that match: versions of files, else None."""
         if "**" in self.pattern:
             return dict(storage.listing(self.root))
-        depth = moved(self.pattern.rstrip("/"), self.root, "").count("/") + 1
+        depth = _inside(self.pattern.rstrip("/"), self.root).count("/") + 1
         place = storage.local_path(self.root)
         listed = storage.walk(self.root, depth) if place is None else self._listed_here(place, depth)
         for path in [path for path, version in listed.items() if version is None]:
@@ -319,7 +323,7 @@ class Pattern(Location):
             for path, info in infos.items()
         }
         # Arrow leaves links to nothing out.
-        matching = pathlib.Path(place).glob(moved(self.pattern, self.root, "").strip("/"))
+        matching = pathlib.Path(place).glob(_inside(self.pattern, self.root).strip("/"))
         gone = (path.as_posix() for path in matching if not path.exists())
         return listed | {moved(path, place, self.root): _UNSEEN for path in gone}
 
@@ -359,6 +363,11 @@ def _is_hidden(path: str, spelled_out: str = "") -> bool:
     return any(part.startswith(hidden) and "=" not in part for part in path.split("/"))
 
 
+def _inside(path: str, folder: str) -> str:
+    """A path in a folder, as it is seen from there."""
+    return path.removeprefix(folder).lstrip("/")
+
+
 # ---------------------------------------------------------------------- tables
 
 
@@ -376,29 +385,13 @@ _URI = re.compile(r"(?:([\w+.-]+)://([^/]*))?(.*)", re.DOTALL)
 _FIELD_ID = b"PARQUET:field_id"
 
 
-@dataclass(frozen=True)
-class TableFiles(FoundFiles):
-    """The files of a table.
-
-    Attributes
-    ----------
-    columns : pyarrow.Schema
-        Those of the table.
-    keys : mapping of str to mapping of str to pyarrow.Scalar
-        The partition keys of each file, by its path, and their values.
-    """
-
-    columns: pa.Schema
-    keys: Mapping[str, Keys]
-
-
 def is_table(data: Any) -> bool:
     """Whether data is a table of Delta's or Iceberg's library, or a scan of one."""
     libraries = {base.__module__.partition(".")[0] for base in type(data).__mro__}
     return any(library in libraries and hasattr(data, method) for library, method in _METHODS)
 
 
-def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> TableFiles:
+def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> FoundFiles:
     """List the files of a table in the version that it is open in, in the order of their paths.
 
     Raises
@@ -418,7 +411,7 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> TableF
     paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
     _check_listed_once(there, paths)
     keys = dict(sorted(zip(paths, (keys for _, keys in found), strict=True), key=lambda file: file[0]))
-    return TableFiles(there, list(keys), tuple(map(File, keys)), {}, columns, keys)
+    return FoundFiles(there, list(keys), tuple(map(File, keys)), {}, columns, keys)
 
 
 def field_numbers(schema: pa.Schema) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ from streamgda.blocks.block import Missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
-from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers, find_files
+from streamgda.sources.discovery import FoundFiles, field_numbers, find_files
 from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import DatasetFiles, FilePlanner, ListedFile, PlannedFile, unified_types
@@ -108,7 +108,7 @@ def scan_parquet(
     files = DatasetFiles.of_found(find())
     chosen = Filter.of(filters, files.schema)
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(files.schema, files.first.path, *chosen_as, files.first.schema)
+    roles = Roles.choose(files.schema, files.first[0], *chosen_as, files.stored)
     return ParquetSource(files, roles, chosen, find)
 
 
@@ -131,16 +131,14 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         find: Callable[..., FoundFiles] | None = None,
     ) -> None:
         self._files, self._find = files, find
-        first, stored = files.first.path, files.first.schema
-        roles.check_there(files.schema.names, first)
         self.target = roles.target
         root = "" if files.found is None else files.found.root
         read_options = ReadOptions(files.storage, roles, chosen, root=root)
-        types = files.schema.remove_metadata(), stored.remove_metadata()
-        numbers = field_numbers(files.found.columns) if isinstance(files.found, TableFiles) else {}
+        types = files.schema.remove_metadata(), files.stored.remove_metadata()
+        columns = None if files.found is None else files.found.columns
+        numbers = {} if columns is None else field_numbers(columns)
         self._planner = FilePlanner(*types, files.first, read_options, find is not None, numbers)
         self._set_roles(roles)
-        roles.check_types(stored, first)
 
     def __repr__(self) -> str:
         files = self._files.paths
@@ -183,6 +181,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         """The same source with the files that are there now."""
         find = self._find
         files = self._files if find is None else DatasetFiles.of_found(find(first_time=False))
+        self._roles.check_there(files.schema.names, files.first[0])
+        self._roles.check_types(files.stored, files.first[0])
         chosen = self._planner.read_options.filter
         again = None if chosen is None else Filter.of(chosen.expression, files.schema)
         return type(self)(files, self._roles, again, self._find)

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamgda.sources.base import Map, group_into_tasks
-from streamgda.sources.discovery import FoundFiles, TableFiles, field_numbers
+from streamgda.sources.discovery import FoundFiles, field_numbers
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, without_views
 from streamgda.storage.filesystems import Storage, Version, conceal
-from streamgda.storage.footers import check_footer, digest_of_footer, read_footer
+from streamgda.storage.footers import Footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
 from streamgda.storage.secrets import concealing
 from streamgda.storage.threads import DaemonThreads, wait_for
@@ -43,15 +43,6 @@ _READERS = 25  # an object store answers many requests in the time of one; Arrow
 T = TypeVar("T")
 
 R = TypeVar("R")
-
-
-class FirstFile(NamedTuple):
-    """The first file that can be read: its path, the columns that it stores, its footer and its version."""
-
-    path: str
-    schema: pa.Schema
-    tail: bytes
-    version: Version
 
 
 class ListedFile(NamedTuple):
@@ -77,8 +68,10 @@ class DatasetFiles:
         Where they are.
     paths : sequence of str
         Their paths.
-    first : FirstFile
-        The first one that can be read.
+    first : tuple of str and Footer
+        The path and the footer of the first one that can be read.
+    stored : pyarrow.Schema
+        The columns that it stores.
     schema : pyarrow.Schema
         The columns of the first file, and the keys that are not columns of it.
     expressions : mapping of str to pyarrow.dataset.Expression
@@ -91,7 +84,8 @@ class DatasetFiles:
 
     storage: Storage
     paths: Sequence[str]
-    first: FirstFile
+    first: tuple[str, Footer]
+    stored: pa.Schema
     schema: pa.Schema
     expressions: Mapping[str, ds.Expression]
     fragments: Mapping[str, ds.ParquetFileFragment]
@@ -104,31 +98,29 @@ class DatasetFiles:
         The value in a row is used, and not the one in the name of its folder.
         """
         first = _first_readable(found.storage, found.paths)
-        if isinstance(found, TableFiles):
-            return cls._of_table(found, first)
+        stored = first[1].schema
+        if found.columns is not None:
+            return cls._of_table(found, found.columns, first)
         folders = dict.fromkeys(map(_folder, found.paths))
         inside = {folder: f"{folder.removeprefix(found.folder)}/file" for folder in folders}
-        keys = _types_of_keys(inside.values(), first.schema.names)
+        keys = _types_of_keys(inside.values(), stored.names)
         partitioning = ds.HivePartitioning(keys)
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
-        schema = without_views(pa.schema([*first.schema, *keys]))
-        return cls(found.storage, found.paths, first, schema, expressions, {}, found)
+        schema = without_views(pa.schema([*stored, *keys]))
+        return cls(found.storage, found.paths, first, stored, schema, expressions, {}, found)
 
     @classmethod
-    def _of_table(cls, found: TableFiles, first: FirstFile) -> DatasetFiles:
+    def _of_table(cls, found: FoundFiles, columns: pa.Schema, first: tuple[str, Footer]) -> DatasetFiles:
         """The files of a table, which has columns and keys of its own. Types are those in the first file."""
-        stored = {field.name: field.type for field in first.schema}
-        columns = pa.schema(
-            [column.with_type(stored.get(column.name, column.type)) for column in found.columns]
-        )
+        stored = {field.name: field.type for field in first[1].schema}
+        columns = pa.schema([column.with_type(stored.get(column.name, column.type)) for column in columns])
         keys = {
             path: {name: value for name, value in pairs.items() if name not in stored}
             for path, pairs in found.keys.items()
         }
-        own = pa.schema([column for column in columns if column.name not in keys[first.path]])
+        own = pa.schema([column for column in columns if column.name not in keys[first[0]]])
         expressions = {path: _all_hold(pairs) for path, pairs in keys.items()}
-        first = first._replace(schema=own)
-        return cls(found.storage, found.paths, first, without_views(columns), expressions, {}, found)
+        return cls(found.storage, found.paths, first, own, without_views(columns), expressions, {}, found)
 
     @classmethod
     def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
@@ -139,7 +131,7 @@ class DatasetFiles:
         expressions = {path: fragment.partition_expression for path, fragment in fragments.items()}
         first = _first_readable(storage, fragments)
         schema = without_views(dataset.schema)
-        return cls(storage, list(fragments), first, schema, expressions, fragments)
+        return cls(storage, list(fragments), first, first[1].schema, schema, expressions, fragments)
 
     def chosen(self, chosen: Filter | None) -> Sequence[str]:
         """The files that a filter does not rule out by their keys."""
@@ -213,7 +205,7 @@ def _type_of(values: list[str]) -> pa.DataType:
     return pa.int32() if values else pa.string()
 
 
-def _first_readable(storage: Storage, paths: Iterable[str]) -> FirstFile:
+def _first_readable(storage: Storage, paths: Iterable[str]) -> tuple[str, Footer]:
     """The first file whose footer can be read. A pass reads all the footers, and names the damaged files.
 
     Raises
@@ -224,28 +216,19 @@ def _first_readable(storage: Storage, paths: Iterable[str]) -> FirstFile:
     damaged: ValueError | None = None
     for path in paths:
         try:
-            open_it = partial(_open_footer, storage, path)
-            tail, version = open_it() if storage.is_local else wait_for(open_it)
-            with decoding(path):
-                schema = _schema_of(_FORMAT.make_fragment(pa.py_buffer(tail)))
+            read = partial(_read_footer, storage, path)
+            return path, read() if storage.is_local else wait_for(read)
         except ValueError as error:
             damaged = damaged or error
-        else:
-            return FirstFile(path, schema, tail, version)
     raise damaged or ValueError("the dataset has no files")
 
 
-def _schema_of(fragment: ds.ParquetFileFragment) -> pa.Schema:
-    """The schema of a file, whose names pyarrow decodes only when it is asked for them."""
-    schema = fragment.physical_schema
-    list(schema.names)
-    return schema
-
-
-def _open_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
-    """Read the end of a file, and its version. They are read again if the storage fails for a moment."""
+def _read_footer(storage: Storage, path: str) -> Footer:
+    """Read, decode and check the footer of a file. It is read again if the storage fails for a moment."""
     with opening(path):
-        return retried(lambda: read_footer(storage, path), place=path)
+        tail, version = retried(partial(read_footer, storage, path), place=path)
+    with decoding(path):
+        return Footer.of(tail, version)
 
 
 # ---------------------------------------------------------------------- what is read of each file
@@ -275,8 +258,8 @@ class FilePlanner:
         Of the dataset, partition keys included.
     stored : pyarrow.Schema
         The columns that the first readable file stores.
-    first : FirstFile or None
-        That file; its footer is not read again while it is unchanged.
+    first : tuple of str and Footer, or None
+        The path and the footer of that file, which is not read again while it is unchanged.
     read_options : ReadOptions
         What is read of each file.
     whole : bool
@@ -287,7 +270,7 @@ class FilePlanner:
 
     schema: pa.Schema
     stored: pa.Schema
-    first: FirstFile | None
+    first: tuple[str, Footer] | None
     read_options: ReadOptions
     whole: bool
     numbers: Mapping[str, bytes] = field(default_factory=dict)
@@ -336,7 +319,9 @@ class FilePlanner:
 
     def _digest(self, path: str) -> str:
         try:
-            return digest_of_footer(_open_footer(self.read_options.storage, path)[0])
+            with opening(path):
+                read = partial(read_footer, self.read_options.storage, path)
+                return digest_of_footer(retried(read, place=path)[0])
         except OSError:
             return ""
 
@@ -346,31 +331,26 @@ class FilePlanner:
         return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
 
     def _plan(self, file: ListedFile) -> PlannedFile:
-        tail, version = self._footer(file.path)
-        with decoding(file.path):
-            fragment = _FORMAT.make_fragment(pa.py_buffer(tail), partition_expression=file.expression)
-            schema, metadata = _schema_of(fragment), fragment.metadata
-            if version.size is not None:
-                check_footer(metadata, tail, version.size)
-        self._check(file.path, schema, ds.get_partition_keys(file.expression))
-        wanted = self._row_groups(file, fragment)
-        found = zip(wanted, map(metadata.row_group, wanted), strict=True)
+        footer = self._footer(file.path)
+        self._check(file.path, footer.schema, ds.get_partition_keys(file.expression))
+        wanted = self._row_groups(file, footer)
+        found = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
         groups = [(index, group.num_rows, group.total_byte_size) for index, group in found]
         columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, itemgetter(1)))
         runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
-        return PlannedFile(file.path, file.version or version, runs, schema, digest_of_footer(tail))
+        return PlannedFile(file.path, file.version or footer.version, runs, footer.schema, footer.digest)
 
-    def _footer(self, path: str) -> tuple[bytes, Version]:
+    def _footer(self, path: str) -> Footer:
         """The footer that a file has now."""
-        storage, first = self.read_options.storage, self.first
-        if first is not None and path == first.path and first.version.tells_content:
+        storage, (first, footer) = self.read_options.storage, self.first or ("", None)
+        if footer is not None and path == first and footer.version.tells_content:
             with opening(path):
                 present = retried(partial(storage.version, path), place=path)
-            if present == first.version:
-                return first.tail, first.version
-        return _open_footer(storage, path)
+            if present == footer.version:
+                return footer
+        return _read_footer(storage, path)
 
-    def _row_groups(self, file: ListedFile, fragment: ds.ParquetFileFragment) -> list[int]:
+    def _row_groups(self, file: ListedFile, footer: Footer) -> list[int]:
         """The row groups in which rows may pass the filter, by their statistics.
 
         A pyarrow dataset may hold only some row groups of a file. Then these are read.
@@ -378,17 +358,17 @@ class FilePlanner:
         chosen = self.read_options.filter
         if file.wanted is not None:
             wanted, known = file.wanted
-            if fragment.num_row_groups != known:
+            if footer.metadata.num_row_groups != known:
                 raise ValueError(
                     f"{file.path} has other row groups than when the dataset was made; make it again"
                 )
             return wanted
-        every = list(range(fragment.num_row_groups))
+        every = list(range(footer.metadata.num_row_groups))
         if chosen is None or chosen.passes_beyond_statistics:
             return every
-        schema = fragment.physical_schema
-        if any(field.type in VIEWS for field in schema if field.name in chosen.columns.names):
+        if any(field.type in VIEWS for field in footer.schema if field.name in chosen.columns.names):
             return every  # Arrow does not compare the statistics of views
+        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=file.expression)
         with filtering(file.path):
             kept = fragment.split_by_row_group(chosen.expression, schema=self.schema)
         return [group.id for part in kept for group in part.row_groups]

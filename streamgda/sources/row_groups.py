@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any
@@ -300,6 +300,7 @@ def read_buffer(n_columns: int) -> int:
     return _BUFFER if n_columns < WIDE else _BUFFER // 4
 
 
+@cache
 def rows_per_read(n_features: int) -> int:
     """Rows to decode at a time: a power of two, as the rows of a block are."""
     return power_of_two_up_to((_READ_ELEMENTS if n_features < WIDE else _READ_ELEMENTS // 2) // n_features)
@@ -363,7 +364,7 @@ def decode(
     """
     metadata = parquet.metadata
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
-    chunks = chain.from_iterable(chunks_of(metadata, groups, kept))
+    chunks = chain.from_iterable(chunks_of(metadata, groups, kept)) if kept else ()
     n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
     most = max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
     at_a_time = min(rows_per_read(n_features), most)

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import Storage, Version
@@ -137,6 +138,35 @@ KEPT_FOOTERS = KeptFooters()
 
 
 # ---------------------------------------------------------------------- what a footer says
+
+
+_FORMAT = ds.ParquetFileFormat()
+
+
+class Footer(NamedTuple):
+    """What the footer of a Parquet file says, its bytes (see `read_footer`), and the version of the file."""
+
+    tail: bytes
+    version: Version
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+    digest: str
+
+    @classmethod
+    def of(cls, tail: bytes, version: Version) -> Footer:
+        """Decode a footer, and check it if the length of the file is known.
+
+        Raises
+        ------
+        pyarrow.ArrowInvalid
+            If it is damaged.
+        """
+        fragment = _FORMAT.make_fragment(pa.py_buffer(tail))
+        schema, metadata = fragment.physical_schema, fragment.metadata
+        list(schema.names)  # which pyarrow decodes only when it is asked for them
+        if version.size is not None:
+            check_footer(metadata, tail, version.size)
+        return cls(tail, version, metadata, schema, digest_of_footer(tail))
 
 
 def digest_of_footer(tail: bytes) -> str:
