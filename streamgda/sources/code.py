@@ -36,7 +36,8 @@ _ELSEWHERE: tuple[Any, ...] = (
 )
 
 _READERS = re.compile(
-    "open|load(txt)?|read_.+|genfromtxt|fromfile|import_module|__import__|expandvars|urlopen"
+    "open(_.+)?|load(txt|mat)?|read_.+|imread|genfromtxt|fromfile|connect|ParquetFile"
+    "|import_module|__import__|expandvars|urlopen"
 )
 """The names of functions of libraries that read files, or modules that code names by a text."""
 

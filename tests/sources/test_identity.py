@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsTransformer
@@ -413,6 +415,8 @@ def of_a_file(rows):
         (of_a_file, "numpy.loadtxt: what it gives"),
         (functools.partial(pd.read_csv, "scale"), "what it gives"),
         (lambda rows: rows * np.load("scale.npy"), "np.load: what it gives"),
+        (lambda rows: rows * xr.open_dataset("scale.nc").a.values, "xr.open_dataset: what it gives"),
+        (lambda rows: rows * sqlite3.connect("scale").total_changes, "sqlite3.connect: what it gives"),
         (lambda rows: rows * float(Path("scale").read_text()), "what .read_text gives"),
         (lambda rows: rows * importlib.import_module("scale").SCALE, "import_module: what it gives"),
         (counting, "COUNT, which it changes itself"),
