@@ -65,7 +65,8 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         array-like; by a dict, distances are Euclidean. Classes without centres have one subclass.
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
-        mixture discriminant analysis, or features are independent, as in naive Bayes.
+        mixture discriminant analysis, or features are independent, as in naive Bayes, with its smoothing:
+        variances below 1e-9 of that of the widest feature are lost in it, so give features like units.
     pooling : float in [0, 1], "bayes" or None, default="bayes"
         As in `QuadraticDiscriminantAnalysis`, for subclasses and the covariance within them; not for "tied".
     priors : array-like of shape (n_classes,) or dict, optional
