@@ -12,7 +12,7 @@ from streamgda.ledger.folder import LedgerFolder, S, State, total_of
 from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import Scheduler, compute_plans, opening_on
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.sources.maps import is_of_map
@@ -208,7 +208,7 @@ def _plan_files(
 def _plan_of_file(
     source: FileSource, plan: FilePlan, name: str, folder: LedgerFolder, empty: State, on_error: OnError
 ) -> Plan:
-    groups = list(group_into_tasks(plan.splits, n_rows_of)) or [[]]
+    groups = list(group_into_tasks(plan.splits)) or [[]]
     finish = partial(_keep, folder=folder, name=name, plan=replace(plan, splits=()))
     if on_error == "raise":
         return Plan(groups, accumulate_splits, empty, finish=finish)

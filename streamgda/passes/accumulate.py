@@ -13,7 +13,7 @@ from streamgda.blocks.options import refusing_renamed
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.kernels import Workspace
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Readable, Statistics
@@ -224,7 +224,7 @@ def read_into(
     scheduler = scheduler_for(source, scheduler)
     kept = checkpoint if checkpoint and checkpoint.kind == type(empty).__name__ else None
     splits = source.planned(opening_on(scheduler))
-    groups = list(group_into_tasks(splits, n_rows_of, source.n_features, rows_per_task))
+    groups = list(group_into_tasks(splits, source.n_features, rows_per_task))
     plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=kept)
     state: S = compute_plan(plan, scheduler, progress) if groups else empty
     if not state.n_rows:

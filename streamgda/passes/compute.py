@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from streamgda.blocks.wording import counted
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes.graph import Graph, Outcome
-from streamgda.passes.plan import Amount, Plan, delayed_in
+from streamgda.passes.plan import Amount, Plan
 from streamgda.passes.progress import Listener, Progress, telling
-from streamgda.sources.base import Map, Source
+from streamgda.sources.base import LazySplit, Map, Source
 from streamgda.storage.retries import warning_of_retries
 from streamgda.storage.threads import DaemonThreads
 
@@ -148,7 +148,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
         else:
             from streamgda.passes.threads import compute_in_threads  # and with it pyarrow, where it is used
 
-            states = [compute_in_threads(plan, n_threads, listener) for plan in plans]
+            states = compute_in_threads(plans, n_threads, listener)
         if listener:
             listener.finish(states)
     _log.info("pass done in %.1f s", time.monotonic() - start)
@@ -167,8 +167,8 @@ def _own_threads(plans: Sequence[Plan], scheduler: Scheduler) -> int | None:
     get = _get_of(scheduler)
     if get not in {named_schedulers["threads"], named_schedulers["sync"]} or Callback.active:
         return None
-    lazy = (plan.finish or delayed_in(group) for plan in plans for group in plan.groups)
-    if dask.config.get("pool", None) or any(lazy):
+    lazy = (isinstance(split, LazySplit) for plan in plans for group in plan.groups for split in group)
+    if dask.config.get("pool", None) or any(plan.finish for plan in plans) or any(lazy):
         return None
     return _n_threads() if get is named_schedulers["threads"] else 0
 

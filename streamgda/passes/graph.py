@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.passes.plan import FAN_IN, Amount, Fold, Merge, Plan, delayed_in, in_place, read_group, runs_of
-from streamgda.sources.base import Groups, Split
+from streamgda.passes.plan import FAN_IN, Amount, Fold, Merge, Plan, in_place, read_group, runs_of
+from streamgda.sources.base import Groups, LazySplit, Split
 from streamgda.storage.retries import noting_retries
 
 if TYPE_CHECKING:
+    from dask.delayed import Delayed
+
     from streamgda.passes.checkpoint import Checkpoint
 T = TypeVar("T")
 LARGE_STATE = 1 << 21  # bytes; to send them takes as long as one more task
@@ -100,7 +102,7 @@ class Graph:
         return HighLevelGraph.from_collections(self._token, tasks, self.delayed)
 
     def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
-        size = FAN_IN if plan.is_long and not any(map(delayed_in, plan.groups)) else 1
+        size = FAN_IN if plan.is_long and not any(map(_delayed_in, plan.groups)) else 1
         level = []
         for run in plan.runs():
             if plan.checkpoint and run.is_there:
@@ -118,7 +120,7 @@ class Graph:
         return self._tree(plan.merge, [self._add_reading(plan, run, shared) for run in runs_of(groups, size)])
 
     def _add_reading(self, plan: Plan, groups: Groups, shared: Hashable) -> Hashable:
-        delayed = [split for group in groups for split in delayed_in(group)]
+        delayed = [split for group in groups for split in _delayed_in(group)]
         if delayed:
             self.delayed.extend(delayed)
             call = partial(_fold_computed, plan.fold)
@@ -151,6 +153,10 @@ def _name_of(call: Callable[..., Any]) -> str:
     from dask.utils import funcname
 
     return str(funcname(call))
+
+
+def _delayed_in(group: Sequence[Split]) -> list[Delayed]:
+    return [split.delayed for split in group if isinstance(split, LazySplit)]
 
 
 # ---------------------------------------------------------------------- tasks

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.sources.base import Groups, Split
+from streamgda.sources.base import Groups
 from streamgda.storage.retries import RETRIES, repeated
 
 if TYPE_CHECKING:
-    from dask.delayed import Delayed
-
     from streamgda.passes.checkpoint import Checkpoint
 
 T = TypeVar("T")
@@ -78,13 +76,13 @@ class Plan:
 class Run:
     """Consecutive groups, the name of their state in a checkpoint, and whether it is there."""
 
-    groups: Sequence[Sequence[Any]]
+    groups: Groups
     name: str = ""
     is_there: bool = False
 
-    def steps(self) -> Sequence[Sequence[Sequence[Any]]]:
+    def steps(self) -> Iterator[Groups]:
         """The groups whose state is read, or loaded, at once."""
-        return [self.groups] if self.is_there else [[group] for group in self.groups]
+        return iter([self.groups]) if self.is_there else ([group] for group in self.groups)
 
 
 def runs_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -95,13 +93,6 @@ def runs_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 def in_place(merge: Merge) -> Merge:
     """The merge that may change its first state, where nothing else needs that state."""
     return iadd if merge is add else merge
-
-
-def delayed_in(group: Sequence[Any]) -> list[Any]:
-    """What Dask has yet to compute of a group."""
-    from dask.base import is_dask_collection
-
-    return [split for split in group if is_dask_collection(split)]
 
 
 def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> Any:
@@ -121,21 +112,15 @@ class Amount:
     tasks: int = 0
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[Any]]) -> Amount:
+    def of(cls, groups: Groups) -> Amount:
         """What some groups hold."""
         splits = [split for group in groups for split in group]
-        sizes = (split.n_bytes if isinstance(split, Split) else None for split in splits)
-        return cls(total(map(n_rows_of, splits)), total(sizes), len(groups))
+        rows, sizes = ([getattr(split, name) for split in splits] for name in ("n_rows", "n_bytes"))
+        return cls(total(rows), total(sizes), len(groups))
 
     def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            total((self.rows, other.rows)), total((self.bytes, other.bytes)), self.tasks + other.tasks
-        )
-
-
-def n_rows_of(split: Split | Delayed) -> int | None:
-    """The number of rows of a split, where it is known before the split is read."""
-    return split.n_rows if isinstance(split, Split) else None
+        rows, sizes = total((self.rows, other.rows)), total((self.bytes, other.bytes))
+        return Amount(rows, sizes, self.tasks + other.tasks)
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

@@ -44,34 +44,43 @@ class Tree:
         return rest
 
 
-def compute_in_threads(plan: Plan, n_threads: int, listener: Listener | None) -> Any:
-    """Run a plan in some threads, or in this one if their number is 0, and return its state."""
-    runs, whole = list(plan.runs()), Tree(in_place(plan.merge))
+def compute_in_threads(plans: Sequence[Plan], n_threads: int, listener: Listener | None) -> list[Any]:
+    """Run plans in some threads, or in this one if their number is 0, and return their states."""
+    runs = [list(plan.runs()) for plan in plans]
     with Prefetcher(n_threads + 1) as prefetcher:
-        calls = _one_in_advance(_calls(plan, runs, prefetcher))
+        calls = _one_in_advance(_calls(zip(plans, runs, strict=True), prefetcher))
         with closing(read_ahead(_called, calls, 2 * n_threads, n_threads=n_threads)) as states:
-            for run in runs:
-                tree = Tree(in_place(plan.merge))
-                for groups in run.steps():
-                    tree.add(next(states))
-                    if listener:
-                        listener.advance(Amount.of(groups))
-                state = tree.total()
-                if plan.checkpoint and not run.is_there:
-                    plan.checkpoint.write(run.name, state)
-                whole.add(state)
-    return whole.total()
+            return [_state_of(*read, states, listener) for read in zip(plans, runs, strict=True)]
 
 
-def _calls(plan: Plan, runs: Sequence[Run], prefetcher: Prefetcher) -> Iterator[Callable[[], Any]]:
+def _calls(
+    runs_of_plans: Iterable[tuple[Plan, Sequence[Run]]], prefetcher: Prefetcher
+) -> Iterator[Callable[[], Any]]:
     """Yield what returns the state of each step of the runs. The data of a group are fetched from then on."""
+    for plan, runs in runs_of_plans:
+        for run in runs:
+            for groups in run.steps():
+                if plan.checkpoint and run.is_there:
+                    yield partial(plan.checkpoint.read, run.name)
+                else:
+                    group = prefetch_first(groups[0], prefetcher)
+                    yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
+
+
+def _state_of(plan: Plan, runs: Sequence[Run], states: Iterator[Any], listener: Listener | None) -> Any:
+    """The state of a plan, from those of the steps of its runs."""
+    whole = Tree(in_place(plan.merge))
     for run in runs:
+        tree = Tree(in_place(plan.merge))
         for groups in run.steps():
-            if plan.checkpoint and run.is_there:
-                yield partial(plan.checkpoint.read, run.name)
-            else:
-                group = prefetch_first(groups[0], prefetcher)
-                yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
+            tree.add(next(states))
+            if listener:
+                listener.advance(Amount.of(groups))
+        state = tree.total()
+        if plan.checkpoint and not run.is_there:
+            plan.checkpoint.write(run.name, state)
+        whole.add(state)
+    return whole.total()
 
 
 def _one_in_advance(values: Iterable[T]) -> Iterator[T]:

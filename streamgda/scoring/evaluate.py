@@ -17,7 +17,7 @@ from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.whitening import Array
 from streamgda.passes.compute import compute_plan, opening_on, scheduler_for
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation
@@ -97,7 +97,7 @@ def evaluate(
     if isinstance(source, Source) or is_dask(source):
         source = inference.matched(model, inference.scanned(maps or model, source, y, sample_weight), maps)
         scheduler = scheduler_for(source, scheduler)
-        groups = list(group_into_tasks(source.planned(opening_on(scheduler)), n_rows_of))
+        groups = list(group_into_tasks(source.planned(opening_on(scheduler))))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
         plan = Plan(groups, evaluate_splits, (model, decision, temperatures))
@@ -210,11 +210,9 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
         yield from batches
         return
     import pandas as pd
-    from dask.base import compute
 
     for split in batches.splits():
-        (computed,) = compute(split)
-        for block in computed.blocks():
+        for block in split.blocks():
             X: Any = block.matrix(0, len(block.codes))
             if isinstance(block.features, MadeColumns):
                 X = pd.DataFrame(block.features.by_name())

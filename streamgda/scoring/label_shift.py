@@ -23,7 +23,7 @@ from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import Model, matched, pieces_of, score_piece, snapshot
 from streamgda.scoring.predict import as_scorable
@@ -148,7 +148,7 @@ def estimate_priors(
         source = matched(model, as_scorable(model, X))
         scheduler = compute.scheduler_for(source, scheduler)
         splits, _ = source.to_score((), compute.opening_on(scheduler))
-        groups = list(group_into_tasks(splits, n_rows_of))
+        groups = list(group_into_tasks(splits))
         plan = Plan(groups, sample_splits, (model, max_rows))
         sample = compute.compute_plan(plan, scheduler, progress) if groups else None
         if sample is None or not len(sample.keys):

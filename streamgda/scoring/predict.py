@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from operator import attrgetter
 from os import PathLike
 from typing import Any
 
@@ -208,7 +207,7 @@ def _write_missing(
     written = list(finished.values())
     missing = [part for part in parts if part.name not in finished]
     most = _ROWS_PER_TASK if any(part.is_remote for part in missing) else 1
-    groups = list(group_into_tasks(missing, attrgetter("n_rows"), rows_per_task=most))
+    groups = list(group_into_tasks(missing, rows_per_task=most))
     if groups:
         plan = Plan(groups, write_parts, (columns, output))
         written.append(compute.compute_plan(plan, scheduler, progress))

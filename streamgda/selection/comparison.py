@@ -27,7 +27,7 @@ from streamgda.estimators.scores import Finalised, score_finalised
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
-from streamgda.passes.plan import Plan, n_rows_of
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import apart
 from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
@@ -161,7 +161,7 @@ class Trials:
                 "normal densities by 'log_likelihood', and do not calibrate"
             )
         scheduler = compute.scheduler_for(source, scheduler)
-        groups = list(group_into_tasks(source.planned(compute.opening_on(scheduler)), n_rows_of))
+        groups = list(group_into_tasks(source.planned(compute.opening_on(scheduler))))
         plan = Plan(groups, _score_splits, self._models_by_fold(waiting))
         found: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():

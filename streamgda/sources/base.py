@@ -54,6 +54,17 @@ class Split(ABC):
         return self
 
 
+@dataclass(frozen=True)
+class LazySplit(Split):
+    """A part that Dask has yet to compute, as a `Delayed` that becomes a split."""
+
+    delayed: Delayed
+
+    def blocks(self) -> Iterator[Block]:
+        """Compute the part, and read its rows, in order."""
+        return self.delayed.compute().blocks()  # type: ignore[no-any-return]
+
+
 class ScorableSplit(Split):
     """A part of a source whose rows can be read with no labels, and with other columns beside them."""
 
@@ -219,14 +230,13 @@ class Source(ABC):
         return self.with_features(names) if ours != list(names) and sorted(ours) == sorted(names) else self
 
     @abstractmethod
-    def splits(self) -> Sequence[Split | Delayed]:
+    def splits(self) -> Sequence[Split]:
         """The parts of the source, in order. For the same data they are always the same.
 
-        Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows. What Dask has yet
-        to compute is a Delayed that becomes a split.
+        Parts that are cheap to read in one go are one split, up to `ROWS_PER_TASK` rows.
         """
 
-    def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
+    def planned(self, each: Map = map) -> Sequence[Split]:
         """The same parts as `splits`. If many files must be opened for that, `each` opens them."""
         return self.splits()
 
@@ -300,7 +310,7 @@ class WrappedSource(Source):
     is_local = property(attrgetter("source.is_local"))
     is_one_shot = property(attrgetter("source.is_one_shot"))
 
-    def splits(self) -> Sequence[Split | Delayed]:
+    def splits(self) -> Sequence[Split]:
         """The parts of the source, in order."""
         return self.planned()
 
@@ -308,9 +318,9 @@ class WrappedSource(Source):
 class PinnedSource(WrappedSource):
     """A source whose parts are those of its first read."""
 
-    _parts: Sequence[Split | Delayed] | None = None
+    _parts: Sequence[Split] | None = None
 
-    def planned(self, each: Map = map) -> Sequence[Split | Delayed]:
+    def planned(self, each: Map = map) -> Sequence[Split]:
         """The parts that were there at the first call, in which `each` opens the files.
 
         Raises
@@ -411,9 +421,9 @@ class ScorableSource(Source):
 
 def group_into_tasks(
     parts: Sequence[T],
-    n_rows: Callable[[T], int | None],
     n_features: int | None = None,
     rows_per_task: int | None = None,
+    n_rows: Callable[[T], int | None] = attrgetter("n_rows"),
 ) -> Iterator[Sequence[T]]:
     """Yield runs of consecutive parts, one for each task: at most `rows_per_task` rows, or a single part.
 

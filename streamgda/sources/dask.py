@@ -17,7 +17,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import counted
-from streamgda.sources.base import Source, Split
+from streamgda.sources.base import LazySplit, Source, Split
 from streamgda.sources.batches import as_arrow, blocks_of_batches, columns_of_frame
 from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.sources.roles import Roles, TabularSource
@@ -129,12 +129,11 @@ class FrameSource(TabularSource):
     def _known(self) -> tuple[pa.Schema, str]:
         return _known_types(self._frame), _FRAME
 
-    def splits(self) -> list[Delayed]:
+    def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
         parts = self._frame[list(self._roles.columns)].to_delayed()
-        return [
-            delayed(partial(FramePartition, index=i, roles=self._roles))(part) for i, part in enumerate(parts)
-        ]
+        made = partial(FramePartition, roles=self._roles)
+        return [LazySplit(delayed(partial(made, index=i))(part)) for i, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
@@ -181,11 +180,11 @@ class RowsSource(Source):
             else replace(self, roles=self.roles.of_features(names))
         )
 
-    def splits(self) -> list[Delayed]:
+    def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
         made = partial(RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns)
         return [
-            delayed(partial(made, index=i, before=before))(*part)
+            LazySplit(delayed(partial(made, index=i, before=before))(*part))
             for i, (*part, before) in enumerate(self.partitions)
         ]
 

@@ -27,6 +27,7 @@ from streamgda.sources.base import (
     FilePlan,
     FileSource,
     InputFile,
+    LazySplit,
     Map,
     ScorableSource,
     ScorableSplit,
@@ -39,7 +40,6 @@ from streamgda.storage.documents import digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from dask.delayed import Delayed
 
     from streamgda.storage.fetching import Prefetcher
     from streamgda.storage.filesystems import Storage
@@ -245,13 +245,12 @@ class MappedSplit(ScorableSplit):
         self.step.check_unchanged()
 
 
-def _mapped(part: Split | Delayed, step: FeatureMap) -> Split | Delayed:
-    if isinstance(part, Split):
+def _mapped(part: Split, step: FeatureMap) -> Split:
+    if not isinstance(part, LazySplit):
         return MappedSplit(part, step)
     from dask.delayed import delayed
 
-    later: Delayed = delayed(partial(MappedSplit, step=step))(part)
-    return later
+    return LazySplit(delayed(partial(MappedSplit, step=step))(part.delayed))
 
 
 class MappedSource(WrappedSource):
@@ -275,7 +274,7 @@ class MappedSource(WrappedSource):
         """How many features the map makes."""
         return len(self.step.names)
 
-    def planned(self, each: Map = map) -> list[Split | Delayed]:
+    def planned(self, each: Map = map) -> list[Split]:
         """The parts of the source; `each` opens its files."""
         step = replace(self.step)
         return [_mapped(part, step) for part in self.source.planned(each)]

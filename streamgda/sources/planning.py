@@ -336,7 +336,7 @@ class FilePlanner:
         wanted = self._row_groups(file, footer)
         found = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
         groups = [(index, group.num_rows, group.total_byte_size) for index, group in found]
-        columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, itemgetter(1)))
+        columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, n_rows=itemgetter(1)))
         runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
         return PlannedFile(file.path, file.version or footer.version, runs, footer.schema, footer.digest)
 

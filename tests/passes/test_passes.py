@@ -249,6 +249,6 @@ def raise_warnings():
 @pytest.mark.parametrize(("n_features", "parts"), [(None, 104), (50, 104), (2048, 13), (10**9, 1)])
 def test_a_task_reads_fewer_rows_where_they_are_wide(n_features, parts):
     """Parts of 2,500 rows, up to 262,144 in a task: 32,768 of 2,048 features, which are 512 MB."""
-    found = list(group_into_tasks(range(200), lambda part: 2500, n_features))
+    found = list(group_into_tasks(range(200), n_features, n_rows=lambda part: 2500))
     assert [part for group in found for part in group] == list(range(200))
     assert max(map(len, found)) == parts

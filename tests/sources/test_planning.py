@@ -59,7 +59,7 @@ def test_splits_are_a_sequence_that_is_cut_and_pickled_like_a_list(folder):
     assert splits[0].rows_of_group == {0: 5, 1: 5, 2: 5, 3: 5}
     assert [split.path for split in splits[2:5]] == [split.path for split in list(splits)[2:5]]
     assert splits[-1].partition == {"day": 1}
-    runs = list(group_into_tasks(splits, lambda split: split.n_rows, rows_per_task=100))
+    runs = list(group_into_tasks(splits, rows_per_task=100))
     assert [len(run) for run in runs] == [5] * (N_FILES // 5)
     assert list(pickle.loads(pickle.dumps(runs[1]))) == list(splits)[5:10]
     with pytest.raises(IndexError):
