@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from streamgda.passes.graph import LARGE_STATE, Graph, Outcome
-from streamgda.passes.plan import FAN_IN
+from streamgda.passes.plan import FAN_IN, runs_of
 from streamgda.passes.progress import Listener
 from streamgda.storage.paths import one_line
 
@@ -48,12 +48,12 @@ if hasattr(os, "register_at_fork"):  # or a forked process would wait for a thre
 _log = logging.getLogger("streamgda")
 
 
-def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener | None) -> Outcome:
+def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
     """Run a graph on a cluster. The result of each reading task is released as soon as it is counted."""
     from distributed import as_completed
 
     keys = list(graph.reading)
-    followed = keys if listener else []
+    followed = keys if listener.tell else []
     with _waiting_for(client, graph):
         first = keys[: sum(_asked(client.nthreads).values()) or FAN_IN]
         futures = dict(zip(first, _submitted(client, graph.whole(), first), strict=True))
@@ -64,8 +64,7 @@ def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listen
             for part in as_completed(parts, client.loop):  # `as_current` would configure all threads
                 if part.status != "finished":
                     break
-                if listener:
-                    listener.advance(graph.reading[part.key])
+                listener.advance(graph.reading[part.key])
                 if part.key != root:  # of a plan of one task
                     part.release()
             outcome: Outcome = futures[root].result()
@@ -119,9 +118,9 @@ def map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[An
     if len(lists) < _LISTS_FOR_WORKERS:
         yield from map(function, lists)
         return
-    for start in range(0, len(lists), _LISTS_AT_A_TIME):
+    for some in runs_of(lists, _LISTS_AT_A_TIME):
         with _waiting_for(client):
-            futures = client.map(function, lists[start : start + _LISTS_AT_A_TIME], pure=False)
+            futures = client.map(function, some, pure=False)
             try:
                 results = client.gather(futures)
             finally:
@@ -169,11 +168,8 @@ def _remedy(graph: Graph | None) -> str:
     remedy = "Give each worker more memory or fewer threads"
     if graph is None or graph.state_bytes is None:
         return remedy
-    size, n_states = (
-        f"{graph.state_bytes / 1e6:,.1f} MB",
-        3 if graph.state_bytes >= LARGE_STATE else FAN_IN + 1,
-    )
-    return f"A task holds up to {n_states} states, each of about {size}, beside its rows. {remedy}"
+    n_states, size = 3 if graph.state_bytes >= LARGE_STATE else FAN_IN + 1, graph.state_bytes / 1e6
+    return f"A task holds up to {n_states} states, each of about {size:,.1f} MB, beside its rows. {remedy}"
 
 
 def _check_connection(client: Client) -> None:

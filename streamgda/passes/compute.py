@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from streamgda.blocks.wording import counted
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes.graph import Graph, Outcome
-from streamgda.passes.plan import Amount, Plan
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Listener, Progress, telling
 from streamgda.sources.base import LazySplit, Map, Source
 from streamgda.storage.retries import warning_of_retries
@@ -137,20 +137,25 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
     """Run several plans, as `compute_plan` runs one, and return their states."""
     if not (isinstance(progress, bool) or callable(progress)):
         raise TypeError(f"progress must be True, False or a function; got {progress!r}")
-    start, amount = time.monotonic(), Amount.of([group for plan in plans for group in plan.groups])
-    rows = "an unknown number of rows" if amount.rows is None else f"{amount.rows:,} rows"
-    _log.info("pass planned: %s in %s", rows, counted(amount.tasks, "task"))
-    with single_blas_thread(), warning_of_retries() as noted, telling(progress, amount) as listener:
+    start, groups = time.monotonic(), [group for plan in plans for group in plan.groups]
+    with single_blas_thread(), warning_of_retries() as noted, telling(progress, groups) as listener:
+        n_rows, n_tasks = listener.total_rows, counted(len(groups), "task")
+        _log.info(
+            "pass planned: %s rows in %s",
+            "an unknown number of" if n_rows is None else f"{n_rows:,}",
+            n_tasks,
+        )
         _log.info("pass started on %s", client_of(scheduler) or scheduler or "Dask's default scheduler")
         n_threads = _own_threads(plans, scheduler)
         if n_threads is None:
-            states = _compute_by_dask(plans, scheduler, listener, noted)
+            outcome = _compute_by_dask(plans, scheduler, listener)
+            noted.extend(outcome.noted)
+            states = [outcome.state] if len(plans) == 1 else outcome.state
         else:
             from streamgda.passes.threads import compute_in_threads  # and with it pyarrow, where it is used
 
             states = compute_in_threads(plans, n_threads, listener)
-        if listener:
-            listener.finish(states)
+        listener.finish(states)
     _log.info("pass done in %.1f s", time.monotonic() - start)
     return states
 
@@ -181,62 +186,38 @@ def _n_threads() -> int:
     return dask.config.get("num_workers", None) or CPU_COUNT
 
 
-# ---------------------------------------------------------------------- by Dask
-
-
-def _compute_by_dask(
-    plans: Sequence[Plan], scheduler: Scheduler, listener: Listener | None, noted: list[str]
-) -> list[Any]:
-    """Run plans as one graph of Dask's."""
-    graph, client = Graph(), client_of(scheduler)
-    root = graph.add_plans(plans)
-    if client is None:
-        outcome = _compute_here(graph, root, scheduler, listener)
-    else:
-        from streamgda.passes.cluster import compute_there
-
-        outcome = compute_there(graph, root, client, listener)
-    noted.extend(outcome.noted)
-    return [outcome.state] if len(plans) == 1 else outcome.state
-
-
-def _compute_here(graph: Graph, root: Hashable, scheduler: Scheduler, listener: Listener | None) -> Outcome:
-    """Run a graph on a scheduler of this machine, which calls back after each task."""
+def _compute_by_dask(plans: Sequence[Plan], scheduler: Scheduler, listener: Listener) -> Outcome:
+    """Run plans as one graph of Dask's. Its schedulers on this machine call back after each task."""
     import dask
     from dask.base import named_schedulers
     from dask.callbacks import Callback
 
+    graph, client, get = Graph(), client_of(scheduler), _get_of(scheduler)
+    root = graph.add_plans(plans)
+    if client is not None:
+        from streamgda.passes.cluster import compute_there
+
+        return compute_there(graph, root, client, listener)
+
     def tell(key: Hashable, *_: Any) -> None:
-        if listener and key in graph.reading:
+        if key in graph.reading:
             listener.advance(graph.reading[key])
 
-    get = _get_of(scheduler)
     options: dict[str, Any] = {"callbacks": [Callback(posttask=tell)._callback, *Callback.active]}
-    if get is named_schedulers["processes"]:
-        return _in_processes(partial(get, graph.whole(), root, **options))
-    if get is not named_schedulers["threads"]:
-        return cast("Outcome", get(graph.whole(), root, **(options if _takes_callbacks(get) else {})))
-    # A process that ends waits for the threads of Dask's own pool, and a forked process has none of them.
     with DaemonThreads(_n_threads(), "streamgda-pass") as threads:
-        options["pool"] = dask.config.get("pool", None) or threads
-        return cast("Outcome", get(graph.whole(), root, **options))
-
-
-def _in_processes(compute: Callable[..., Outcome]) -> Outcome:
-    """Run a graph in processes.
-
-    By default, Dask fuses tasks, and sends six at a time to a process. This suits much smaller tasks than
-    these, so both are turned off.
-    """
-    import dask
-
-    try:
-        return compute(chunksize=dask.config.get("chunksize", 1), optimize_graph=False)
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "a worker process ended before its task did: it was killed, as when memory runs out, or this "
-            'is a script that starts processes outside of if __name__ == "__main__":'
-        ) from error
+        if get is named_schedulers["threads"]:  # of whose own pool a forked process has none
+            options["pool"] = dask.config.get("pool", None) or threads
+        elif get is named_schedulers["processes"]:  # where Dask would fuse tasks, and send six at a time
+            options |= {"chunksize": dask.config.get("chunksize", 1), "optimize_graph": False}
+        elif not _takes_callbacks(get):
+            options = {}
+        try:
+            return cast("Outcome", get(graph.whole(), root, **options))
+        except BrokenProcessPool as error:
+            raise RuntimeError(
+                "a worker process ended before its task did: it was killed, as when memory runs out, or this "
+                'is a script that starts processes outside of if __name__ == "__main__":'
+            ) from error
 
 
 def _takes_callbacks(get: Callable[..., Any]) -> bool:

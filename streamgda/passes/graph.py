@@ -8,12 +8,13 @@ sequence and merges their states. The bits are the same.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.passes.plan import FAN_IN, Amount, Fold, Merge, Plan, in_place, read_group, runs_of
+from streamgda.passes.plan import FAN_IN, Fold, Merge, Plan, in_place, read_group, runs_of
 from streamgda.sources.base import Groups, LazySplit, Split
 from streamgda.storage.retries import noting_retries
 
@@ -46,7 +47,7 @@ class Graph:
     tasks : dict
         The graph.
     reading : dict
-        How much is read by each task that reads rows or loads a state, by the key of the task.
+        What is read by each task that reads rows or loads a state, by the key of the task.
     delayed : list of Delayed
         What tasks take from Dask collections.
     state_bytes : int, optional
@@ -54,7 +55,7 @@ class Graph:
     """
 
     tasks: dict[Any, Any] = field(default_factory=dict)
-    reading: dict[Hashable, Amount] = field(default_factory=dict)
+    reading: dict[Hashable, Groups] = field(default_factory=dict)
     delayed: list[Any] = field(default_factory=list)
     state_bytes: int | None = None
     _merged_runs: dict[Hashable, Sequence[Hashable]] = field(default_factory=dict)
@@ -68,9 +69,7 @@ class Graph:
             if id(plan.shared) not in shared:
                 shared[id(plan.shared)] = self._add("shared", partial(_itself, plan.shared))
             root = self._add_plan(plan, shared[id(plan.shared)])
-            if plan.finish is not None:
-                root = self._add(_name_of(plan.finish), plan.finish, root)
-            roots.append(root)
+            roots.append(root if plan.finish is None else self._add("finish", plan.finish, root))
         return roots[0] if len(roots) == 1 else self._add("collect", _listed, *roots)
 
     def whole(self) -> Mapping[Any, Any]:
@@ -102,33 +101,28 @@ class Graph:
         return HighLevelGraph.from_collections(self._token, tasks, self.delayed)
 
     def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
-        size = FAN_IN if plan.is_long and not any(map(_delayed_in, plan.groups)) else 1
-        level = []
+        level, size = [], FAN_IN if plan.is_long and not any(map(_delayed_in, plan.groups)) else 1
         for run in plan.runs():
             if plan.checkpoint and run.is_there:
                 key = self._add("load", partial(plan.checkpoint.read, run.name))
-                self.reading[key] = Amount.of(run.groups)
+                self.reading[key] = run.groups
             else:
-                key = self._subtree(plan, run.groups, shared, size)
+                steps = runs_of(run.groups, size)
+                key = self._tree(plan.merge, [self._add_reading(plan, groups, shared) for groups in steps])
                 if plan.checkpoint:
                     key = self._add("keep", partial(_keep, plan.checkpoint, run.name), key)
             level.append(key)
         return self._tree(plan.merge, level)
 
-    def _subtree(self, plan: Plan, groups: Groups, shared: Hashable, size: int) -> Hashable:
-        """The tasks that read some groups, `size` of them in each, and merge their states."""
-        return self._tree(plan.merge, [self._add_reading(plan, run, shared) for run in runs_of(groups, size)])
-
     def _add_reading(self, plan: Plan, groups: Groups, shared: Hashable) -> Hashable:
-        delayed = [split for group in groups for split in _delayed_in(group)]
+        name, delayed = getattr(plan.fold, "__name__", "fold"), _delayed_in(chain.from_iterable(groups))
         if delayed:
             self.delayed.extend(delayed)
-            call = partial(_fold_computed, plan.fold)
-            key = self._add(_name_of(plan.fold), call, shared, *(split.key for split in delayed))
+            key = self._add(name, partial(_fold_computed, plan.fold), shared, *(part.key for part in delayed))
         else:  # in a partial, since Dask would search other arguments for keys
             call = partial(_fold_groups, groups, plan.fold, in_place(plan.merge), plan.retries)
-            key = self._add(_name_of(plan.fold), call, shared)
-        self.reading[key] = Amount.of(groups)
+            key = self._add(name, call, shared)
+        self.reading[key] = groups
         return key
 
     def _tree(self, merge: Merge, level: list[Hashable]) -> Hashable:
@@ -149,13 +143,7 @@ class Graph:
         return key
 
 
-def _name_of(call: Callable[..., Any]) -> str:
-    from dask.utils import funcname
-
-    return str(funcname(call))
-
-
-def _delayed_in(group: Sequence[Split]) -> list[Delayed]:
+def _delayed_in(group: Iterable[Split]) -> list[Delayed]:
     return [split.delayed for split in group if isinstance(split, LazySplit)]
 
 

@@ -101,29 +101,3 @@ def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> A
 
     once = any(split.is_read_once for split in group)
     return repeated(lambda: fold(Prefetched(group), shared), 0 if once else retries)
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much one or more tasks read: rows, bytes and groups of splits. None is a number not yet known."""
-
-    rows: int | None = 0
-    bytes: int | None = 0
-    tasks: int = 0
-
-    @classmethod
-    def of(cls, groups: Groups) -> Amount:
-        """What some groups hold."""
-        splits = [split for group in groups for split in group]
-        rows, sizes = ([getattr(split, name) for split in splits] for name in ("n_rows", "n_bytes"))
-        return cls(total(rows), total(sizes), len(groups))
-
-    def __add__(self, other: Amount) -> Amount:
-        rows, sizes = total((self.rows, other.rows)), total((self.bytes, other.bytes))
-        return Amount(rows, sizes, self.tasks + other.tasks)
-
-
-def total(numbers: Iterable[int | None]) -> int | None:
-    """The sum, or None if a number is not known."""
-    known = list(numbers)
-    return None if None in known else sum(n for n in known if n is not None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from streamgda.passes.plan import Amount
+from streamgda.sources.base import Groups, total
 
 
 @dataclass(frozen=True)
@@ -57,47 +57,53 @@ class Listener:
 
     Parameters
     ----------
-    tell : callable
-        The function to call.
-    amount : Amount
-        What the pass reads.
+    tell : callable or None
+        The function to call, if any.
+    groups : sequence of sequences of Split
+        What the pass reads, one group in a task.
     """
 
-    def __init__(self, tell: Callable[[PassProgress], object], amount: Amount) -> None:
-        self._tell, self._amount = tell, amount
-        self._done, self._start = Amount(), time.monotonic()
+    def __init__(self, tell: Callable[[PassProgress], object] | None, groups: Groups) -> None:
+        self.tell, self._groups, self._start = tell, groups, time.monotonic()
+        self.total_rows = total(split.n_rows for group in groups for split in group)
+        self._rows = self._tasks = 0
+        self._bytes: int | None = 0
 
-    def advance(self, done: Amount) -> None:
+    def advance(self, groups: Groups) -> None:
         """Add what a task has read."""
-        self._done += done
-        self._say(self._done.rows or 0, self._amount.rows)
+        if self.tell:
+            splits = [split for group in groups for split in group]
+            self._rows += sum(split.n_rows or 0 for split in splits)
+            self._bytes = total([self._bytes, *(split.n_bytes for split in splits)])
+            self._tasks += len(groups)
+            self._say(self._rows, self.total_rows)
 
     def finish(self, states: Iterable[Any]) -> None:
         """Report the end of a pass whose number of rows, or whose tasks, became known only then.
 
         The scheduler may be a function that does not call back after each task.
         """
-        amount = self._amount
-        if amount.rows is None or self._done != amount:
-            n_rows = amount.rows
+        if self.tell and (self.total_rows is None or self._tasks < len(self._groups)):
+            n_rows = self.total_rows
             if n_rows is None:
                 n_rows = sum(state.n_rows + state.n_dropped for state in states)
-            self._done = amount
+            self._tasks = len(self._groups)
             self._say(n_rows, n_rows)
 
     def _say(self, rows: int, total_rows: int | None) -> None:
+        assert self.tell is not None
         seconds = time.monotonic() - self._start
-        tasks, total_tasks = self._done.tasks, self._amount.tasks
-        self._tell(PassProgress(rows, total_rows, tasks, total_tasks, self._done.bytes, seconds))
+        self.tell(PassProgress(rows, total_rows, self._tasks, len(self._groups), self._bytes, seconds))
 
 
 @contextmanager
-def telling(progress: Progress, amount: Amount) -> Iterator[Listener | None]:
-    """Yield the listener of a pass, which shows a bar if `progress` is True; None if it is False."""
-    if progress is True:
-        from tqdm.auto import tqdm
+def telling(progress: Progress, groups: Groups) -> Iterator[Listener]:
+    """Yield the listener of a pass: it shows a bar if `progress` is True, and tells nobody if it is False."""
+    if progress is not True:
+        yield Listener(progress or None, groups)
+        return
+    from tqdm.auto import tqdm
 
-        with tqdm(total=amount.rows, unit=" rows", unit_scale=True) as bar:
-            yield Listener(lambda told: bar.update(told.rows - bar.n), amount)
-    else:
-        yield Listener(progress, amount) if progress else None
+    listener = Listener(lambda told: bar.update(told.rows - bar.n), groups)
+    with tqdm(total=listener.total_rows, unit=" rows", unit_scale=True) as bar:
+        yield listener

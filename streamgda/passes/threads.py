@@ -6,16 +6,16 @@ storage fails; its state goes into the tree of merges, in the order of the group
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, reduce
+from itertools import chain, pairwise
+from typing import Any
 
-from streamgda.passes.plan import FAN_IN, Amount, Merge, Plan, Run, in_place, read_group
+from streamgda.passes.plan import FAN_IN, Merge, Plan, Run, in_place, read_group
 from streamgda.passes.progress import Listener
 from streamgda.storage.fetching import Prefetcher, prefetch_first, read_ahead
-
-T = TypeVar("T")
 
 
 class Tree:
@@ -37,60 +37,41 @@ class Tree:
 
     def total(self) -> Any:
         """The state of all groups."""
-        rest, is_empty = None, True
-        for n, state in self._levels:
-            if n:
-                rest, is_empty = (state if is_empty else self._merge(state, rest)), False
-        return rest
+        states = [state for n, state in self._levels if n]
+        return reduce(lambda rest, state: self._merge(state, rest), states)
 
 
-def compute_in_threads(plans: Sequence[Plan], n_threads: int, listener: Listener | None) -> list[Any]:
+def compute_in_threads(plans: Sequence[Plan], n_threads: int, listener: Listener) -> list[Any]:
     """Run plans in some threads, or in this one if their number is 0, and return their states."""
     runs = [list(plan.runs()) for plan in plans]
     with Prefetcher(n_threads + 1) as prefetcher:
-        calls = _one_in_advance(_calls(zip(plans, runs, strict=True), prefetcher))
-        with closing(read_ahead(_called, calls, 2 * n_threads, n_threads=n_threads)) as states:
+        calls: Iterator[Any] = chain.from_iterable(map(partial(_calls, prefetcher), plans, runs))
+        in_advance = (call for call, _ in pairwise(chain(calls, [None])))  # so data of one more are fetched
+        with closing(read_ahead(operator.call, in_advance, 2 * n_threads, n_threads=n_threads)) as states:
             return [_state_of(*read, states, listener) for read in zip(plans, runs, strict=True)]
 
 
-def _calls(
-    runs_of_plans: Iterable[tuple[Plan, Sequence[Run]]], prefetcher: Prefetcher
-) -> Iterator[Callable[[], Any]]:
+def _calls(prefetcher: Prefetcher, plan: Plan, runs: Sequence[Run]) -> Iterator[Callable[[], Any]]:
     """Yield what returns the state of each step of the runs. The data of a group are fetched from then on."""
-    for plan, runs in runs_of_plans:
-        for run in runs:
-            for groups in run.steps():
-                if plan.checkpoint and run.is_there:
-                    yield partial(plan.checkpoint.read, run.name)
-                else:
-                    group = prefetch_first(groups[0], prefetcher)
-                    yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
+    for run in runs:
+        for groups in run.steps():
+            if plan.checkpoint and run.is_there:
+                yield partial(plan.checkpoint.read, run.name)
+            else:
+                group = prefetch_first(groups[0], prefetcher)
+                yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
 
 
-def _state_of(plan: Plan, runs: Sequence[Run], states: Iterator[Any], listener: Listener | None) -> Any:
+def _state_of(plan: Plan, runs: Sequence[Run], states: Iterator[Any], listener: Listener) -> Any:
     """The state of a plan, from those of the steps of its runs."""
     whole = Tree(in_place(plan.merge))
     for run in runs:
         tree = Tree(in_place(plan.merge))
         for groups in run.steps():
             tree.add(next(states))
-            if listener:
-                listener.advance(Amount.of(groups))
+            listener.advance(groups)
         state = tree.total()
         if plan.checkpoint and not run.is_there:
             plan.checkpoint.write(run.name, state)
         whole.add(state)
     return whole.total()
-
-
-def _one_in_advance(values: Iterable[T]) -> Iterator[T]:
-    """Yield each value when the next one is made."""
-    before: list[T] = []
-    for value in values:
-        yield from before
-        before = [value]
-    yield from before
-
-
-def _called(call: Callable[[], T]) -> T:
-    return call()

@@ -419,6 +419,12 @@ class ScorableSource(Source):
         """Whether data of the source lies in a folder, or files written there would be read as data."""
 
 
+def total(numbers: Iterable[int | None]) -> int | None:
+    """The sum, or None if a number is not known."""
+    known = list(numbers)
+    return None if None in known else sum(n for n in known if n is not None)
+
+
 def group_into_tasks(
     parts: Sequence[T],
     n_features: int | None = None,

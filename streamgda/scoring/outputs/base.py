@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
-from streamgda.passes.plan import total
-from streamgda.sources.base import ScorableSplit
+from streamgda.sources.base import ScorableSplit, total
 from streamgda.sources.errors import add_place
 from streamgda.storage.fetching import Prefetched, Prefetcher, prefetch_first, request_threads
 from streamgda.storage.filesystems import Storage, reached
