@@ -6,7 +6,9 @@ The table of a search has the keys of scikit-learn's `GridSearchCV`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
+from threading import RLock
 from time import perf_counter
 from typing import Any, Literal, Self
 
@@ -47,6 +49,7 @@ _RESULTS = frozenset(
         *("n_splits_", "scorer_", "multimetric_", "refit_time_"),
     }
 )
+_first_batch = RLock()  # held while a search takes its first batch; later ones hold its statistics' lock
 
 
 @dataclass(eq=False, repr=False)
@@ -203,16 +206,13 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             X, y, sample_weight = rows.map(maps), None, None
         folds = {"cv": self.cv, "groups": self.groups, "fold": self.fold}
         states, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
-        former = vars(self).copy()
-        self._forget()
-        self.fold_statistics_, self.n_reads_ = states[0], n_reads
-        self._n_arrived = states[0].n_rows + states[0].n_dropped
+        after = self._after(states[0], n_reads, states[0].n_rows + states[0].n_dropped)
         try:
-            self._choose(compare(candidates, states, scorings, source, cv=self.cv, **how), states)
-        except BaseException as error:
-            if not isinstance(error, ValueError):  # such as Ctrl-C, which does not depend on the rows
-                self.__dict__ = former
+            after._choose(compare(candidates, states, scorings, source, cv=self.cv, **how), states)
+        except ValueError:
+            self.__dict__ = after.__dict__
             raise
+        self.__dict__ = after.__dict__
         return self
 
     def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -248,17 +248,18 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         maps, _ = apart(self.estimator)
         rows = X if maps is None else maps.transform(X)
         source, rule = with_folds(candidates, rows, y, sample_weight, self.cv, self.groups, self.fold)
-        held = getattr(self, "fold_statistics_", None)
-        if held is None:
-            held = FoldStatistics(empty_statistics(**statistics_for_all(candidates)), rule)
         if not isinstance(source, ArraySource):
             raise TypeError("batches are rows in memory; a source goes to fit")
-        arrived = getattr(self, "_n_arrived", 0)
-        held.update_blocks(source.blocks(arrived))
-        self._forget()
-        self.fold_statistics_, self.n_reads_ = held, 1
-        self._n_arrived = arrived + len(source.rows)
-        return self
+        former = vars(self).get("fold_statistics_")
+        with _first_batch if former is None else former.lock:
+            if vars(self).get("fold_statistics_") is former:
+                empty = empty_statistics(**statistics_for_all(candidates))
+                states = FoldStatistics(empty, rule) if former is None else former.copy()
+                arrived = getattr(self, "_n_arrived", 0)
+                states.update_blocks(source.blocks(arrived))
+                self.__dict__ = self._after(states, 1, arrived + len(source.rows)).__dict__
+                return self
+        return self.partial_fit(X, y, sample_weight)  # another thread has replaced the statistics
 
     def _candidates(self) -> list[Candidate]:
         return candidates_of(self.estimator, self.param_grid)
@@ -274,9 +275,12 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         """The scorings, and the temperature if it is asked for."""
         return [*self._scorings(), *calibrations(self.calibrate)]
 
-    def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
-            del self.__dict__[name]
+    def _after(self, states: FoldStatistics, n_reads: int, n_arrived: int) -> Self:
+        """A search like this one with other statistics, and no results yet."""
+        after = copy(self)
+        after.__dict__ = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        after.fold_statistics_, after.n_reads_, after._n_arrived = states, n_reads, n_arrived
+        return after
 
     def _choose(self, comparison: Comparison, states: Sequence[FoldStatistics]) -> None:
         """Set the results of a comparison, and the best candidate."""
@@ -330,11 +334,14 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         """The results after batches, which are computed when the first of them is asked for."""
         if name not in _RESULTS or "fold_statistics_" not in vars(self) or "cv_results_" in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        candidates = self._candidates()
-        states = [self.fold_statistics_] * len(candidates)
-        with self.fold_statistics_.lock:
-            self._choose(compare(candidates, states, self._scorings(), None), states)
-        return getattr(self, name)
+        candidates, after = self._candidates(), copy(self)
+        held = after.fold_statistics_
+        states = [held] * len(candidates)
+        with held.lock:
+            after._choose(compare(candidates, states, self._scorings(), None), states)
+            if self.fold_statistics_ is held:
+                self.__dict__ = after.__dict__
+        return getattr(after, name)
 
     # ------------------------------------------------------------------ predicting
 

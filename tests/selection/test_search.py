@@ -3,7 +3,7 @@
 import hashlib
 import signal
 import warnings
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,8 @@ from streamgda import (
 from streamgda.blocks.block import FoldRule
 from streamgda.passes.accumulate import accumulate, accumulate_folds
 from streamgda.statistics.required import Required
+from tests.interrupted import check_interruptions
+from tests.statistics.test_one_moment import learning
 
 LDA, QDA = LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
@@ -495,6 +497,49 @@ def test_only_models_from_statistics_are_candidates():
 
     with pytest.raises(TypeError, match="learn from statistics"):
         StatisticsSearchCV(LogisticRegression(), {"C": [1]}).fit(*rows())
+
+
+BATCH, MORE = ([part[:30] for part in rows()], [part[30:60] for part in rows()])
+
+
+def search_of(*batches):
+    search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-2]}, cv=3)
+    for batch in batches:
+        search.partial_fit(*batch)
+    return search
+
+
+def look(search):
+    if not hasattr(search, "fold_statistics_"):
+        return None
+    assert search._n_arrived == search.fold_statistics_.n_rows
+    return search.fold_statistics_.total().digest(), search.cv_results_["mean_test_score"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "step"),
+    [
+        (lambda: search_of(BATCH), lambda search: search.partial_fit(*MORE), 29),
+        (search_of, lambda search: search.partial_fit(*MORE), 29),
+        (lambda: search_of(BATCH), lambda search: search.fit(*MORE), 401),
+    ],
+    ids=["batch", "first batch", "fit"],
+)
+def test_an_interruption_leaves_a_search_as_before_or_as_after(make, change, step):
+    check_interruptions(make, change, look, step=step)
+
+
+def test_threads_that_add_batches_to_a_search_lose_none():
+    search, n_batches = search_of(), count()
+
+    def add():
+        next(n_batches)
+        search.partial_fit(*BATCH)
+
+    with learning(add, add):
+        for _ in range(20):
+            assert not hasattr(search, "fold_statistics_") or search.best_params_
+    assert search.fold_statistics_.n_rows == search._n_arrived == 30 * next(n_batches)
 
 
 def test_batches_cannot_be_scored_by_row():
