@@ -99,7 +99,7 @@ def test_a_pass_over_files_and_their_prediction_enter_no_more_functions_than_the
     predict_dataset(model, source, tmp_path / "once", scheduler="synchronous")
     reading = entered(lambda: accumulate(source, scheduler="synchronous"))
     predicting = entered(lambda: predict_dataset(model, source, tmp_path / "out", scheduler="synchronous"))
-    assert len(reading) <= 214
-    assert n_files(reading) <= 35
-    assert len(predicting) <= 274
-    assert n_files(predicting) <= 44
+    assert len(reading) <= 190
+    assert n_files(reading) <= 36
+    assert len(predicting) <= 254
+    assert n_files(predicting) <= 45
