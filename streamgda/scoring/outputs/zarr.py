@@ -188,7 +188,8 @@ class ZarrOutput(Output[ChunkRange]):
             for array, values in zip(arrays, chunk, strict=True):
                 array[position:stop] = values
             position = stop
-            written.append(writes.begin(sum(map(len, encoded.values())), self._put, _bytes_of(encoded)))
+            put = self.group.put if written else self._put  # another run is noticed once in a part
+            written.append(writes.begin(sum(map(len, encoded.values())), put, _bytes_of(encoded)))
             encoded.clear()
         if position != part.stop:
             raise ValueError(
