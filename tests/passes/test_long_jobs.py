@@ -321,12 +321,18 @@ def test_a_pass_that_is_started_again_reads_what_is_missing(folder, expected, tm
     assert sum(load(path).n_rows for path in kept.iterdir()) == N_FILES * ROWS
 
 
-def test_a_cluster_keeps_states_and_takes_them_up(folder, expected, tmp_path, client, monkeypatch):
+def test_a_cluster_keeps_the_states_that_threads_keep_and_takes_them_up(
+    folder, expected, tmp_path, client, monkeypatch
+):
     source = scan_parquet(folder, "y")
     kept = tmp_path / "kept"
     monkeypatch.setattr(plan, "IN_SEQUENCE", 10)
     assert accumulate(source, scheduler=client, checkpoint=kept, **EACH) == expected
     assert len(list(kept.iterdir())) == 2  # of 64 groups, and of the last six
+    here = tmp_path / "here"
+    assert accumulate(source, scheduler="threads", checkpoint=here, **EACH) == expected
+    states = [{path.name: load(path) for path in folder.iterdir()} for folder in (kept, here)]
+    assert states[0] == states[1]
     next(kept.iterdir()).unlink()
     assert accumulate(source, scheduler=client, checkpoint=kept, **EACH) == expected
 

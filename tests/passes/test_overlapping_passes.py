@@ -89,7 +89,9 @@ def test_a_function_as_scheduler_that_knows_no_callbacks_tells_the_end(folder):
 
 
 def test_callbacks_of_dask_see_the_tasks_of_a_pass(folder):
+    """And Dask's graph gives the bits of a pass that Dask does not run."""
     seen = []
     with Callback(posttask=lambda key, *_: seen.append(key)):
-        accumulate(scan_parquet(folder, "y"), rows_per_task=1)
+        state = accumulate(scan_parquet(folder, "y"), rows_per_task=1)
     assert len(seen) > N_FILES
+    assert state == accumulate(scan_parquet(folder, "y"), rows_per_task=1)
