@@ -36,12 +36,14 @@ _ELSEWHERE: tuple[Any, ...] = (
 )
 
 _READERS = re.compile(
-    "open(_.+)?|load(txt|mat)?|read_.+|imread|genfromtxt|fromfile|connect|ParquetFile"
-    "|import_module|__import__|expandvars|urlopen"
+    "open(_.+)?|load(txt|mat)?|(read|scan)_.+|imread|genfromtxt|fromfile|connect|(ORC|Parquet|OS)File|FileIO"
+    "|mem(ory_)?map|getlines?|import_module|__import__|expandvars|urlopen|_getframe"
+    "|[Pp]open|check_output|getoutput|system|l?stat|getsize|getmtime|listdir|getcwd|time(_ns)?|localtime"
 )
-"""The names of functions of libraries that read files, or modules that code names by a text."""
+"""The names of functions of libraries that read files, or modules that code names by a text, and of those
+that ask the system."""
 
-_READING_METHODS = {"open", "read_text", "read_bytes"}  # of paths
+_READING_METHODS = {"open", "read_text", "read_bytes", "stat", "now", "utcnow", "today"}  # of paths and dates
 
 
 class UntoldError(TypeError):

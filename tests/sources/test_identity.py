@@ -11,7 +11,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 import types
+from datetime import datetime
 from pathlib import Path
 
 import cloudpickle
@@ -425,6 +427,11 @@ def of_a_file(rows):
         (lambda rows: rows * next(LINES), "LINES: <list_iterator .* changes when it is read"),
         (lambda rows: rows if MODULE.lock else -rows, "MODULE.lock: <unlocked"),
         (lambda rows: rows * float(os.environ["SCALE"]), "what os.environ gives"),
+        (lambda rows: rows * float(subprocess.check_output(["cat", "scale"])), "check_output: what it gives"),
+        (lambda rows: rows * np.memmap("scale")[0], "np.memmap: what it gives"),
+        (lambda rows: rows * Path("scale").stat().st_size, "what .stat gives"),
+        (lambda rows: rows - time.time(), "time.time: what it gives"),
+        (lambda rows: rows - datetime.now().year, "what .now gives"),
         (lambda rows: rows * float(open("scale").read()), "what open gives"),  # noqa: SIM115, PTH123
         (functools.partial(np.multiply, (n for n in range(3))), "<generator .* changes when it is read"),
         (np.frompyfunc(lambda x: x, 1, 1), "whose code cannot be read"),
