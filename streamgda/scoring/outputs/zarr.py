@@ -181,7 +181,8 @@ class ZarrOutput(Output[ChunkRange]):
         encoded: dict[str, Buffer] = {}
         arrays = _create_arrays(MemoryStore(encoded), self.fields, part.stop, part.chunk)
         encoded.clear()
-        position, written = part.start, []
+        position = part.start
+        written: list[Future[Any]] = []
         memory = [np.empty((part.chunk, *array.shape[1:]), array.dtype) for array in arrays]
         for chunk in self._in_chunks(rows, memory):
             stop = position + len(chunk[0])
