@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.footers import KEPT_FOOTERS, KeptFooter, has_encrypted_columns, tail_of, whole_of
+from streamgda.storage.footers import FOOTERS, CachedFooter, has_encrypted_columns, tail_of, whole_of
 from streamgda.storage.reading import as_file, reader_of
 from streamgda.storage.retries import storing
 from streamgda.storage.threads import DaemonThreads
@@ -254,22 +254,22 @@ class RemoteParquet:
 
     def _open(self) -> pq.FileMetaData:
         place = self._storage, self._path, self._version
-        kept = KEPT_FOOTERS.get(*place)
-        whole, file = (None, None) if kept is None else (kept.whole, kept.file)
+        cached = FOOTERS.get(*place)
+        whole, file = (None, None) if cached is None else (cached.whole, cached.file)
         if whole is not None:
             self._size = len(whole)
         else:
             with storing(self._path):
-                if file is None and not (kept and self._storage.fsspec):
+                if file is None and not (cached and self._storage.fsspec):
                     file = _opened(*place)
             self._bytes, self._size = reader_of(self._storage, self._path, file, self._version.size)
         tail = whole or pa.py_buffer(b"")
-        if kept is None:
+        if cached is None:
             tail, n_footer = tail_of(self._bytes, self._size)
-            kept = KeptFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
-            KEPT_FOOTERS.keep(*place, kept)
-        metadata = pq.read_metadata(pa.BufferReader(kept.tail))
-        self._begin([] if has_encrypted_columns(metadata, kept.tail) else self._plan(metadata), tail)
+            cached = CachedFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
+            FOOTERS.keep(*place, cached)
+        metadata = pq.read_metadata(pa.BufferReader(cached.tail))
+        self._begin([] if has_encrypted_columns(metadata, cached.tail) else self._plan(metadata), tail)
         return metadata
 
     def _begin(self, steps: Sequence[Sequence[Range]], tail: pa.Buffer) -> None:

@@ -2,7 +2,7 @@
 
 pyarrow decodes a footer. A footer that it decodes may still be damaged: with a flipped bit in the offset of a
 column, the values of another column are read. A pass needs the footer of a remote file twice, for the plan
-and for the rows. So the footers that were read last are kept in memory, and with them files that are so small
+and for the rows. So the footers that were read last stay in memory, and with them files that are so small
 that they were read whole.
 """
 
@@ -31,7 +31,7 @@ _READ_AHEAD = 1 << 16  # bytes that hold most footers
 
 _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
-_MOST_KEPT = 1 << 24  # bytes
+_MOST_CACHED = 1 << 24  # bytes
 
 
 def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
@@ -55,7 +55,7 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
     if storage.is_local:
         file.close()
     else:
-        KEPT_FOOTERS.keep(storage, path, version, KeptFooter(footer, file, whole_of(tail, size)))
+        FOOTERS.keep(storage, path, version, CachedFooter(footer, file, whole_of(tail, size)))
     return footer, version
 
 
@@ -80,7 +80,7 @@ def whole_of(tail: pa.Buffer, size: int) -> pa.Buffer | None:
     return tail if len(tail) == size else None
 
 
-class KeptFooter(NamedTuple):
+class CachedFooter(NamedTuple):
     """The footer of a file, with the bytes behind it.
 
     `file` is the file, if pyarrow has opened it. `whole` is all of it, if it is small.
@@ -96,12 +96,12 @@ class KeptFooter(NamedTuple):
         return len(self.tail) + _OPEN_FILE + (0 if self.whole is None else len(self.whole))
 
 
-class KeptFooters:
+class FooterCache:
     """The footers of remote files that were read last, and the opened files. The oldest are forgotten."""
 
     def __init__(self) -> None:
         self._n_bytes = 0
-        self._kept: dict[tuple[str, Version], tuple[Storage, KeptFooter]] = {}
+        self._cached: dict[tuple[str, Version], tuple[Storage, CachedFooter]] = {}
         self._lock = Lock()
         if hasattr(
             os, "register_at_fork"
@@ -112,28 +112,28 @@ class KeptFooters:
                 after_in_child=self._lock.release,
             )
 
-    def keep(self, storage: Storage, path: str, version: Version, footer: KeptFooter) -> None:
+    def keep(self, storage: Storage, path: str, version: Version, footer: CachedFooter) -> None:
         """Keep the footer of a version of a file."""
         if not storage.is_object_store:  # elsewhere an open file may hold a connection
             footer = footer._replace(file=None, whole=None)
         with self._lock:
             self._forget((path, version))
-            self._kept[path, version] = storage, footer
+            self._cached[path, version] = storage, footer
             self._n_bytes += footer.n_bytes
-            while self._n_bytes > _MOST_KEPT:
-                self._forget(next(iter(self._kept)))
+            while self._n_bytes > _MOST_CACHED:
+                self._forget(next(iter(self._cached)))
 
-    def get(self, storage: Storage, path: str, version: Version) -> KeptFooter | None:
-        """The footer of a version of a file, if it is kept."""
-        kept = self._kept.get((path, version))
-        return kept[1] if kept is not None and kept[0] == storage else None
+    def get(self, storage: Storage, path: str, version: Version) -> CachedFooter | None:
+        """The footer of a version of a file, if it is in memory."""
+        cached = self._cached.get((path, version))
+        return cached[1] if cached is not None and cached[0] == storage else None
 
     def _forget(self, key: tuple[str, Version]) -> None:
-        if key in self._kept:
-            self._n_bytes -= self._kept.pop(key)[1].n_bytes
+        if key in self._cached:
+            self._n_bytes -= self._cached.pop(key)[1].n_bytes
 
 
-KEPT_FOOTERS = KeptFooters()
+FOOTERS = FooterCache()
 """The footers that this process keeps."""
 
 
