@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -151,7 +152,7 @@ class PredictionColumns:
             for name, values in zip(field.columns, array, strict=True)
         }
 
-    @property
+    @cached_property
     def _entries(self) -> list[tuple[Column, Field]]:
         classes = self.model.known_labels
         sets = Column(_flag_for_each_class, lambda scores: scores.log_odds >= self.least_odds)

@@ -51,26 +51,25 @@ def decoding(
     OSError
         For an error of the storage, as `opening` does.
     """
-    with opening(path):
-        try:
-            yield
-        except MemoryError as error:  # Arrow's too; a damaged file may ask for any number of bytes
-            raise ValueError(
-                f"{path} cannot be read as {written_as}, it is damaged or too large for the memory: "
-                f"{str(error) or 'no memory is left'}"
-            ) from error
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            if isinstance(error, KeyboardInterrupt):
+    try:
+        yield
+    except MemoryError as error:  # Arrow's too; a damaged file may ask for any number of bytes
+        raise ValueError(
+            f"{path} cannot be read as {written_as}, it is damaged or too large for the memory: "
+            f"{str(error) or 'no memory is left'}"
+        ) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        if is_of_storage(error):
+            with opening(path), storing():
                 raise
-            if is_of_storage(error):
-                with storing():
-                    raise
-            if written_as == "Parquet" and not path.endswith(SUFFIXES):
-                is_web = path.startswith(("http://", "https://"))
-                reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
-            if "crypt" in str(error):
-                reasons = _ENCRYPTED
-            raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
+        if written_as == "Parquet" and not path.endswith(SUFFIXES):
+            is_web = path.startswith(("http://", "https://"))
+            reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
+        if "crypt" in str(error):
+            reasons = _ENCRYPTED
+        raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
 
 
 def add_place(error: OSError, place: str) -> None:

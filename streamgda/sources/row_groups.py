@@ -123,8 +123,8 @@ class RowGroups(ScorableSplit):
     def identity(self) -> list[Any]:
         """The file and its version, the row groups, and what is read of them, as plain values."""
         filtered = None if self.read_options.filter is None else self.read_options.filter.identity
-        self.version.warn_if_size_alone(self.path)
         keys = {name: _told(value) for name, value in self.partition.items()}
+        self.version.warn_if_size_alone(self.path)
         rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, filtered]
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
