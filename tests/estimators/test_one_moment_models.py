@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 import threading
 import warnings
 
@@ -11,6 +12,7 @@ import pytest
 from streamgda import GaussianNB, from_bytes
 from streamgda.estimators import ESTIMATORS, estimator_named
 from tests.interrupted import check_interruptions
+from tests.statistics.test_one_moment import learning
 
 MODELS = [estimator_named(name) for name in ESTIMATORS]
 RNG = np.random.default_rng(0)
@@ -66,45 +68,79 @@ def test_a_model_travels_while_it_learns_its_first_batch(kind):
     assert not any(hasattr(twin, "statistics_") for twin in twins)
 
 
-def reads_of(model):
-    """What can be read of a model, by name: all its attributes, and the methods that read more than one."""
-    kind = type(model)
-    names = [n for n in dir(kind) if n.endswith("_") and not n.startswith("_") and n != "statistics_"]
-    methods = "predict_proba", "predict", "mahalanobis", "decision_function", "score_samples", "transform"
-    return {
-        **{name: lambda name=name: getattr(model, name, None) for name in names},
-        **{name: lambda name=name: getattr(model, name)(X) for name in methods if hasattr(kind, name)},
-        "sample": lambda: model.sample(3, random_state=0),
-        "save": lambda: from_bytes(model.to_bytes()).predict(X),
-        "pickle": lambda: pickle.loads(pickle.dumps(model)).predict(X),
-        "merge": lambda: kind().merge(model).predict(X),
-        "to_sklearn": getattr(model, "to_sklearn", dict),
-    }
+# How a member is read whose answer is not that of the attribute, or of a call with the rows.
+CALLS = {
+    "boundary": lambda model: model.boundary(0, 1),
+    "labels_of": lambda model: model.labels_of(model.statistics_),
+    "merge": lambda model: type(model)().merge(model),
+    "predict_set": lambda model: model.predict_set(X, 0.5),
+    "required_statistics": lambda model: model.required_statistics(),
+    "rules_for": lambda model: None,  # of a class
+    "save": lambda model: from_bytes(model.to_bytes()),
+    "snapshot": lambda model: model.snapshot(),
+    "sample": lambda model: model.sample(3, random_state=0),
+    "score": lambda model: model.score(X, Y),
+    "to_bytes": lambda model: from_bytes(model.to_bytes()),
+    "to_sklearn": lambda model: model.to_sklearn(),
+    "to_sql": lambda model: model.to_sql("rows"),
+    "with_announced": lambda model: model.with_announced(model.classes_),
+    "class_statistics": lambda model: model.class_statistics(),
+    "__getstate__": lambda model: pickle.loads(pickle.dumps(model)),
+    "__deepcopy__": copy.deepcopy,
+}
+CHANGES = re.compile("fit|partial_fit|fit_transform|from_.*|set_.*|get_metadata_routing|draw_centers")
 
 
+def members(kind):
+    own = {name for name in dir(kind) if name[0] != "_" and not CHANGES.fullmatch(name)}
+    return sorted((own | {"__getstate__", "__deepcopy__"}) - {*kind().get_params()})
+
+
+def answer(model, name):
+    """What can be seen of a model by a member, or why it has none."""
+    try:
+        if name in CALLS:
+            return plain(CALLS[name](model))
+        value = getattr(model, name)
+        return plain(value(X) if callable(value) and not isinstance(value, type) else value)
+    except (AttributeError, ValueError, NotImplementedError) as error:
+        return str(error)
+
+
+def plain(value):
+    if hasattr(value, "predict_proba"):
+        return plain(value.predict_proba(X))
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, dict):
+        return plain(list(value.items()))
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.digest() if hasattr(value, "digest") else re.sub(" at 0x[0-9a-f]+", "", repr(value))
+
+
+@pytest.mark.slow  # each member in turn
 @pytest.mark.parametrize("kind", MODELS)
-def test_whatever_is_read_beside_a_learning_thread_is_whole(kind):
-    """With each batch another class appears."""
-    model, ended, failures = kind().partial_fit(X, Y), threading.Event(), []
-
-    def learn():
-        for label in range(2, 30):
-            if ended.is_set():
-                return
-            model.partial_fit(X + label, np.full(24, label))
-
-    def read():
-        for name, call in reads_of(model).items():
-            try:
-                call()
-            except Exception as error:
-                failures.append((name, error))
-        ended.set()
-
+def test_whatever_is_read_beside_a_learning_thread_is_of_one_moment(kind):
+    """Before or after a batch, in which another class appears."""
+    before = kind().partial_fit(X, Y)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        in_threads(learn, read, read)
-    assert not failures, failures
+        warnings.simplefilter("ignore")
+        for name in members(kind):
+            model, after = copy.deepcopy(before), copy.deepcopy(before).partial_fit(X[::-1] * 2, Y * 2)
+            moments = [answer(copy.deepcopy(before), name), answer(after, name)]
+            batches = iter([(X[::-1] * 2, Y * 2)])
+            done = threading.Event()
+
+            def learn(model=model, batches=batches, done=done):
+                for batch in batches:
+                    model.partial_fit(*batch)
+                done.set()
+
+            with learning(learn):
+                while not done.is_set():
+                    assert answer(model, name) in moments, name
+            assert answer(model, name) == moments[1], name
 
 
 def look(model):
@@ -132,3 +168,15 @@ def fitted():
 )
 def test_an_interruption_leaves_a_model_as_before_or_as_after(make, operate):
     check_interruptions(make, operate, look, step=5)
+
+
+@pytest.mark.slow  # each kind of model
+@pytest.mark.parametrize("kind", MODELS)
+def test_each_kind_of_model_learns_all_of_a_batch_or_nothing(kind):
+    def learnt():
+        return kind().partial_fit(X, Y)
+
+    other = kind().partial_fit(X[::-1] * 2, Y * 2)
+    check_interruptions(learnt, lambda model: model.partial_fit(X[::-1] * 2, Y * 2, [0, 1, 2]), look, step=31)
+    check_interruptions(learnt, lambda model: model.merge(other), look, step=31)
+    check_interruptions(learnt, lambda model: model.fit(X * 2, Y + 3), look, step=499)

@@ -45,6 +45,12 @@ READS = {
     "roc_curve": lambda e: np.concatenate(e.roc_curve("a")),
     "precision_recall_curve": lambda e: np.concatenate(e.precision_recall_curve("b")),
     "calibration_curve": lambda e: np.concatenate(e.calibration_curve("c")).round(12),
+    "support": lambda e: shares(e.support),
+    "weight": lambda e: e.weight % 4,
+    "average_precision_error": lambda e: e.average_precision_error,
+    "roc_auc_error": lambda e: e.roc_auc_error,
+    "conformal_quantile": lambda e: round(e.conformal_quantile(0.5), 12),
+    "mean_calibration_curve": lambda e: np.concatenate(e.mean_calibration_curve()).round(12),
     "to_frame": lambda e: e.to_frame().drop(columns="support").to_numpy().round(12),
     "to_dict": lambda e: [e.to_dict()["accuracy"], round(e.to_dict()["log_loss"], 12)],
     "str": lambda e: str(e).split("accuracy", 1)[1].split("\n")[0],
@@ -66,6 +72,14 @@ def counts_of(read):
     assert all(scored.weights.sum() == weight for scored in read._scores)
     assert (read._calibration[:, 2].sum(axis=1) == weight).all()
     return True
+
+
+OTHERWISE = {"add_coded", "update", "decay", "save", "load", "from_bytes", "to_bytes", "copy"}
+
+
+def test_whatever_can_be_read_is_read_beside_a_thread():
+    own = {name for name in dir(Evaluation) if not name.startswith("_")}
+    assert own <= READS.keys() | OTHERWISE
 
 
 @pytest.fixture
