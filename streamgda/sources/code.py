@@ -7,6 +7,7 @@ scale alone, and code with ``module.CONSTANT`` the constant.
 from __future__ import annotations
 
 import builtins
+import datetime
 import dis
 import inspect
 import os
@@ -106,7 +107,7 @@ def is_told_elsewhere(obj: Any) -> bool:
 
 def is_reader(function: Any) -> bool:
     """Whether a function of a library, by its name, reads files or modules that its arguments name."""
-    return _READERS.fullmatch(function.__name__) is not None
+    return _READERS.fullmatch(function.__name__) is not None and function is not datetime.time
 
 
 def _nested(code: CodeType) -> Iterator[CodeType]:

@@ -311,7 +311,7 @@ _BY_TYPE: dict[type, _Rule] = {
     **dict.fromkeys((set, frozenset), _set),
     **dict.fromkeys((dict, MappingProxyType), _mapping),
     _Variables: _variables,
-    np.ndarray: _array,
+    **dict.fromkeys((np.ndarray, np.memmap), _array),
     np.ma.MaskedArray: _masked_array,
     CodeType: _code,
 }

@@ -218,6 +218,10 @@ def f(X): return X * max(a for a in A if a not in ('a', 'b'))
 import numpy as np
 A = np.array([1.0, {K}])
 def f(X): return X * A[1]
+## a time of day
+import datetime
+A = datetime.time({K})
+def f(X): return X * A.hour * datetime.time(1).hour
 ## a frame
 import pandas as pd
 A = pd.DataFrame(dict(a=[1, {K}], b=['x', 'y']))
@@ -309,7 +313,7 @@ def test_a_digest_is_the_same_in_every_process(functions, tmp_path):
         assert told == dict(zip(programs, digests, strict=True))
 
 
-def test_equal_values_have_equal_digests_whatever_they_look_like_in_memory():
+def test_equal_values_have_equal_digests_whatever_they_look_like_in_memory(tmp_path):
     frame, rows = pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}), np.arange(6.0).reshape(2, 3)
     split = pd.concat([frame[["a"]], frame[["b"]]], axis=1)  # the same columns in blocks of their own
     unsorted = sp.csr_array((np.ones(2), np.array([1, 0]), np.array([0, 2])), shape=(1, 2))
@@ -317,9 +321,11 @@ def test_equal_values_have_equal_digests_whatever_they_look_like_in_memory():
     used = pickle.loads(pickle.dumps(neighbours))
     used.transform([[3.0]])
     shared = [0.5, "x"]
+    np.save(tmp_path / "rows.npy", rows)
     for one, other in [
         (frame, split),
         (rows, np.asfortranarray(rows)),
+        (rows, np.load(tmp_path / "rows.npy", mmap_mode="r")),
         (rows, np.vstack([rows, rows])[:2]),
         (frozenset([0, 8]), frozenset([8, 0])),
         (sp.csr_array([[1.0, 1.0]]), unsorted),
