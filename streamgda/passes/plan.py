@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -100,4 +101,5 @@ def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> A
     from streamgda.storage.fetching import Prefetched  # and with it pyarrow, where it is used
 
     once = any(split.is_read_once for split in group)
-    return repeated(lambda: fold(Prefetched(group), shared), 0 if once else retries)
+    splits = Prefetched(group) if group and group[0].is_remote else group
+    return repeated(partial(fold, splits, shared), 0 if once else retries)

@@ -50,18 +50,18 @@ def _number(name: str) -> Callable[[Labels], Field]:
     return lambda classes: Field(name, (name,), pa.float64())
 
 
-def _number_for_each_class(classes: Labels) -> Field:
-    names = tuple(f"probability_{label}" for label in classes)
-    return Field("probabilities", names, pa.float64(), {"classes": classes.tolist()})
+def _for_each_class(name: str, prefix: str, kind: pa.DataType) -> Callable[[Labels], Field]:
+    def field(classes: Labels) -> Field:
+        columns = tuple(f"{prefix}_{label}" for label in classes)
+        return Field(name, columns, kind, {"classes": classes.tolist()})
 
-
-def _flag_for_each_class(classes: Labels) -> Field:
-    names = tuple(f"in_set_{label}" for label in classes)
-    return Field("set", names, pa.bool_(), {"classes": classes.tolist()})
+    return field
 
 
 COLUMNS: dict[str, Column] = {  # all but the labels, of which a row may have several, and the sets
-    "probabilities": Column(_number_for_each_class, lambda scores: scores.probabilities),
+    "probabilities": Column(
+        _for_each_class("probabilities", "probability", pa.float64()), lambda scores: scores.probabilities
+    ),
     "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
     "distance": Column(_number("distance"), lambda scores: scores.distance),
 }
@@ -109,12 +109,12 @@ class PredictionColumns:
         least_odds = np.array(-np.inf) if quantile is None else checked_quantile(quantile, n_classes)
         return cls(model, tuple(dict.fromkeys(columns)), decision, top, least_odds)
 
-    @property
+    @cached_property
     def fields(self) -> list[Field]:
         """The names and types of the columns."""
         return [field for _, field in self._entries]
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The names of the columns in a table."""
         return [name for field in self.fields for name in field.columns]
@@ -155,7 +155,9 @@ class PredictionColumns:
     @cached_property
     def _entries(self) -> list[tuple[Column, Field]]:
         classes = self.model.known_labels
-        sets = Column(_flag_for_each_class, lambda scores: scores.log_odds >= self.least_odds)
+        sets = Column(
+            _for_each_class("set", "in_set", pa.bool_()), lambda scores: scores.log_odds >= self.least_odds
+        )
         known = {**COLUMNS, "set": sets}
         kinds = [
             kind

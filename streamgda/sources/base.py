@@ -421,8 +421,12 @@ class ScorableSource(Source):
 
 def total(numbers: Iterable[int | None]) -> int | None:
     """The sum, or None if a number is not known."""
-    known = list(numbers)
-    return None if None in known else sum(n for n in known if n is not None)
+    whole = 0
+    for n in numbers:
+        if n is None:
+            return None
+        whole += n
+    return whole
 
 
 def group_into_tasks(

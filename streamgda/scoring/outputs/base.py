@@ -105,7 +105,7 @@ class Part:
     @cached_property
     def n_rows(self) -> int | None:
         """How many rows there are to read."""
-        return total(split.n_rows for split in self.splits)
+        return total([split.n_rows for split in self.splits])
 
     @cached_property
     def is_remote(self) -> bool:
@@ -123,7 +123,7 @@ class Part:
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order, and the columns that are kept."""
-        for split in Prefetched(self.splits):
+        for split in Prefetched(self.splits) if self.is_remote else self.splits:
             yield from split.features()
 
 
@@ -178,7 +178,7 @@ class Output(ABC, Generic[P]):
     def location(self) -> tuple[Storage, str]:
         """The filesystem, and the folder on it."""
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the tables that are written, in order, with their types."""
         return pa.schema([(name, field.type) for field in self.fields for name in field.columns])
