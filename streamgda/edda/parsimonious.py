@@ -422,20 +422,6 @@ class ParsimoniousCovariances:
     orientations: Array
 
 
-def n_covariance_parameters(model: str, n_classes: int, n_features: int) -> int:
-    """The number of free parameters of the covariances of a model.
-
-    Examples
-    --------
-    >>> n_covariance_parameters("VEV", n_classes=3, n_features=4)
-    24
-    """
-    volume, shape, orientation = tuple(model)
-    times = {"I": 0, "E": 1, "V": n_classes}
-    rotation = n_features * (n_features - 1) // 2
-    return times[volume] + times[shape] * (n_features - 1) + times[orientation] * rotation
-
-
 def fit(model: str, scatter: Array, weights: Array) -> ParsimoniousCovariances:
     """The maximum-likelihood covariances of a model.
 
@@ -515,7 +501,11 @@ class ParsimoniousGaussians(SeparateGaussians):
     @property
     def n_covariance_parameters(self) -> int:
         """The number of free parameters of the covariances."""
-        return n_covariance_parameters(self.model, *self.means.shape)
+        volume, shape, orientation = tuple(self.model)
+        n_classes, n_features = map(int, self.means.shape)
+        times = {"I": 0, "E": 1, "V": n_classes}
+        rotation = n_features * (n_features - 1) // 2
+        return times[volume] + times[shape] * (n_features - 1) + times[orientation] * rotation
 
 
 def _of_scatter(model: str, scatter: Array, weights: Array) -> ParsimoniousCovariances:

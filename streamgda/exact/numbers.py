@@ -157,12 +157,6 @@ class ExactArray:
         whole: PythonIntegers = values << exponent
         return whole
 
-    def fractions(self) -> NDArray[np.object_]:
-        """The numbers as `fractions.Fraction`."""
-        values, exponent = self.integers()
-        exact: NDArray[np.object_] = values * Fraction(2) ** exponent
-        return exact
-
     def equals(self, other: ExactArray) -> bool:
         """Whether all numbers are the same."""
         return self.position == other.position and np.array_equal(self.digits, other.digits)

@@ -82,11 +82,11 @@ def _labelled(
     """
     if len(np.unique(classes)) != len(classes) or counts.shape != classes.shape:
         raise ValueError("there must be one count for each class, and each class once")
-    counts, weights = as_counts(counts), sums.weights.fractions()
+    if sums.weights.position < 0:
+        raise ValueError("the weights of exact statistics are whole numbers")
+    counts, weights = as_counts(counts), sums.weights.whole()
     for k in np.flatnonzero(~((counts > 0) & (weights >= counts).astype(bool))):
         raise ValueError(f"class {named(classes[k])} has count {counts[k]} and weight {weights[k]}")
-    if any(weight.denominator != 1 for weight in weights):
-        raise ValueError("the weights of exact statistics are whole numbers")
     if not len(classes):
         return Labelled.empty(sums, sums.n_features)
     if not sums.rounded().are_of_rows(counts):

@@ -65,7 +65,7 @@ class Sums:
 
     def weight_text(self, k: int) -> str:
         """The weight of a class as an error names it."""
-        return str(self.weights[[k]].fractions()[0])
+        return str(self.weights[[k]].whole()[0])
 
     def least_squares(self, counts: Counts) -> PythonIntegers:
         """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""
@@ -144,9 +144,8 @@ class Sums:
         (matrix, of_matrix), (shift, of_shift) = _integers(A), _integers(b)
         (totals, of_totals), (weights, of_weights) = self.totals.integers(), self.weights.integers()
         turned = totals @ matrix.T
-        new_totals = _exact(turned, of_matrix + of_totals) + _exact(
-            weights[:, None] * shift, of_weights + of_shift
-        )
+        exact = ExactArray.from_integers
+        shifts = exact(weights[:, None] * shift, of_weights + of_shift)
         crossed, squares = turned[:, :, None] * shift, weights[:, None, None] * np.outer(shift, shift)
         if self.kind.is_pooled:
             crossed, squares = crossed.sum(axis=0), squares.sum(axis=0)
@@ -157,8 +156,9 @@ class Sums:
             (crossed + np.swapaxes(crossed, -1, -2), of_matrix + of_totals + of_shift),
             (squares, of_weights + 2 * of_shift),
         ]
-        first, *others = (_exact(self.kind.packed(values), exponent) for values, exponent in terms)
-        return replace(self, totals=new_totals, products=sum(others, start=first))
+        first, *others = (exact(self.kind.packed(values), exponent) for values, exponent in terms)
+        totals_of_map = exact(turned, of_matrix + of_totals) + shifts
+        return replace(self, totals=totals_of_map, products=sum(others, start=first))
 
     # ------------------------------------------------------------------ sums add up
 
@@ -216,10 +216,6 @@ class Sums:
             left.append(self.products)
         if any(len(array.digits) for array in left):
             raise ValueError("the sums of a class differ: these rows never went into the state")
-
-
-def _exact(values: PythonIntegers, exponent: int) -> ExactArray:
-    return ExactArray.from_integers(values, exponent)
 
 
 def _integers(values: Array) -> tuple[PythonIntegers, int]:

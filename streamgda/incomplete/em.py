@@ -242,23 +242,8 @@ def _log_likelihood(case: Cases, offsets: Array, conditional: Conditional) -> fl
 # ---------------------------------------------------------------------- the maximum
 
 
-@dataclass(frozen=True)
-class Fit:
-    """The maximum of the likelihood, or the point at which EM ended.
-
-    Attributes
-    ----------
-    normal : Normal
-        The parameters.
-    n_iter : int
-        How many steps of EM were made; 0 for a closed form.
-    converged : bool
-        Whether the last step changed parameters and likelihood by no more than the tolerance.
-    """
-
-    normal: Normal
-    n_iter: int
-    converged: bool
+Fit = tuple[Normal, int, bool]
+"""The parameters, how many steps of EM they took (0 for a closed form), and whether these have converged."""
 
 
 def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
@@ -292,7 +277,7 @@ def maximise(cases: Sequence[Cases], start: Normal) -> Fit:
             third, reached = step(cases, ahead)
             n_iter += 1
             now = third if reached >= after else second
-    return Fit(now, n_iter, converged)
+    return now, n_iter, converged
 
 
 def _extrapolated(now: Normal, first: Normal, second: Normal) -> Normal | None:
@@ -322,7 +307,7 @@ def closed_form(cases: Sequence[Cases], n_classes: int, n_features: int) -> Fit 
     known = np.zeros(0, np.intp)
     for number in range(len(falling), 0, -1):
         known = _extend(normal, known, falling[:number])
-    return Fit(normal, 0, converged=True)
+    return normal, 0, True
 
 
 def _extend(normal: Normal, known: Indices, cases: Sequence[Cases]) -> Indices:
@@ -409,7 +394,7 @@ def complete(
         scatter = weights[0][:, None] * variances
         moments = Moments(kind, *weights, available.means, available.low_means, scatter)
         return Completion(moments, undetermined=undetermined)
-    populations, fits = Population.all_of(available, kind), list[Fit]()
+    populations, most_steps, all_converged = Population.all_of(available, kind), 0, True
     normals = [Normal.standard(population) for population in populations]
     for number, population in enumerate(populations):
         places = population.places.tolist()
@@ -419,18 +404,15 @@ def complete(
             undetermined.setdefault(places[0], reason)
         if undetermined.keys().isdisjoint(places):
             cases = list(_cases_of(population, own))
-            fit = closed_form(cases, *normals[number].means.shape) or maximise(cases, normals[number])
-            fits, normals[number] = [*fits, fit], fit.normal
+            start = normals[number]
+            fit = closed_form(cases, *start.means.shape) or maximise(cases, start)
+            normals[number], n_iter, converged = fit
+            most_steps, all_converged = max(most_steps, n_iter), all_converged and converged
     moments = Parameters(kind, classes, populations, normals).moments(*weights)
     for k in undetermined:
         moments.means[k] = np.nan
         moments.scatter[... if kind.is_pooled else k] = np.nan
-    return Completion(
-        moments,
-        max((fit.n_iter for fit in fits), default=0),
-        all(fit.converged for fit in fits),
-        undetermined,
-    )
+    return Completion(moments, most_steps, all_converged, undetermined)
 
 
 def _cases_of(population: Population, states: Sequence[PatternState]) -> Iterator[Cases]:

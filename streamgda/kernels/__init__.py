@@ -100,7 +100,7 @@ class _Rows:
     Features are of any real type and any strides. What the loops do not read is copied as float64.
     """
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: Features, n_features: int | None = None) -> None:
         parts = [features] if isinstance(features, np.ndarray) else list(features)
         like = parts[0]
         if (
@@ -121,6 +121,8 @@ class _Rows:
             self.n_features, addresses = len(parts), np.array([part.ctypes.data for part in parts])
         else:
             raise ValueError("features are a matrix, or columns of the same length")
+        if n_features is not None and self.n_features != n_features:
+            raise ValueError(f"the moments are of {n_features} features; got {self.n_features}")
         self.n_rows, is_single = len(like), like.dtype == np.float32
         self._addresses = addresses
         fields = _to(addresses), like.strides[0], int(is_single), self.n_features, self.n_rows
@@ -196,9 +198,8 @@ class AnchoredSums:
 
     def add(self, features: Features, places: Codes) -> bool:
         """Add rows of the classes at these places; return whether all their squares are finite."""
-        rows, (n_places, n_features) = _Rows(features), self._shape
-        if rows.n_features != n_features:
-            raise ValueError(f"the sums are of {n_features} features; got {rows.n_features}")
+        n_places, n_features = self._shape
+        rows = _Rows(features, n_features)
         indices = _to(places, np.int32, (rows.n_rows,), n_places)
         check: float = library().add_rows(rows.struct, indices, self._struct)
         return check == 0
@@ -237,9 +238,8 @@ def merge_rows(
     bool
         Whether all sums of squares are finite.
     """
-    rows, (n_places, n_features) = _Rows(features), moments[0].shape
-    if rows.n_features != n_features:
-        raise ValueError(f"the moments are of {n_features} features; got {rows.n_features}")
+    n_places, n_features = moments[0].shape
+    rows = _Rows(features, n_features)
     indices = _to(places, np.int32, (rows.n_rows,), n_places)
     fields = [_to(part, np.float64, (n_places,)) for part in weights]
     fields += [_to(part, np.float64, (n_places, n_features)) for part in moments]
@@ -342,10 +342,9 @@ def centre(
         Whether all means are finite.
     """
     places, *numbers = of_classes
-    read = _Rows(features)
     (n_features, n), n_classes, shape = rows.shape, len(counts), means[0].shape
-    room = counts + ((counts > 1) & (of_classes[2] >= 0))
-    if read.n_features != n_features or shape[1] != n_features:
+    room, read = counts + ((counts > 1) & (of_classes[2] >= 0)), _Rows(features, shape[1])
+    if shape[1] != n_features:
         raise ValueError(f"the moments are of {shape[1]} features; got {n_features}")
     if ((counts < 1) | (np.diff(bounds) < room)).any():
         raise ValueError("a class has no room for its rows")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import counted, listed
+from streamgda.blocks.wording import counted
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.base import Densities
@@ -23,6 +23,7 @@ from streamgda.plotting.drawing import (
     draw_legend,
     shares_text,
 )
+from streamgda.statistics.validation import as_feature_positions
 
 _MARGIN = 0.05
 
@@ -309,16 +310,10 @@ def _fixed_values(
 
 
 def _feature(estimator: GaussianClassifier[Any], feature: int | str) -> int:
-    n_features = estimator.n_features_in_
-    if isinstance(feature, str):
-        names = list(getattr(estimator, "feature_names_in_", []))
-        if feature not in names:
-            known = listed(names) if names else "none that is named"
-            raise ValueError(f"the model has no feature {feature!r}; it has {known}")
-        return names.index(feature)
-    if not -n_features <= feature < n_features:
-        raise ValueError(f"the model has {counted(n_features, 'feature')}, numbered from 0; got {feature}")
-    return int(feature % n_features)
+    names, n_features = estimator.statistics_.feature_names, estimator.n_features_in_
+    if not isinstance(feature, str) and -n_features <= feature < 0:
+        feature += n_features
+    return int(as_feature_positions(feature, names, n_features)[0])
 
 
 def _name_of(estimator: GaussianClassifier[Any], feature: int) -> str:

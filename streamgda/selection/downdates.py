@@ -326,11 +326,17 @@ class DiscriminantDowndate(Downdate):
             )
 
     def _basis(self, covariance: Array, whitening: Whitening, means: Array | None) -> _Basis:
+        """The coordinates, from others in which the regularised covariance is the identity."""
         mean_variance = float(np.trace(covariance)) / len(covariance)
         ridge = float(self._ridge_of(mean_variance))
-        return _Basis.of(
-            whitening, mean_variance, ridge, 1.0 if means is None else _least_factor(whitening, means)
-        )
+        least = 1.0 if means is None else _least_factor(whitening, means)
+        matrix, values = whitening.matrix, np.zeros(whitening.rank)
+        if ridge:
+            scaled = math.sqrt(ridge) * matrix
+            values, axes = np.linalg.eigh(scaled.T @ scaled)
+            matrix, values = matrix @ axes, np.clip(values, 0.0, 1.0)
+        relative = values / ridge if ridge else values
+        return _Basis(matrix, mean_variance, values, relative, whitening.log_pdet, least)
 
     def _ridge_of(self, mean_variance: Any) -> Any:
         """The number added to the diagonal of a covariance with this mean variance."""
@@ -437,18 +443,6 @@ class _Basis:
     relative_ridges: Array
     log_determinant: float
     least_factor: float
-
-    @classmethod
-    def of(cls, whitening: Whitening, mean_variance: float, ridge: float, least_factor: float) -> _Basis:
-        """The coordinates, from others in which the regularised covariance is the identity."""
-        matrix, log_determinant = whitening.matrix, whitening.log_pdet
-        values, axes = np.zeros(whitening.rank), None
-        if ridge:
-            scaled = math.sqrt(ridge) * matrix
-            values, axes = np.linalg.eigh(scaled.T @ scaled)
-            matrix, values = matrix @ axes, np.clip(values, 0.0, 1.0)
-        relative = values / ridge if ridge else values
-        return cls(matrix, mean_variance, values, relative, log_determinant, least_factor)
 
 
 def _least_factor(whitening: Whitening, means: Array) -> float:

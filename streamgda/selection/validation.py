@@ -171,7 +171,8 @@ def learning_curve(
     for size in _ticks(n_parts, len(states.folds)):
         pairs.append([])
         for held_out in folds:
-            parts = _parts_after(held_out, states.folds)[:size]
+            place = states.folds.index(held_out)
+            parts = [*states.folds[place + 1 :], *states.folds[:place]][:size]
             training = states.merged(parts)
             sizes.append(training.n_rows)
             pairs[-1].append(
@@ -193,9 +194,3 @@ def _ticks(n_parts: Sequence[int] | None, n_folds: int) -> list[int]:
                 f"n_parts are whole numbers from 1 to {n_folds - 1}, as one fold is held out; got {size}"
             )
     return [int(size) for size in n_parts]
-
-
-def _parts_after(held_out: Any, folds: list[Any]) -> list[Any]:
-    """The other folds in cyclic order, starting with the fold after this one."""
-    place = folds.index(held_out)
-    return [*folds[place + 1 :], *folds[:place]]

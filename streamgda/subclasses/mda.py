@@ -328,11 +328,9 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
             As `fit` does.
         """
         self._validate_params()
-        how = self._how
-        if isinstance(how, SubclassCenters):
-            return how
         read = source_to_learn(self, source, None, None, "raise", scheduler, progress)
-        return how.centers(read(self._empty_sample(how.rows_per_class)), self.covariance_type)
+        centers: SubclassCenters = self.rules_for([self], read)[0][0]
+        return centers
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
         if not statistics.classes.dtype.names and statistics.n_rows and getattr(self._how, "n", 0) != 1:

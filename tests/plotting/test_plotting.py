@@ -329,8 +329,8 @@ def test_two_features_of_a_singular_model():
         ({"features": 0}, "two different features are needed; got 0"),
         ({"features": [1, 1]}, "two different features are needed"),
         ({"features": [3, -1]}, "two different features are needed"),
-        ({"features": [0, 4]}, "the model has 4 features, numbered from 0; got 4"),
-        ({"features": ["petal", 1]}, "no feature 'petal'; it has 'sepal length"),
+        ({"features": [0, 4]}, "there is no feature 4 among 4"),
+        ({"features": ["petal", 1]}, "no feature 'petal'; the features are 'sepal length"),
         ({"fixed": {0: 1.0}}, r"shown or fixed, and once; got fixed=\{0: 1.0\}"),
         ({"fixed": {3: 1.0, "petal width (cm)": 2.0}}, "shown or fixed, and once"),
         ({"fixed": {"petal": 1.0}}, "no feature 'petal'"),
@@ -350,9 +350,7 @@ def test_what_cannot_be_shown(options, message):
 def test_a_model_of_one_feature_has_no_regions():
     model = GaussianNB().fit([[0.0], [1.0], [4.0], [5.0]], [0, 0, 1, 1])
     for options in ({}, {"features": [0]}, {"features": [0, 1]}):
-        with pytest.raises(
-            ValueError, match=r"has 1 feature, numbered from 0; got 1|two different .* got \[0\]"
-        ):
+        with pytest.raises(ValueError, match=r"no feature 1 among 1|two different .* got \[0\]"):
             DecisionRegionsDisplay.from_estimator(model, **options)
 
 
