@@ -143,14 +143,14 @@ class Categorical(Option):
     def chosen(self, features: Sequence[str], stored: pa.Schema, origin: str) -> tuple[str, ...]:
         """The features with categories, in order; ValueError for a name that is no feature."""
         if isinstance(self.columns, str):
-            found = {
+            names = {
                 field.name
                 for field in stored
                 if label_kind(field.type) == "str" or pa.types.is_dictionary(field.type)
             }
         else:
-            found = matching(self.columns, features, origin)
-        return tuple(name for name in features if name in found)
+            names = matching(self.columns, features, origin)
+        return tuple(name for name in features if name in names)
 
     def takes(self, arrow_type: pa.DataType) -> bool:
         """Whether a column of this type can have categories."""

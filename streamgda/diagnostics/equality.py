@@ -267,11 +267,11 @@ def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
     numpy.linalg.LinAlgError
         If one is singular; the message names the class and its features.
     """
-    found = []
+    log_determinants = []
     for k, (covariance, weight) in enumerate(zip(statistics.covariance(), statistics.weights, strict=True)):
         whitening = Whitening.of(covariance, statistics.means[[k]], least_eigenvalue)
         rank = min(whitening.rank, int(statistics.counts[k]) - 1)
         if rank < statistics.n_features or weight <= statistics.n_features:
             raise singular_class(statistics, k, rank, least_eigenvalue)
-        found.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
-    return np.array(found)
+        log_determinants.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
+    return np.array(log_determinants)

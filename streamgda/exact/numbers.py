@@ -141,8 +141,8 @@ class ExactArray:
         used = np.flatnonzero(digits.any(axis=tuple(range(1, digits.ndim))))
         if not len(used):
             return cls.zeros(*digits.shape[1:])
-        kept = digits[used[0] : used[-1] + 1]
-        return cls(kept.astype(np.int32, copy=False), position + int(used[0]))
+        inner = digits[used[0] : used[-1] + 1]
+        return cls(inner.astype(np.int32, copy=False), position + int(used[0]))
 
     def integers(self) -> tuple[PythonIntegers, int]:
         """The numbers as Python integers, all times two to one exponent."""

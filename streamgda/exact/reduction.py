@@ -478,7 +478,7 @@ class Products:
     def add(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
         """Multiply the slices of a tile, and add the products of slices i and j to the term i + j.
 
-        `held`, (n_slices, d), says whether a slice holds anything of a feature.
+        `nonzero`, (n_slices, d), says of which features a slice has something.
         """
         if self._kind.is_pooled:
             segments = Segments(*np.array([[0], [0], [slices.values.shape[2]]]))

@@ -203,9 +203,9 @@ def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) 
 
 def _check_together(first: IncompleteStatistics, expected: ExpectedRows) -> None:
     """Raise ValueError if too few rows have both features of a pair."""
-    given = expected.given
-    for population, together in zip(given.populations, expected.together, strict=True):
-        label = None if given.kind.is_pooled else given.classes[population.places[0]].item()
+    parameters = expected.parameters
+    for population, together in zip(parameters.populations, expected.together, strict=True):
+        label = None if parameters.kind.is_pooled else parameters.classes[population.places[0]].item()
         reason = why_undetermined(label, together, 1, first._shown_names())
         if reason is not None:
             raise reason()

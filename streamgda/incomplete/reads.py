@@ -33,7 +33,7 @@ class ExpectedRows(BesideStatistics):
 
     Attributes
     ----------
-    given : Parameters
+    parameters : Parameters
         The parameters.
     schema : Schema
         The features that they are of.
@@ -43,14 +43,14 @@ class ExpectedRows(BesideStatistics):
         How many rows have both of two features.
     """
 
-    def __init__(self, given: Parameters, schema: Schema) -> None:
-        self.given, self.schema = given, schema
-        self.statistics = ClassStatistics(cast("CovarianceType", given.kind.name))
-        self.together = np.array([np.zeros((len(each.scale),) * 2) for each in given.populations])
+    def __init__(self, parameters: Parameters, schema: Schema) -> None:
+        self.parameters, self.schema = parameters, schema
+        self.statistics = ClassStatistics(cast("CovarianceType", parameters.kind.name))
+        self.together = np.array([np.zeros((len(each.scale),) * 2) for each in parameters.populations])
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
-        twin = type(self)(self.given, self.schema)
+        twin = type(self)(self.parameters, self.schema)
         return twin.merge(self)
 
     def merge(self, other: Self) -> Self:
@@ -81,13 +81,13 @@ class ExpectedRows(BesideStatistics):
 
     def _complete(self, block: Block, rows: Array) -> Array:
         """Fill in what is missing, in place; return what is to be added to the scatter of the classes."""
-        given, places = self.given, np.searchsorted(self.given.classes, block.classes)
-        residual = given.kind.zeros(len(places), rows.shape[1])
-        weights, pooled = block.row_weights, given.kind.is_pooled
+        parameters, places = self.parameters, np.searchsorted(self.parameters.classes, block.classes)
+        residual = parameters.kind.zeros(len(places), rows.shape[1])
+        weights, pooled = block.row_weights, parameters.kind.is_pooled
         for code in range(1 if pooled else len(places)):
             chosen = np.arange(len(rows)) if pooled else np.flatnonzero(block.codes == code)
             number = 0 if pooled else int(places[code])
-            population, normal = given.populations[number], given.normals[number]
+            population, normal = parameters.populations[number], parameters.normals[number]
             observed = ~np.isnan(rows[chosen])
             rows[chosen], of_population = _filled(
                 rows[chosen], observed, weights[chosen], places[block.codes[chosen]], population, normal

@@ -113,7 +113,7 @@ class _Rows:
         ):
             with np.errstate(over="ignore"):  # infinity is refused by name
                 parts = [np.array(part, dtype=np.float64, order="C") for part in parts]
-        self._held, like = parts, parts[0]
+        self._arrays, like = parts, parts[0]
         if isinstance(features, np.ndarray) and like.ndim == 2:
             self.n_features, between = like.shape[1], like.strides[1]
             addresses = like.ctypes.data + between * np.arange(self.n_features)
@@ -191,9 +191,9 @@ class AnchoredSums:
     def __init__(self, weights: Array, means: Array, low_means: Array, scatter: Array) -> None:
         n_places, n_features = self._shape = means.shape
         table = np.zeros((-(-n_features // 4), n_places, _ENTRY))
-        self._held = means, low_means, scatter, weights.copy(), table
-        fields = [_to(part, np.float64, means.shape) for part in self._held[:3]]
-        fields += [_to(self._held[3], np.float64, (n_places,)), _to(table), n_places, n_features]
+        self._arrays = means, low_means, scatter, weights.copy(), table
+        fields = [_to(part, np.float64, means.shape) for part in self._arrays[:3]]
+        fields += [_to(self._arrays[3], np.float64, (n_places,)), _to(table), n_places, n_features]
         self._struct = (_SIZE * len(fields))(*fields)
 
     def add(self, features: Features, places: Codes) -> bool:

@@ -47,8 +47,8 @@ def load_library(path: str) -> ctypes.CDLL:
     Where the sources were deleted, the library is of the C file that it was installed with.
     """
     loaded = ctypes.CDLL(path)
-    held = ctypes.c_uint64.in_dll(loaded, "source_hash").value
-    if SOURCE.exists() and held != source_hash():
+    library_hash = ctypes.c_uint64.in_dll(loaded, "source_hash").value
+    if SOURCE.exists() and library_hash != source_hash():
         raise OSError(f"{path} is of another {SOURCE.name}")
     if missing := [name for name in FUNCTIONS if not hasattr(loaded, name)]:
         raise OSError(f"{path} lacks {', '.join(missing)}")

@@ -249,13 +249,13 @@ class _Plane:
 
     @classmethod
     def through(cls, estimator: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> Self:
-        held = sorted([*chosen, *values])
-        observed = np.isin(np.arange(estimator.n_features_in_), held)
+        features = sorted([*chosen, *values])
+        observed = np.isin(np.arange(estimator.n_features_in_), features)
         gaussians = finalised(estimator).densities
         return cls(
             gaussians if observed.all() else gaussians.marginal(observed),
-            [held.index(feature) for feature in chosen],
-            [held.index(feature) for feature in values],
+            [features.index(feature) for feature in chosen],
+            [features.index(feature) for feature in values],
             values,
         )
 
@@ -272,16 +272,16 @@ class _Plane:
         They are those of the conditional densities, given the fixed features.
         """
         n_classes, n_features = self.gaussians.means.shape
-        given = self.gaussians.marginal(np.isin(np.arange(n_features), self.fixed))
+        of_fixed = self.gaussians.marginal(np.isin(np.arange(n_features), self.fixed))
         covariances = np.array([self.gaussians.covariance(k) for k in range(n_classes)])
         across = covariances[:, self.shown][:, :, self.fixed]
-        regression = across @ np.array([given.precision(k) for k in range(n_classes)])
+        regression = across @ np.array([of_fixed.precision(k) for k in range(n_classes)])
         x = np.array(list(self.values.values()))
         conditional = covariances[:, self.shown][:, :, self.shown] - regression @ across.transpose(0, 2, 1)
         return (
-            self.gaussians.means[:, self.shown] + np.vecdot(regression, (x - given.means)[:, None, :]),
-            self.gaussians.conditional_factors(given, x)[:, None, None] * conditional,
-            self.gaussians.squared_radii(np.array(probabilities), given),
+            self.gaussians.means[:, self.shown] + np.vecdot(regression, (x - of_fixed.means)[:, None, :]),
+            self.gaussians.conditional_factors(of_fixed, x)[:, None, None] * conditional,
+            self.gaussians.squared_radii(np.array(probabilities), of_fixed),
         )
 
 

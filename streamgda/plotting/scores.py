@@ -447,14 +447,14 @@ def _others(search: StatisticsSearchCV, param_name: str, scoring: str) -> dict[s
 def _chosen(search: StatisticsSearchCV, param_name: str, others: Mapping[str, Any]) -> list[int]:
     """The positions of the candidates with a number for a parameter, and given values for others."""
     candidates = search.cv_results_["params"]
-    found = [
+    positions = [
         i
         for i, params in enumerate(candidates)
         if isinstance(value := params.get(param_name), int | float | np.number)
         and not isinstance(value, bool)
         and all(params.get(name) is other or params.get(name) == other for name, other in others.items())
     ]
-    if not found:
+    if not positions:
         rest = f" and {dict(others)}; where= gives other values" if others else ""
         raise ValueError(f"no candidate has a number for {param_name!r}{rest}")
-    return found
+    return positions

@@ -163,11 +163,11 @@ class Trials:
         scheduler = compute.scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(compute.opening_on(scheduler))))
         plan = Plan(groups, _score_splits, self._models_by_fold(waiting))
-        found: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
+        held_out: HeldOutScores = compute.compute_plan(plan, scheduler, progress)
         for i, trial in waiting.items():
-            trial.scorer, trial.error = None, found.failures.get(i, "")
+            trial.scorer, trial.error = None, held_out.failures.get(i, "")
             if not trial.error:
-                trial.metrics = found.metrics[i]
+                trial.metrics = held_out.metrics[i]
                 trial.scores |= {name: metric.score for name, metric in trial.metrics.items()}
         return 1
 
@@ -384,17 +384,17 @@ class HeldOutScores:
 
 def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
     """One task: score the rows of consecutive splits, in order."""
-    found = HeldOutScores()
+    held_out = HeldOutScores()
     with single_blas_thread():
         for split in splits:
             for block in split.blocks():
-                found.n_dropped += block.n_dropped
-                found.n_rows += len(block.codes)
+                held_out.n_dropped += block.n_dropped
+                held_out.n_rows += len(block.codes)
                 same = block.in_schema(models.schema)
                 for fold, rows in models.rule.split(same):
                     if fold in models.by_fold:
-                        _score_block(found, models.classes, models.by_fold[fold], block.take(rows))
-    return found
+                        _score_block(held_out, models.classes, models.by_fold[fold], block.take(rows))
+    return held_out
 
 
 def _named_in(block: Block, start: int, error: ValueError) -> str:
@@ -405,7 +405,7 @@ def _named_in(block: Block, start: int, error: ValueError) -> str:
 
 
 def _score_block(
-    found: HeldOutScores, classes: Labels, models: Mapping[int, MeasuredScorer], block: Block
+    held_out: HeldOutScores, classes: Labels, models: Mapping[int, MeasuredScorer], block: Block
 ) -> None:
     """Score rows by all the models of their fold, some rows at a time."""
     positions = np.searchsorted(classes, block.classes)
@@ -422,16 +422,16 @@ def _score_block(
         piece = slice(start, min(start + size, len(truth)))
         rows = block.matrix(piece.start, piece.stop)
         for number, (scorer, kinds) in models.items():
-            if number in found.failures:
+            if number in held_out.failures:
                 continue
             try:
                 scored = scorer.score(rows, truth[piece], weights[piece], log_joint=LOG_LIKELIHOOD in kinds)
             except ValueError as error:
-                found.failures[number] = _named_in(block, start, error)
+                held_out.failures[number] = _named_in(block, start, error)
                 continue
-            if number not in found.metrics:
-                found.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}
-            for metric in found.metrics[number].values():
+            if number not in held_out.metrics:
+                held_out.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}
+            for metric in held_out.metrics[number].values():
                 metric.add(scored)
 
 
@@ -455,14 +455,14 @@ class RowScorer:
         maps, estimator = apart(estimator)
         rows = check_rows(estimator, X if maps is None else maps.transform(X))
         classes = estimator.known_labels
-        scorer, found = ModelScorer(finalised(estimator), estimator.missing), HeldOutScores()
+        scorer, held_out = ModelScorer(finalised(estimator), estimator.missing), HeldOutScores()
         measured = scorer, {self.scoring: MEASURED[self.scoring]}
         for block in array_blocks(rows, y, sample_weight):
             for label in np.setdiff1d(block.classes, classes)[:1]:
                 raise ValueError(
                     f"the model does not know class {named(label)}: no score by {self.scoring!r}"
                 )
-            _score_block(found, classes, {0: measured}, block)
-        for failure in found.failures.values():
+            _score_block(held_out, classes, {0: measured}, block)
+        for failure in held_out.failures.values():
             raise ValueError(failure)
-        return found.metrics[0][self.scoring].score
+        return held_out.metrics[0][self.scoring].score

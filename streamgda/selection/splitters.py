@@ -122,24 +122,24 @@ def read_folds(
             "what the stream was made from; or score normal densities by 'log_likelihood', with cv a number"
         )
     source = source.pinned()
-    kept = statistics_for_all(candidates)
+    params = statistics_for_all(candidates)
     if source.missing_rows != "raise":
         _check_takes_rows(candidates, source)
     with remedying(_LEARN):
         rules, n_reads = _rules_for(candidates, source, how)
         if all(own is None for own in rules):
-            states = [accumulate_folds(source, rule=rule, **kept, **how)] * len(candidates)
+            states = [accumulate_folds(source, rule=rule, **params, **how)] * len(candidates)
             return states, source, 1
-        apart = [next(i for i, one in enumerate(rules) if one == own) for own in rules]
+        firsts = [next(i for i, one in enumerate(rules) if one == own) for own in rules]
         empties = {}
-        for i in apart:
-            alike = [candidate for candidate, j in zip(candidates, apart, strict=True) if j == i]
-            own = {**statistics_for_all(alike), "missing": kept["missing"]}
+        for i in firsts:
+            alike = [candidate for candidate, j in zip(candidates, firsts, strict=True) if j == i]
+            own = {**statistics_for_all(alike), "missing": params["missing"]}
             empty = empty_statistics(**own, rule=rules[i])
             empties[i] = FoldStatistics(empty, rule)
         read = read_into(source, StatesTogether(list(empties.values())), **how)
     by_rule = dict(zip(empties, read.states, strict=True))
-    return [by_rule[i] for i in apart], source, n_reads + 1
+    return [by_rule[i] for i in firsts], source, n_reads + 1
 
 
 def _rules_for(
@@ -151,8 +151,8 @@ def _rules_for(
     for kind in {type(candidate.estimator): None for candidate in candidates}:
         own = [i for i, candidate in enumerate(candidates) if type(candidate.estimator) is kind]
         models = [candidates[i].estimator for i in own]
-        found, n_reads = kind.rules_for(models, partial(read_into, source, **how))
-        rules |= dict(zip(own, found, strict=True))
+        of_kind, n_reads = kind.rules_for(models, partial(read_into, source, **how))
+        rules |= dict(zip(own, of_kind, strict=True))
         total += n_reads
     return [rules[i] for i in range(len(candidates))], total
 
@@ -295,12 +295,12 @@ def _check_classes(statistics: FoldStatistics, tested: list[Any]) -> None:
 
 def _rows_of_classes(statistics: FoldStatistics) -> dict[Any, dict[Any, int]]:
     """How many rows of each class, by label, are in each fold that has the class."""
-    found: dict[Any, dict[Any, int]] = {}
+    rows_by_fold: dict[Any, dict[Any, int]] = {}
     for fold in statistics.folds:
         state = statistics[fold]
         for label, count in zip(state.classes.tolist(), state.counts.tolist(), strict=True):
-            found.setdefault(label, {})[fold] = count
-    return found
+            rows_by_fold.setdefault(label, {})[fold] = count
+    return rows_by_fold
 
 
 class ArraySource(Source):

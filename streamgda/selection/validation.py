@@ -163,8 +163,8 @@ def learning_curve(
         raise ValueError("a learning curve needs folds to learn from; set cv to a number")
     (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
-    told = {"cv": cv, "groups": groups, "fold": fold}
-    (states,), source, _ = read_folds([candidate], [name], X, y, sample_weight, **told, **how)
+    fold_options = {"cv": cv, "groups": groups, "fold": fold}
+    (states,), source, _ = read_folds([candidate], [name], X, y, sample_weight, **fold_options, **how)
     folds, trials = tested_folds(states), Trials(states, [name])
     pairs: list[list[tuple[Trial, ...]]] = []
     sizes = []

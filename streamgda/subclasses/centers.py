@@ -117,7 +117,7 @@ class SubclassCenters(Mapping[Any, Array]):
         if not self.has_same(other):
             raise ValueError(
                 f"states about other centres of subclasses cannot be merged, {self!r} and {other!r}, as "
-                "their rows are apart by other rules; learn both about the same centres: give the second "
+                "they divide rows in other ways; learn both with the same centres: give the second "
                 "the subclass_centers_ of the first as subclasses"
             )
 

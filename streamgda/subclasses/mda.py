@@ -361,7 +361,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
 
     @property
     def subclass_centers_(self) -> SubclassCenters | None:
-        """The centres by which the rows of a class are kept apart, and their covariance."""
+        """The centres that divide the rows of a class among subclasses, and their covariance."""
         return centers_in(self.statistics_)
 
     @property

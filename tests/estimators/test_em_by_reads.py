@@ -54,8 +54,8 @@ def test_the_likelihood_grows_with_each_read():
     def read(empty):
         state = empty.copy()
         state.update_blocks(array_blocks(X, y))
-        if hasattr(state, "given"):
-            given = empty.given.moments(np.ones(2), np.zeros(2))
+        if hasattr(state, "parameters"):
+            given = empty.parameters.moments(np.ones(2), np.zeros(2))
             likelihoods.append(log_likelihood(X, y, given.means + given.low_means, given.scatter))
         return state
 
