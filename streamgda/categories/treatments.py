@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics
 
 
-@dataclass(frozen=True)
 class GivenCategories:
     """The numbers of a table given its categories, and the probabilities of the categories.
 
@@ -45,18 +43,7 @@ class GivenCategories:
         The means of the classes.
     """
 
-    numbers: Statistics
-    excess: Array
-    centre: Array
-    slopes: tuple[Array, ...]
-    counts: Array
-    log_tables: Array
-    groups: NDArray[np.intp]
-    columns: tuple[slice, ...]
-    means: Array
-
-    @classmethod
-    def of(cls, statistics: Statistics, model: Any) -> Self:
+    def __init__(self, statistics: Statistics, model: Any) -> None:
         """Take the state of a table apart, as the parameters of a model say.
 
         Raises
@@ -75,27 +62,30 @@ class GivenCategories:
                 "LinearDiscriminantAnalysis with Categorical(model='dummies') needs none"
             )
         means, weights = statistics.means, statistics.weights
-        columns = tuple(slice(place.start - p, place.stop - p) for place in categories.slices)
-        counts = np.maximum(means[:, p:] * weights[:, None], 0.0)
-        groups = _groups(categories, columns, counts.sum(axis=0), model)
-        tables = log_tables(counts, groups, columns, option.alpha)
-        made = partial(cls, counts=counts, log_tables=tables, groups=groups, columns=columns, means=means)
+        self.means, self.counts = means, np.maximum(means[:, p:] * weights[:, None], 0.0)
+        self.columns = tuple(slice(place.start - p, place.stop - p) for place in categories.slices)
+        self.groups = _groups(categories, self.columns, self.counts.sum(axis=0), model)
+        self.log_tables = log_tables(self.counts, self.groups, self.columns, option.alpha)
+        self.excess, self.centre = np.zeros(()), np.zeros(p)
+        self.slopes: tuple[Array, ...] = ()
         if treatment == "naive":
-            return made(statistics.select(np.arange(p)), np.zeros(()), np.zeros(p), ())
+            self.numbers = statistics.select(np.arange(p))
+            return
         scatter = statistics.scatter
         is_pooled = scatter.ndim == 2
         learnt = scatter if is_pooled or treatment == "separate" else scatter.sum(axis=0)
-        of_groups, slopes = _slopes(learnt, p, groups, ridge)
+        of_groups, slopes = _slopes(learnt, p, self.groups, ridge)
         residual = np.concatenate([np.broadcast_to(np.eye(p), (*slopes.shape[:-1], p)), -slopes], axis=-1)
-        excess: Array = ridge * of_groups @ np.swapaxes(of_groups, -1, -2)
+        self.excess = ridge * of_groups @ np.swapaxes(of_groups, -1, -2)
         if treatment == "common" and not is_pooled:
-            excess = (weights / weights.sum())[:, None, None] * excess
-        rest = residual @ scatter @ np.swapaxes(residual, -1, -2) + excess
+            self.excess = (weights / weights.sum())[:, None, None] * self.excess
+        rest = residual @ scatter @ np.swapaxes(residual, -1, -2) + self.excess
         diagonal = np.einsum("...ii->...i", rest)
         np.maximum(diagonal, 0.0, out=diagonal)
-        centre = statistics.overall_mean()[:p]
-        gaps = (means[:, :p] - centre) + statistics.mean_tails[:, :p]
-        numbers = ClassStatistics.from_moments(
+        self.centre = statistics.overall_mean()[:p]
+        gaps = (means[:, :p] - self.centre) + statistics.mean_tails[:, :p]
+        self.slopes = tuple(slopes.reshape(-1, *slopes.shape[-2:]))
+        self.numbers = ClassStatistics.from_moments(
             statistics.classes,
             statistics.counts,
             gaps - (slopes @ means[:, p:, None])[:, :, 0],
@@ -104,7 +94,6 @@ class GivenCategories:
             covariance_type=statistics.covariance_type,
             feature_names=categories.numbers,
         )
-        return made(numbers, excess, centre, tuple(slopes.reshape(-1, *slopes.shape[-2:])))
 
     def densities(self, numbers: Densities, view: View) -> CategoricalDensities:
         """The densities of rows, from those of the numbers given the categories: a step of a view's chain."""
@@ -188,7 +177,7 @@ def viewed(categories: Categories, view: View, model: Any) -> View:
     check(categories, view.numbers, model)
     if categories.is_normal_for(model):
         return view
-    conditional = GivenCategories.of(view.numbers, model)
+    conditional = GivenCategories(view.numbers, model)
     return replace(
         view,
         numbers=conditional.numbers,

@@ -27,7 +27,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -275,10 +274,8 @@ def _rotate(
         weights = geometric_means(np.vecdot(turned, turned))[:, None, :]
     ours, theirs = turned[:, :, first], turned[:, :, second]
     pairs = (ours, ours), (theirs, theirs), (ours, theirs)
-    terms = [np.vecdot(*pair).transpose(0, 2, 1) for pair in pairs]
-    angles = Planes.of(terms[0], terms[1], terms[2], weights, volume).best_angles(everywhere=everywhere)[
-        ..., None
-    ]
+    a, b, c = (np.vecdot(*pair).transpose(0, 2, 1) for pair in pairs)
+    angles = Planes(a, b, c, weights, volume).best_angles(everywhere=everywhere)[..., None]
     cosines, sines = np.cos(angles), np.sin(angles)
     turned[:, :, first] = cosines[:, None] * ours + sines[:, None] * theirs
     turned[:, :, second] = cosines[:, None] * theirs - sines[:, None] * ours
@@ -296,7 +293,6 @@ def _rounds(n_axes: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         places = np.concatenate((places[:1], np.roll(places[1:], 1)))
 
 
-@dataclass(frozen=True, eq=False)
 class Planes:
     """How the scatters along the two axes of each plane depend on the angle.
 
@@ -320,18 +316,10 @@ class Planes:
         over that at ψ = 0.
     """
 
-    determinant: Array
-    half: Array
-    moment: Array
-    weights: Array
-    volume: str
-
-    @classmethod
-    def of(cls, first: Array, second: Array, moment: Array, weights: Array, volume: str) -> Self:
-        """The planes of axes with these scatters, and the product moment of the two."""
+    def __init__(self, first: Array, second: Array, moment: Array, weights: Array, volume: str) -> None:
         product = first * second
-        determinant = np.maximum(product - moment**2, _LEAST * product)
-        return cls(determinant, (first - second) / 2, moment, weights, volume)
+        self.determinant = np.maximum(product - moment**2, _LEAST * product)
+        self.half, self.moment, self.weights, self.volume = (first - second) / 2, moment, weights, volume
 
     def best_angles(self, *, everywhere: bool) -> Array:
         """The angles ψ/2 (...), in (−π/4, π/4], at which the sum is least; 0 where none makes it smaller.

@@ -485,7 +485,7 @@ class Products:
         if self._are_squares:
             self._add_squares(slices, nonzero, segments)
         else:
-            stack = _Stack.of(slices, nonzero)
+            stack = _Stack(slices, nonzero)
             for k, rows in segments:
                 stack.add_square(self._terms, k, rows)
 
@@ -504,24 +504,20 @@ class Products:
                 term[segments.classes] += squares if i == j else 2 * squares
 
 
-@dataclass(frozen=True)
 class _Stack:
     """The slices of a tile below each other, without the features that are zero in a slice."""
 
-    rows: Array
-    parts: list[tuple[int, slice, Indices | None]]
-
-    @classmethod
-    def of(cls, slices: Slices, nonzero: NDArray[np.bool_]) -> _Stack:
+    def __init__(self, slices: Slices, nonzero: NDArray[np.bool_]) -> None:
         n_slices, n_features, n_rows = slices.values.shape
         flat = slices.values.reshape(n_slices * n_features, n_rows)
-        rows = flat if nonzero.all() else flat[nonzero.ravel()]
-        parts, start = [], 0
+        self.rows, start = flat if nonzero.all() else flat[nonzero.ravel()], 0
+        self.parts: list[tuple[int, slice, Indices | None]] = []
         for number, holds in enumerate(nonzero, slices.first):
             stop = start + int(holds.sum())
-            parts.append((number, slice(start, stop), None if holds.all() else np.flatnonzero(holds)))
+            if start < stop:
+                place = slice(start, stop)
+                self.parts.append((number, place, None if holds.all() else np.flatnonzero(holds)))
             start = stop
-        return cls(rows, [part for part in parts if part[1].start < part[1].stop])
 
     def add_square(self, terms: Terms, k: int, columns: slice) -> None:
         """Add the products of some rows of the data: one multiplication for all slices."""

@@ -54,7 +54,6 @@ class PatternState:
         return PatternState(self.features, self.places[ours], self.counts[ours], self.moments.take(ours))
 
 
-@dataclass(frozen=True)
 class AvailableCases:
     """The moments of each feature of each class over the rows that have it.
 
@@ -66,13 +65,9 @@ class AvailableCases:
         Σ w (x − mean)².
     """
 
-    weights: Array
-    means: Array
-    low_means: Array
-    scatter: Array
-
-    @classmethod
-    def of(cls, states: Sequence[PatternState], n_classes: int, n_features: int, *, pooled: bool) -> Self:
+    def __init__(
+        self, states: Sequence[PatternState], n_classes: int, n_features: int, *, pooled: bool
+    ) -> None:
         """The available cases of some patterns. For each feature, a row is in only one pattern."""
         shape = (n_classes, n_features)
         weights, anchors, shifts = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -94,7 +89,7 @@ class AvailableCases:
                 scatter[:, state.features] += within + between
             else:
                 scatter[cells] += squares[0] + squares[1]
-        return cls(weights, means, low_means, scatter)
+        self.weights, self.means, self.low_means, self.scatter = weights, means, low_means, scatter
 
 
 def total_weights(states: Sequence[PatternState], n_classes: int) -> tuple[Array, Array]:
@@ -107,7 +102,6 @@ def total_weights(states: Sequence[PatternState], n_classes: int) -> tuple[Array
     return two_sum(weights, low_means)
 
 
-@dataclass(frozen=True)
 class Population:
     """The classes that share a covariance: all, or a single one; and the units of their features in EM.
 
@@ -126,24 +120,19 @@ class Population:
         The features that vary.
     """
 
-    places: Indices
-    available: AvailableCases
-    scale: Array
-    varying: Indices
+    def __init__(self, places: Indices, available: AvailableCases) -> None:
+        weights, scatter = available.weights[places].sum(axis=0), available.scatter[places[0]]
+        variances = np.divide(scatter, weights, out=np.zeros(len(weights)), where=weights > 0)
+        varies = ~constant_features(variances, available.means[places])
+        self.places, self.available = places, available
+        self.scale = np.where(varies, np.sqrt(variances), 0.0)
+        self.varying = np.flatnonzero(self.scale)
 
     @classmethod
     def all_of(cls, available: AvailableCases, kind: CovarianceKind) -> tuple[Self, ...]:
         """The populations of a kind of covariance that keeps products of features."""
         places = np.arange(len(available.weights))
-        return tuple(cls._of(some, available) for some in ([places] if kind.is_pooled else places[:, None]))
-
-    @classmethod
-    def _of(cls, places: Indices, available: AvailableCases) -> Self:
-        weights, scatter = available.weights[places].sum(axis=0), available.scatter[places[0]]
-        variances = np.divide(scatter, weights, out=np.zeros(len(weights)), where=weights > 0)
-        varies = ~constant_features(variances, available.means[places])
-        scale = np.where(varies, np.sqrt(variances), 0.0)
-        return cls(places, available, scale, np.flatnonzero(scale))
+        return tuple(cls(some, available) for some in ([places] if kind.is_pooled else places[:, None]))
 
     def matrix_of(self, matrices: Array) -> Array:
         """The matrix of this population: that of its class, or the one that all classes share."""

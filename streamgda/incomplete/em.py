@@ -158,7 +158,6 @@ class Parameters:
         return max((ours.change_since(theirs) for ours, theirs in pairs), default=0.0)
 
 
-@dataclass(frozen=True)
 class Conditional:
     """The distribution of all features, given the observed ones, under a covariance.
 
@@ -177,14 +176,7 @@ class Conditional:
         The logarithm of the determinant of that covariance; NaN if it is singular.
     """
 
-    missing: Indices
-    loadings: Array
-    residual: Array
-    precision: Array
-    log_det: float
-
-    @classmethod
-    def of(cls, covariance: Array, features: Indices) -> Self:
+    def __init__(self, covariance: Array, features: Indices) -> None:
         """The conditional distribution, given some features (Anderson 2003, theorem 2.5.1)."""
         is_missing = np.ones(len(covariance), dtype=bool)
         is_missing[features] = False
@@ -198,7 +190,8 @@ class Conditional:
         loadings[missing] = across @ precision
         residual = covariance[missing[:, None], missing] - loadings[missing] @ across.T
         log_det = whitening.log_pdet if whitening.rank == len(features) else np.nan
-        return cls(missing, loadings, residual, precision, log_det)
+        self.missing, self.loadings, self.residual = missing, loadings, residual
+        self.precision, self.log_det = precision, log_det
 
 
 def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
@@ -209,7 +202,7 @@ def step(cases: Sequence[Cases], now: Normal) -> tuple[Normal, float]:
     everything = np.arange(now.means.shape[1])
     log_likelihood, completed = 0.0, list[Cases]()
     for case in cases:
-        rest = Conditional.of(now.covariance, case.features)
+        rest = Conditional(now.covariance, case.features)
         offsets = case.means - now.means[case.places[:, None], case.features]
         log_likelihood += _log_likelihood(case, offsets, rest)
         scatter = rest.loadings @ case.scatter @ rest.loadings.T
@@ -319,7 +312,7 @@ def _extend(normal: Normal, known: Indices, cases: Sequence[Cases]) -> Indices:
     some = [case.of_features(features) for case in cases]
     weights, means, scatter = _together(some, (len(normal.means), len(features)))
     old = np.searchsorted(features, known)
-    rest = Conditional.of(scatter / weights.sum(), old)
+    rest = Conditional(scatter / weights.sum(), old)
     coefficients = rest.loadings[rest.missing]
     gaps = normal.means[:, known] - means[:, old]
     normal.means[:, new] = means[:, rest.missing] + gaps @ coefficients.T
@@ -383,7 +376,7 @@ def complete(
     names : sequence of str
         The name of each feature in an error.
     """
-    available = AvailableCases.of(states, len(classes), len(names), pooled=kind.is_pooled)
+    available = AvailableCases(states, len(classes), len(names), pooled=kind.is_pooled)
     undetermined = {
         k: why_unseen(classes[k].item(), np.flatnonzero(available.weights[k] == 0), names)
         for k in np.flatnonzero((available.weights == 0).any(axis=1)).tolist()

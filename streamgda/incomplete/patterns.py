@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Self, TypeVar
@@ -80,7 +80,6 @@ def features_in(pattern: Pattern, n_features: int) -> Indices:
 # ---------------------------------------------------------------------- blocks are cut
 
 
-@dataclass(frozen=True)
 class RowPatterns:
     """Which features the rows of a block have.
 
@@ -92,17 +91,11 @@ class RowPatterns:
         Which features are observed in each pattern.
     """
 
-    codes: Indices
-    observed: Observed
-
-    @classmethod
-    def of(cls, block: Block) -> Self:
-        """The patterns of the rows of a block."""
+    def __init__(self, block: Block) -> None:
         packed = _missing_bits(block.features)
-        codes = _codes_of(packed.view(np.uint64))
-        first = labels.first_positions(codes, int(codes.max()) + 1)
-        bits = np.unpackbits(packed[first], axis=1, count=block.n_features)
-        return cls(codes, np.equal(bits, 0))
+        self.codes = _codes_of(packed.view(np.uint64))
+        first = labels.first_positions(self.codes, int(self.codes.max()) + 1)
+        self.observed = np.equal(np.unpackbits(packed[first], axis=1, count=block.n_features), 0)
 
 
 def parts_by_pattern(
@@ -480,7 +473,7 @@ class PatternSums:
             If a value is infinite or too large. The sums must then not be used.
         """
         if block.lacks_numbers():
-            self._add_parts(block, RowPatterns.of(block), workspace)
+            self._add_parts(block, RowPatterns(block), workspace)
         else:
             self._add_part(complete_pattern(block.n_features), block, workspace)
 

@@ -196,7 +196,7 @@ def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) 
     for reason in first.reasons.values():
         raise reason()
     kind, classes = kind_named(covariance_type), first.classes
-    available = AvailableCases.of(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
+    available = AvailableCases(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
     populations = Population.all_of(available, kind)
     return Parameters(kind, classes, populations, list(map(Normal.standard, populations)))
 

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks.wording import counted
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
-from streamgda.gaussians.base import Densities
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
@@ -156,7 +155,7 @@ class DecisionRegionsDisplay(ModelDisplay):
         estimator = estimator.snapshot()
         chosen = _two_features(estimator, features)
         check_probabilities(probabilities)
-        plane = _Plane.through(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
+        plane = _Plane(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
         means, covariances, squared_radii = plane.ellipses(probabilities)
         points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
         low, high = _extent(means, covariances, squared_radii.max(axis=1), points)
@@ -226,7 +225,6 @@ class DecisionRegionsDisplay(ModelDisplay):
         )
 
 
-@dataclass(frozen=True)
 class _Plane:
     """The plane of two features, with some features fixed and all others marginalised.
 
@@ -242,22 +240,13 @@ class _Plane:
         The fixed features of the model, and their values.
     """
 
-    gaussians: Densities
-    shown: list[int]
-    fixed: list[int]
-    values: dict[int, float]
-
-    @classmethod
-    def through(cls, estimator: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> Self:
-        features = sorted([*chosen, *values])
-        observed = np.isin(np.arange(estimator.n_features_in_), features)
-        gaussians = finalised(estimator).densities
-        return cls(
-            gaussians if observed.all() else gaussians.marginal(observed),
-            [features.index(feature) for feature in chosen],
-            [features.index(feature) for feature in values],
-            values,
-        )
+    def __init__(self, model: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> None:
+        features, densities = sorted([*chosen, *values]), finalised(model).densities
+        observed = np.isin(np.arange(model.n_features_in_), features)
+        self.gaussians = densities if observed.all() else densities.marginal(observed)
+        self.shown = [features.index(feature) for feature in chosen]
+        self.fixed = [features.index(feature) for feature in values]
+        self.values = values
 
     def posterior_scores(self, x0: Array, x1: Array) -> Array:
         """The scores of the classes, before their priors, at points of the plane (n,): (n, K)."""

@@ -237,7 +237,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
             return replace(view, labels=labels)
 
         def mixed(densities: Densities, view: View) -> Mixtures:
-            return Mixtures.of(densities, starts, view.numbers.weights)
+            return Mixtures(densities, starts, shares_of(starts, view.numbers.weights))
 
         weights = np.add.reduceat(view.weights, starts)
         return replace(view, labels=labels, weights=weights, chain=(*view.chain, mixed))

@@ -38,11 +38,6 @@ class Mixtures(Densities):
     starts: NDArray[np.intp]
     shares: Array
 
-    @classmethod
-    def of(cls, components: Densities, starts: NDArray[np.intp], weights: Array) -> Self:
-        """The densities of the classes of which these are the subclasses, with their weights."""
-        return cls(components, starts, shares_of(starts, weights))
-
     def parts_with(self, constants: Array) -> tuple[Densities, Array, NDArray[np.intp]]:
         """The densities of the subclasses, and ln of their weights among all rows."""
         sizes = np.diff(self.starts, append=len(self.shares))
