@@ -51,26 +51,6 @@ Part = tuple[Columns, Mapping[str, Any]]
 _OF_PATTERN = ("positions", "definite")  # metadata that describes the columns of one pattern
 
 
-def to_columns(
-    parts: Mapping[Pattern, Part], n_features: int
-) -> tuple[dict[str, NDArray[Any]], list[dict[str, Any]]]:
-    """The columns of all patterns, and the metadata of each pattern."""
-    names = dict.fromkeys(name for columns, _ in parts.values() for name in columns)
-    together = {
-        name: _one_below_the_other([columns for columns, _ in parts.values()], name) for name in names
-    }
-    lengths = [len(columns["label"]) for columns, _ in parts.values()]
-    together["pattern"] = np.repeat(np.arange(len(parts)), lengths)
-    described = [
-        {
-            "observed": "".join(map(str, observed_in(pattern, n_features).astype(int))),
-            **{name: metadata[name] for name in _OF_PATTERN if name in metadata},
-        }
-        for pattern, (_, metadata) in parts.items()
-    ]
-    return together, described
-
-
 def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[tuple[Pattern, Part]]:
     """The columns and metadata of each pattern.
 
@@ -275,9 +255,7 @@ class IncompleteStatistics(Statistics):
                 "accumulate with covariance_type='full'"
             )
         with self.lock:
-            return PatternTable.of(
-                self._states(), self._labelled.classes, self.n_features, self.feature_names
-            )
+            return PatternTable(self._states(), self._labelled.classes, self.n_features, self.feature_names)
 
     def by_pattern(self) -> Iterator[tuple[Indices, Statistics]]:
         """The statistics of the rows of each pattern.
@@ -535,14 +513,25 @@ class IncompleteStatistics(Statistics):
     def to_columns(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The state as arrays with a row for each class of each pattern, and plain values beside them."""
         state = self.copy()  # of one moment; the lock is free again while it is written
-        parts = {p: state._of_pattern(part).to_columns() for p, part in state._labelled.by_pattern.items()}
-        columns, patterns = to_columns(parts or {b"": state._of_pattern().to_columns()}, state.n_features)
-        return columns, {
+        by_pattern = state._labelled.by_pattern
+        parts = [state._of_pattern(part).to_columns() for part in by_pattern.values()]
+        columns: list[Columns] = [own for own, _ in parts or [state._of_pattern().to_columns()]]
+        names = dict.fromkeys(name for own in columns for name in own)
+        together = {name: _one_below_the_other(columns, name) for name in names}
+        together["pattern"] = np.repeat(np.arange(len(columns)), [len(own["label"]) for own in columns])
+        patterns = [
+            {
+                "observed": "".join(map(str, observed_in(pattern, state.n_features).astype(int))),
+                **{name: metadata[name] for name in _OF_PATTERN if name in metadata},
+            }
+            for pattern, (_, metadata) in zip(by_pattern, parts, strict=True)
+        ]
+        return together, {
             "format_version": FORMAT_VERSION,
             **state._metadata(),
             **{name: name in state.required.extra for name in sorted(EXTRAS)},
             "max_patterns": state.max_patterns,
-            "patterns": patterns if parts else [],
+            "patterns": patterns,
             **({"separates": True} if state._separates else {}),
         }
 

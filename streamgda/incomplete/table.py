@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import abridged
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 _MOST_NAMES = 8  # of missing features in a line of the table
 
 
-@dataclass(frozen=True, eq=False)
 class PatternTable:
     """The patterns of observed features, the most frequent first.
 
@@ -38,17 +35,9 @@ class PatternTable:
         The names of the features; their positions, as text, if they have no names.
     """
 
-    observed: NDArray[np.bool_]
-    counts: NDArray[np.int64]
-    weights: Array
-    classes: Labels
-    feature_names: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, states: Sequence[PatternState], classes: Labels, n_features: int, names: tuple[str, ...] | None
-    ) -> Self:
-        """The table of rows by pattern."""
+    def __init__(
+        self, states: Sequence[PatternState], classes: Labels, n_features: int, names: tuple[str, ...] | None
+    ) -> None:
         observed = np.zeros((len(states), n_features), np.bool_)
         counts = np.zeros((len(states), len(classes)), np.int64)
         weights = np.zeros(counts.shape)
@@ -57,8 +46,8 @@ class PatternTable:
             counts[row, state.places] = state.counts
             weights[row, state.places] = state.moments.weights
         order = np.argsort(-counts.sum(axis=1), kind="stable")
-        names = names or tuple(map(str, range(n_features)))
-        return cls(observed[order], counts[order], weights[order], classes.copy(), names)
+        self.observed, self.counts, self.weights = observed[order], counts[order], weights[order]
+        self.classes, self.feature_names = classes.copy(), names or tuple(map(str, range(n_features)))
 
     def __len__(self) -> int:
         return len(self.observed)
