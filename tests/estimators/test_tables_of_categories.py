@@ -334,7 +334,7 @@ def test_what_a_model_does_not_have(table):
     with pytest.raises(ValueError, match="all columns have categories"):
         GaussianNB(categories=CHOSEN).fit(X[["city", "grade"]], y)
     for params in ({"shrinkage": "auto"}, {"solver": "eigen", "covariance_estimator": LedoitWolf()}):
-        with pytest.raises(ValueError, match="fourth moments of the numbers"):
+        with pytest.raises(ValueError, match="more of the numbers given the categories"):
             QuadraticDiscriminantAnalysis(**params, categories=CHOSEN).fit(X, y)
     with pytest.raises(ValueError, match="Student t"):
         QuadraticDiscriminantAnalysis(predictive="student", categories=CHOSEN).fit(X, y)
