@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from streamgda.blocks.labels import PARTS
 from streamgda.statistics.base import Statistics
@@ -107,11 +108,50 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     from streamgda.storage.tables import from_arrow
 
     kind = _kind(str(metadata["kind"]))
-    try:
+    with _making_sense(path):
         n_patterns = len(metadata["patterns"]) if "patterns" in metadata else None
         columns = from_arrow(table, n_patterns)
         _check_features(columns, metadata, in_patterns=bool(n_patterns))
         return kind.from_columns(columns, metadata)
+
+
+def states_of(
+    table: pa.Table, documents: Sequence[Metadata], lengths: Sequence[int], path: str
+) -> Iterator[Statistics]:
+    """The statistics in a table in which those of several states stand one below the other.
+
+    Parameters
+    ----------
+    table : pa.Table
+        The rows of all the states.
+    documents : sequence of mappings
+        The metadata of each state.
+    lengths : sequence of int
+        How many rows each has.
+    path : str
+        The name of the file in errors, which are those of `state_of`.
+    """
+    from streamgda.storage.tables import from_arrow
+
+    first, has_pooled = documents[0], "pooled_scatter" in table.column_names
+    are_alike = all({**one, "n_dropped": 0} == {**first, "n_dropped": 0} for one in documents)
+    are_many = len(documents) > 1 and all(lengths)
+    if first.get("kind") == "ClassStatistics" and are_many and are_alike and not has_pooled:
+        with _making_sense(path):
+            columns, floating = from_arrow(table), cast("Any", _kind("ClassStatistics"))
+            _check_features(columns, first, in_patterns=False)
+            dropped = [as_count(one["n_dropped"], "n_dropped") for one in documents]
+            yield from floating.from_joined_columns(columns, first, lengths, dropped)
+        return
+    for document, (start, stop) in zip(documents, pairwise(accumulate(lengths, initial=0)), strict=True):
+        yield state_of(table.slice(start, stop - start), document, path)
+
+
+@contextmanager
+def _making_sense(path: str) -> Iterator[None]:
+    """Name the file in errors of using what it holds."""
+    try:
+        yield
     except KeyError as error:
         raise ValueError(f"{path} is damaged: its metadata has no {error}") from error
     except MemoryError as error:

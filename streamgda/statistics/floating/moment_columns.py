@@ -6,7 +6,9 @@ own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -51,6 +53,27 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     ValueError
         If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
     """
+    return _sorted(_decoded(kind, columns, n_features))
+
+
+def from_joined_columns(
+    kind: CovarianceKind, columns: Columns, n_features: int, lengths: Sequence[int]
+) -> Iterator[Labelled[Moments]]:
+    """The states of consecutive rows, of which each has some; they are decoded and checked together.
+
+    Each class must have a scatter of its own. Errors are those of `from_columns`.
+    """
+    joined = _decoded(kind, columns, n_features)
+    for start, stop in pairwise(accumulate(lengths, initial=0)):
+        rows = slice(start, stop)
+        counts, moments, squares = joined.counts[rows], joined.moments.take(rows), None
+        has_squares = "squared_weight" in columns or not np.array_equal(moments.weights, counts)
+        if joined.squared_weights is not None and has_squares:
+            squares = joined.squared_weights[rows]
+        yield _sorted(Labelled(labels.trimmed(joined.classes[rows]), counts, moments, squares))
+
+
+def _decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
     sort = moments_keeping(name for name, extra in EXTRAS.items() if columns.keys() & {*extra.columns})
     n_classes = len(columns.get("label", ()))
     shapes = _shapes(kind, n_classes, n_features) | sort.more_shapes(kind, n_classes, n_features)
@@ -62,9 +85,7 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
     _check_totals(classes, arrays["count"], arrays["weight"])
     counts, moments = arrays["count"], _moments(sort, kind, arrays, n_features)
-    state = Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
-    is_sorted = not classes.dtype.names and (classes[1:] > classes[:-1]).all()
-    return state if is_sorted else _sorted(state)
+    return Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
 
 
 def _scatter_column(kind: CovarianceKind) -> str:
@@ -114,6 +135,9 @@ def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None 
 
 
 def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
+    classes = state.classes
+    if not classes.dtype.names and (classes[1:] > classes[:-1]).all():
+        return state
     order = np.argsort(state.classes)
     classes = state.classes[order]
     if (classes[1:] == classes[:-1]).any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Self
@@ -18,7 +18,13 @@ from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.moment_columns import from_columns, from_moments, from_sums, to_columns
+from streamgda.statistics.floating.moment_columns import (
+    from_columns,
+    from_joined_columns,
+    from_moments,
+    from_sums,
+    to_columns,
+)
 from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
@@ -285,6 +291,18 @@ class ClassStatistics(Statistics):
         if is_checked and not kind.is_semidefinite(labelled.moments.scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
+
+    @classmethod
+    def from_joined_columns(
+        cls, columns: Columns, metadata: Mapping[str, Any], lengths: Sequence[int], dropped: Sequence[int]
+    ) -> Iterator[Self]:
+        """The states whose columns stand one below the other; their metadata differ in `n_dropped` alone."""
+        like = cls.from_columns({name: values[: lengths[0]] for name, values in columns.items()}, metadata)
+        parts = from_joined_columns(like._labelled.kind, columns, like.n_features, lengths)
+        for part, n_dropped in zip(parts, dropped, strict=True):
+            state = like._twin(part)
+            state._n_dropped = n_dropped
+            yield state
 
     # ------------------------------------------------------------------ states are subtracted, decay, compare
 
