@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streamgda.blocks.wording import counted
 from streamgda.cli.data import Data, ModelOptions, model_options, to_learn
 from streamgda.cli.errors import Quarantined, interruptible
 from streamgda.cli.running import (
@@ -100,9 +99,6 @@ _CHOICE = bundled(
     "--skip-unreadable", is_flag=True, help="Go on without files that cannot be read; the report names them."
 )
 @of_library(_REFRESH, "verify")
-@_date_option(
-    "--compact-before", "Fold the entries of files modified before this time into one, at the end.", "none"
-)
 @_LIMITS
 @click.option(
     "--accept",
@@ -124,7 +120,6 @@ def refresh(
     dry_run: bool,
     skip_unreadable: bool,
     verify: bool,
-    compact_before: datetime | None,
     limits: dict[str, Any],
     accept: tuple[str, ...],
     reject: tuple[str, ...],
@@ -179,8 +174,6 @@ def refresh(
         run.report({**asdict(report), "read": report.read, "out": saved and shown(saved)}, text)
     for path, reason in report.skipped.items():
         run.insist(f"skipped {path}: {reason}")
-    if compact_before is not None and not dry_run:
-        run.note(f"folded {counted(held.compact(before=compact_before), 'entry')} into one")
     if report.quarantined:
         raise Quarantined(report.quarantined)
 

@@ -243,14 +243,14 @@ class RefreshReport(DriftReport):
         Whether nothing was done.
     added, changed, reread : tuple of str
         The files that are read: new files, files whose version has changed, and unchanged files that must be
-        read again. An unchanged file is read again if its entry was lost, if its entry was folded with that
-        of a file that has changed or is gone, or if the type of its labels has changed.
+        read again. An unchanged file is read again if its table was lost, if the type of its labels has
+        changed, or if version 0.1 or 0.2 has folded its entry with others.
     reused, dropped : tuple of str
         The files whose statistics are kept and count, and those that are gone.
     skipped : dict of str to str
         With ``on_error="skip"``, the files that could not be read, and why. The next refresh tries again.
         Until then, the statistics of the former version of such a file count, and the file is also in
-        `reused`, unless its entry was folded with others.
+        `reused`.
     quarantined : dict of str to str
         The files that are kept apart until they are accepted or rejected, and why.
     rejected : tuple of str

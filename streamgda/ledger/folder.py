@@ -1,17 +1,13 @@
-"""The folder of a ledger: its lock, its manifest, its entries and their total, and what is deleted.
+"""The folder of a ledger: its lock, its manifest, its tables of entries, their total, and what is deleted.
 
-An entry is a Parquet file with the statistics of one input file, or of several folded into one, and the
-records of these files. It never changes. Entries are small: they are fetched before they are used, in order,
-with at most a few megabytes in memory. Statistics of folds are a table with a row for each fold: its number,
-the metadata of its statistics as JSON, and their table as an Arrow stream.
+Tables are fetched before they are used, in order, with at most a few megabytes in memory.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import repeat
@@ -19,9 +15,18 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 
-from streamgda.blocks.block import FoldRule
-from streamgda.blocks.wording import counted
 from streamgda.ledger import manifest as manifests
+from streamgda.ledger.entries import (
+    COLUMNS,
+    Entry,
+    EntryTable,
+    S,
+    State,
+    holdings,
+    packed,
+    state_in,
+    table_of,
+)
 from streamgda.ledger.manifest import (
     APART,
     ENTRIES,
@@ -31,29 +36,20 @@ from streamgda.ledger.manifest import (
     Manifest,
     foreign_names,
     is_entry,
+    is_entry_name,
     is_unfinished,
+    reads_in,
 )
-from streamgda.sources.base import InputFile
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
-from streamgda.statistics.factory import state_of as statistics_of
-from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.validation import as_count
 from streamgda.storage import tables
-from streamgda.storage.documents import Metadata, digest
+from streamgda.storage.documents import SENSELESS, digest
 from streamgda.storage.fetching import read_ahead
 from streamgda.storage.filesystems import Storage, Version, reached
-from streamgda.storage.paths import one_line
 from streamgda.storage.reading import open_whole
-from streamgda.storage.tables import DamagedFileError, to_arrow
+from streamgda.storage.tables import DamagedFileError
 
-State = Statistics | FoldStatistics
+T = TypeVar("T")
 
-S = TypeVar("S", bound=State)
-
-_COLUMNS = STATISTICS_COLUMNS | {"fold", "document", "table"}
-
-_ORPHANED_FOR = timedelta(days=1)  # longer than a refresh takes: what is older was left by a crash
+_ORPHANED_FOR = timedelta(days=1)  # longer than a refresh or a reader takes
 
 _LEAST = 1e-300  # of weights that underflow: with a weight of 0, the class would be lost
 
@@ -61,12 +57,12 @@ _READERS = 16  # an object store answers many requests in the time of one
 
 
 class Contents(NamedTuple):
-    """What the folder holds at one moment: the entries, with unfinished ones, and the manifest.
+    """What the folder holds at one moment: the tables of entries, with unfinished ones, and the manifest.
 
     The manifest is None before the first refresh, or if it was lost.
     """
 
-    entries: Mapping[str, Version]
+    tables: Mapping[str, Version]
     manifest: Manifest | None
 
 
@@ -88,12 +84,14 @@ class LedgerFolder:
         RuntimeError
             If another process holds the lock.
         """
-        seen = self.contents()
+        is_here, seen = self.storage.is_local, None
+        if not is_here or MANIFEST not in self._names():  # or a folder of other things would get a lock
+            seen = self.contents()
         if not self.storage.is_object_store:  # which has no folders to make
             reached(self.path, partial(self.storage.filesystem.create_dir, self._at(ENTRIES), recursive=True))
         busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
         with self.storage.locked(self.path, busy):
-            yield self.contents() if self.storage.is_local else seen
+            yield self.contents() if is_here or seen is None else seen
 
     def contents(self) -> Contents:
         """What the folder holds now.
@@ -103,18 +101,21 @@ class LedgerFolder:
         ValueError
             If there is no manifest, but something that no ledger writes.
         """
-        # The entries are listed before the manifest is read. Otherwise an entry that another refresh adds
+        # The tables are listed before the manifest is read. Otherwise a table that another refresh adds
         # meanwhile would be taken for lost.
-        entries = self.entries()
+        there = self.tables()
         if (manifest := self.read_manifest()) is not None:
-            return Contents(entries, manifest)
+            return Contents(there, manifest)
         foreign = reached(self.path, partial(foreign_names, self.storage, self.path))
         if foreign:
             raise ValueError(
                 f"{self.path} is a folder of other things, such as {min(foreign)}, and no ledger; "
                 "name a new one"
             )
-        return Contents(entries, None)
+        return Contents(there, None)
+
+    def _names(self) -> list[str]:
+        return reached(self.path, partial(self.storage.children, self.path))
 
     def _at(self, *names: str) -> str:
         return "/".join([self.path, *names])
@@ -152,66 +153,86 @@ class LedgerFolder:
     def restore_apart(self, manifest: Manifest) -> None:
         """Write the list of the files that do not count if it was lost, or was not known to version 0.2."""
         apart = manifest.apart
-        if apart.records and APART not in reached(self.path, partial(self.storage.children, self.path)):
+        if apart.records and APART not in self._names():
             manifests.write(self.storage, self._at(APART), apart)
 
-    # ------------------------------------------------------------------ entries
+    # ------------------------------------------------------------------ tables of entries
 
-    def entries(self) -> dict[str, Version]:
-        """The entries and unfinished entries that are there now; foreign files are left out."""
+    def tables(self) -> dict[str, Version]:
+        """The tables and unfinished tables that are there now; foreign files are left out."""
         folder = self._at(ENTRIES)
         seen = reached(folder, partial(self.storage.listing, folder))
         above = folder.strip("/") + "/"
         names = {path.strip("/").removeprefix(above): version for path, version in seen.items()}
         return {name: version for name, version in names.items() if is_entry(name)}
 
-    def write_entry(self, name: str, state: State, records: Sequence[FileRecord]) -> None:
-        """Write an entry, with the list of the files that it holds."""
-        table, metadata = _table_of(state)
-        held = [asdict(record) for record in records]
-        tables.write(self._at(ENTRIES, name), table, {**metadata, "holdings": held}, self.storage)
+    def write(self, entries: Iterable[Entry], reads: str) -> list[FileRecord]:
+        """Write some entries to tables, and return their records. `reads` is a hash of what is read."""
+        written: list[FileRecord] = []
+        for table, document, records in packed(entries, reads):
+            tables.write(self._at(ENTRIES, records[0].entry), table, document, self.storage)
+            written += records
+        return written
 
-    def states(
-        self, names: Sequence[str], empty: S, there: Mapping[str, Version] | None = None
-    ) -> Iterator[S]:
-        """Yield the states of some entries, of the kind of `empty`, in order.
+    def found(self, there: Iterable[str], reads: str) -> dict[str, FileRecord]:
+        """The records by path in tables that no manifest names, as an interrupted refresh leaves them.
 
-        While one is used, the next few are fetched. `there` holds the entries in the folder, if it is known.
+        Only footers are read. Damaged tables, those of files that are read in another way, and folded entries
+        have no such records.
+
+        Raises
+        ------
+        ValueError
+            If a file is no table of entries, or lies under the name of another.
+        """
+        records: dict[str, FileRecord] = {}
+        for name in sorted(filter(is_entry_name, there)):
+            path = self._at(ENTRIES, name)
+            try:
+                document = tables.read_metadata(path, self.storage)
+                listed = holdings(document, name)
+            except (DamagedFileError, FileNotFoundError):
+                continue
+            except SENSELESS as error:
+                raise self._senseless(path, error) from error
+            if reads_in(document, name) == reads:
+                records |= {record.path: record for record in listed}
+        return records
+
+    def entries(self, records: Iterable[FileRecord]) -> Iterator[Entry]:
+        """Yield the entries of some files, in the order of their paths. Errors are those of `states`."""
+        return self._in_order(records, EntryTable.entries)
+
+    def states(self, records: Iterable[FileRecord], empty: S) -> Iterator[S]:
+        """Yield the states of some files, of the kind of `empty`, in the order of their paths.
+
+        Of files that an old version has folded, the first one has the state of all. While a table is used,
+        the next few are fetched.
 
         Raises
         ------
         FileNotFoundError
-            If an entry is missing.
+            If a table is missing.
         ValueError
             If one is damaged.
         """
-        fetched = self._contents(names, there)
-        for name in names:
-            yield cast("S", self._state_in(next(fetched), name, empty))
+        return self._in_order(records, partial(EntryTable.states, empty=empty))
 
-    def merged(
-        self,
-        names: Sequence[str],
-        empty: S,
-        weights: Iterable[float] | None = None,
-        there: Mapping[str, Version] | None = None,
-    ) -> S:
-        """The merged states of some entries, in order; few of them are in memory at once.
+    def merged(self, records: Sequence[FileRecord], empty: S, weights: Iterable[float] | None = None) -> S:
+        """The merged states of some files, in the order of their paths; few of them are in memory at once.
 
         Parameters
         ----------
-        names : sequence of str
-            The entries to merge.
+        records : sequence of FileRecord
+            The files, in the order of their paths.
         empty : Statistics or FoldStatistics
-            The state of no rows, which is the result if there are no entries.
+            The state of no rows, which is the result if there are no files.
         weights : iterable of float, optional
-            A factor for each entry, by which the weights of its rows are multiplied. By default 1.
-        there : mapping of str to Version, optional
-            The entries in the folder, if it is known.
+            A factor for each file, by which the weights of its rows are multiplied. By default 1.
         """
         total: Any = None
-        states = self.states(names, empty, there)
-        for name, weight in zip(names, weights or repeat(1.0), strict=False):
+        states = self.states(records, empty)
+        for record, weight in zip(_unfolded(records), weights or repeat(1.0), strict=False):
             part: Any = next(states)
             if weight != 1.0:
                 part.decay(max(weight, _LEAST))
@@ -222,206 +243,117 @@ class LedgerFolder:
                     total += part
             except ValueError as error:
                 raise ValueError(
-                    f"{self._at(ENTRIES, name)} does not fit the other entries: {error}"
+                    f"{self._at(ENTRIES, record.entry)} does not fit the other entries: {error}"
                 ) from error
             del part  # or it would be held while the next one is read
         return cast("S", empty.copy() if total is None else total)
 
-    def records(
-        self, files: Mapping[str, InputFile], there: Mapping[str, Version]
-    ) -> tuple[list[FileRecord], dict[str, InputFile]]:
-        """Read the records in some entries of one file each; also return the files whose entries are damaged.
+    def _in_order(
+        self,
+        records: Iterable[FileRecord],
+        parts_of: Callable[[EntryTable, Collection[str]], Iterator[tuple[str, T]]],
+    ) -> Iterator[T]:
+        """Yield a part of the table of each file; each table is open from its first to its last file."""
+        files: dict[str, set[str]] = {}
+        records = _unfolded(records)
+        for record in records:
+            files.setdefault(record.entry, set()).add(record.path)
+        fetched = self._fetched(list(files))
+        parts: dict[str, Iterator[tuple[str, T]]] = {}
+        for record in records:
+            name, wanted = record.entry, files[record.entry]
+            if name not in parts:
+                parts[name] = parts_of(self._parsed(next(fetched), name), frozenset(wanted))
+            path, part = next(parts[name], ("", None))
+            if path != record.path:
+                raise self._senseless(self._at(ENTRIES, name), f"damaged: it does not hold {record.path}")
+            wanted.remove(path)
+            if not wanted:
+                del parts[name]  # and with it the table
+            yield cast("T", part)
+            del part
 
-        Parameters
-        ----------
-        files : mapping of str to InputFile
-            The file of each entry, by the name of the entry.
-        there : mapping of str to Version
-            The entries that are in the folder.
-
-        Raises
-        ------
-        ValueError
-            If a file is not an entry, or is the entry of another file.
-        """
-        records: list[FileRecord] = []
-        torn: dict[str, InputFile] = {}
-        for (name, file), content in zip(files.items(), self._contents(list(files), there), strict=True):
-            try:
-                _, _, held = self._parsed(content, name)
-            except DamagedFileError:
-                torn[name] = file
-                continue
-            if [(one.path, one.version) for one in held] != [(file.path, file.version)]:
-                raise self._of_another_file(name, held)
-            records += held
-        return records, torn
-
-    def _contents(
-        self, names: Sequence[str], there: Mapping[str, Version] | None = None
-    ) -> Iterator[pa.Buffer]:
-        if not names:
-            return iter(())
-        seen = self.entries() if there is None else there
+    def _fetched(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
+        if len(names) < 2:  # without threads, and without a listing
+            return (_fetch(self.storage, self._at(ENTRIES, name)) for name in names)
+        seen = self.tables()
         sizes = {self._at(ENTRIES, name): seen[name].size for name in names if name in seen}
         paths = [self._at(ENTRIES, name) for name in names]
         fetch = partial(_fetch, self.storage, sizes=sizes)
         return read_ahead(fetch, paths, _READERS, [sizes.get(path) or 0 for path in paths])
 
-    def _state_in(self, content: pa.Buffer, name: str, empty: State) -> State:
-        table, metadata, held = self._parsed(content, name)
-        del content  # which has been decoded
-        # The pages have checksums, and the state was checked when it was written.
-        path = self._at(ENTRIES, name)
-        state = _state_of(table, {**metadata, "definite": False}, path, empty)
-        if state.n_rows != (rows := sum(record.rows for record in held)):
-            raise ValueError(
-                f"{path} is damaged: it holds {counted(state.n_rows, 'row')}, and lists files of {rows:,}; "
-                "delete the file, and refresh the ledger"
-            )
-        return state
-
-    def _parsed(self, content: pa.Buffer, name: str) -> tuple[pa.Table, Metadata, list[FileRecord]]:
-        """The table and the metadata of an entry, and the records of the files that it holds."""
+    def _parsed(self, content: pa.Buffer, name: str) -> EntryTable:
         path = self._at(ENTRIES, name)
         try:
-            table, metadata = tables.parse(pa.BufferReader(content), _COLUMNS, path)
-            held = _records_of(metadata)
+            return EntryTable.of(*tables.parse(pa.BufferReader(content), COLUMNS, path), path, name)
         except DamagedFileError as error:
             raise DamagedFileError(f"{error}; delete the file, and refresh the ledger") from error
-        except ValueError as error:
-            raise ValueError(f"{path} is {error}; delete the file, and refresh the ledger") from error
-        if any(record.entry != name for record in held):
-            raise self._of_another_file(name, held)
-        return table, metadata, held
+        except SENSELESS as error:
+            raise self._senseless(path, error) from error
 
-    def _of_another_file(self, name: str, held: Sequence[FileRecord]) -> ValueError:
-        return ValueError(
-            f"{self._at(ENTRIES, name)} is the entry of another file, {held[0].path}; "
-            "delete the file, and refresh the ledger"
-        )
+    def _senseless(self, path: str, said: object) -> ValueError:
+        return ValueError(f"{path} is {said}; delete the file, and refresh the ledger")
 
     # ------------------------------------------------------------------ the total of all entries, a cache
 
     def read_total(self, manifest: Manifest, empty: S) -> S | None:
-        """The cached state of exactly these entries; None if the cache is missing, damaged or of others."""
+        """The cached state of exactly these files; None if the cache is missing, damaged or of others."""
         path = self._at(TOTAL)
         try:
-            table, metadata = tables.read(path, _COLUMNS, self.storage)
+            table, metadata = tables.read(path, COLUMNS, self.storage)
             if metadata.get("of") != _identity(manifest):
                 return None
-            state = cast("S", _state_of(table, metadata, path, empty))
+            state = cast("S", state_in(table, metadata, path, empty))
         except (FileNotFoundError, ValueError):
             return None
         return state if state.n_rows == manifest.n_rows else None
 
     def write_total(self, state: State, manifest: Manifest) -> None:
-        """Replace the cached state by that of these entries."""
-        table, metadata = _table_of(state)
+        """Replace the cached state by that of these files."""
+        table, metadata = table_of(state)
         tables.write(self._at(TOTAL), table, {**metadata, "of": _identity(manifest)}, self.storage)
 
     # ------------------------------------------------------------------ what is deleted
 
-    def tidy(self, before: Manifest, now: Manifest, there: Mapping[str, Version]) -> None:
-        """Delete entries that no longer count, and files that crashes have left.
+    def tidy(self, now: Manifest, there: Mapping[str, Version]) -> None:
+        """Delete tables that no longer count, and files that crashes have left.
+
+        Where there is no lock, another refresh may have just written a table, or may name it in the manifest
+        that it is about to write. So it must be a day old.
 
         Parameters
         ----------
-        before, now : Manifest
-            Before and after the refresh.
+        now : Manifest
+            After the refresh.
         there : mapping of str to Version
-            The entries that are in the folder.
+            The tables that were in the folder.
         """
-        superseded = before.entries.keys() - now.entries.keys()
-        stray = {name: there[name] for name in there.keys() - now.entries.keys() - superseded}
+        strays = {name: there[name] for name in there.keys() - now.tables}
         if self.storage.is_local:
             for name in filter(is_unfinished, self.storage.children(self.path)):
                 self.storage.filesystem.delete_file(self._at(name))
-        else:  # without a lock, another refresh may have just written them
+        else:
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
-            stray = {name: seen for name, seen in stray.items() if (seen.modified or latest) < latest}
-        for path in (self._at(ENTRIES, name) for name in (*superseded, *stray)):
+            strays = {name: seen for name, seen in strays.items() if (seen.modified or latest) < latest}
+        for path in (self._at(ENTRIES, name) for name in strays):
             with suppress(FileNotFoundError):
                 reached(path, partial(self.storage.filesystem.delete_file, path))
 
 
-def _records_of(metadata: Metadata) -> list[FileRecord]:
-    """The records of the files that an entry holds; its metadata may be damaged or forged."""
-    rows = metadata.get("holdings")
-    if not (rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-        raise ValueError("no entry of a ledger")
-    return [FileRecord.from_row(row) for row in rows]
+def _unfolded(records: Iterable[FileRecord]) -> list[FileRecord]:
+    """The records, but one alone of each folded entry of an old version."""
+    first: dict[str, FileRecord] = {}
+    return [one for one in records if first.setdefault(one.entry, one) is one or not one.is_folded]
 
 
 def _identity(manifest: Manifest) -> str:
-    return digest(sorted(manifest.entries), 16)
-
-
-def total_of(state: State) -> Statistics:
-    """The statistics of all the rows."""
-    return state.total() if isinstance(state, FoldStatistics) else state
-
-
-def _table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
-    """The table and the metadata of a state."""
-    if not isinstance(state, FoldStatistics):
-        columns, metadata = state.to_columns()
-        return to_arrow(columns), metadata
-    parts = [state[fold].to_columns() for fold in state.folds]
-    table = pa.table(
-        {
-            "fold": pa.array(state.folds, pa.int64()),
-            "document": pa.array([json.dumps(metadata) for _, metadata in parts], pa.large_string()),
-            "table": pa.array(
-                [tables.stream_of(to_arrow(columns)).to_pybytes() for columns, _ in parts], pa.large_binary()
-            ),
-        }
-    )
-    _, metadata = state.empty.to_columns()
-    rule = {"n_folds": state.rule.n_folds, "column": state.rule.column}
-    return table, {**metadata, "kind": "FoldStatistics", "rule": rule, "n_dropped": state.n_dropped}
-
-
-def _state_of(table: pa.Table, metadata: Metadata, path: str, empty: State) -> State:
-    """The state that a table holds.
-
-    Parameters
-    ----------
-    table, metadata
-        As `_table_of` makes them.
-    path : str
-        The name of the file in errors.
-    empty : Statistics or FoldStatistics
-        The state of no rows, of the kind that is expected.
-
-    Raises
-    ------
-    ValueError
-        If the table holds another kind of state, or is damaged.
-    """
-    if not isinstance(empty, FoldStatistics):
-        return statistics_of(table, metadata, path)
-    try:
-        rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
-        parts = {
-            row["fold"]: (
-                pa.ipc.open_stream(row["table"]).read_all(),
-                {**json.loads(row["document"]), "definite": False},
-            )
-            for row in table.select(["fold", "document", "table"]).to_pylist()
-        }
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-        raise ValueError(f"{path} holds no statistics of folds: {one_line(error)}") from error
-    if rule != empty.rule:
-        raise ValueError(f"{path} holds folds by {rule}, and not by {empty.rule}")
-    if unknown := parts.keys() - range(rule.n_folds or 0):
-        raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
-    states = {fold: statistics_of(*part, path) for fold, part in parts.items()}
-    return FoldStatistics(empty.empty, rule, states, n_dropped)
+    """A hash of the files whose statistics are merged, in the versions that were read."""
+    files = [(one.path, one.version.identity, one.footer, one.partition) for one in manifest.sorted()]
+    return digest(files, 16)
 
 
 def _fetch(storage: Storage, path: str, sizes: Mapping[str, int | None] = {}) -> pa.Buffer:
-    """The bytes of an entry, of which the size may be known."""
+    """The bytes of a table, of which the size may be known."""
     try:
         with reached(path, partial(open_whole, storage, path, sizes.get(path))) as file:
             return file.read_buffer()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import methodcaller
@@ -16,20 +17,22 @@ from streamgda.blocks.block import FoldRule
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import abridged, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
-from streamgda.ledger.folder import Contents, LedgerFolder, State, total_of
+from streamgda.ledger.entries import TABLE_BYTES, State, total_of
+from streamgda.ledger.folder import Contents, LedgerFolder
 from streamgda.ledger.manifest import (
     OPTIONS,
     Age,
     FileFilter,
+    FileRecord,
     Manifest,
     Status,
     check_reads_alike,
-    fold_name,
+    n_files_of,
     select,
     to_table,
     weights_by_age,
 )
-from streamgda.ledger.refresh import OnError, RefreshPlan, as_known, compare, plan_refresh, read_files
+from streamgda.ledger.refresh import OnError, Reader, RefreshPlan, as_known, compare, plan_refresh, read_files
 from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import FileSource, Source
@@ -41,24 +44,27 @@ from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.filesystems import resolve
+from streamgda.storage.documents import digest
+from streamgda.storage.filesystems import Version, resolve
 from streamgda.storage.paths import Address, AnyFileSystem, Path
+
+_FILES_OF_TABLE = 256  # a table of fewer files, and of less than half the usual size, is small
+
+_MOST_SMALL = 16  # tables; if there are more, they are joined
 
 
 class StatisticsLedger:
     """A folder with the statistics of each file of a dataset whose files come, change and go.
 
     `refresh` reads only the files that are new or have changed, and drops those that are gone; `statistics`
-    merges what is held. The statistics of each file are an entry, a Parquet table as `ClassStatistics.save`
-    writes it. ``manifest.parquet``, a table too, lists the files that count, and is replaced atomically at
-    the end of a refresh. A refresh that is killed or meets a full disk therefore changes nothing, and the
-    next one finds the entries that it wrote.
+    merges what is held. The statistics of many files share a Parquet table. ``manifest.parquet``, a table
+    too, lists the files that count, and is replaced atomically at the end of a refresh. A refresh that is
+    killed or meets a full disk therefore changes nothing, and the next one finds the tables that it wrote.
 
     A local ledger is refreshed by one process at a time, which locks the folder; a second one stops at once
-    with an error. An object store has no locks. There, two refreshes at the same time write the same entries
-    under the same names, and the manifest that is written last counts. If files changed between the two, this
-    manifest may name an entry that the other refresh deleted. Reading that entry is an error, and the next
-    refresh reads its file again. No file is ever counted twice.
+    with an error. An object store has no locks. There, the manifest that is written last counts, so what the
+    other refresh found is found again by the next one. Tables are deleted there when they are a day old and
+    the manifest does not name them. No file is ever counted twice.
 
     Parameters
     ----------
@@ -215,25 +221,26 @@ class StatisticsLedger:
             return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
         with self._folder.locked() as seen:
             plan = self._plan(files, seen, scheduler, verify)
-            held, folder, source = plan.held, self._folder, plan.source
-            found, torn = folder.records(plan.found, seen.entries)
-            missing = {**plan.missing, **torn}
+            held, folder, source, there = plan.held, self._folder, plan.source, seen.tables
             empty = self._state_of_no_rows(self.missing or source.missing_rows)
-            read, skipped = read_files(source, missing, folder, empty, scheduler, progress, on_error)
-            there = folder.entries() if read else seen.entries
-            fresh = [as_known(record, held) for record in (*found, *read)]
-            now = plan.reused.updated([*held.former(skipped, there), *fresh])
-            if lost := now.entries.keys() - there.keys():
+            reader = Reader(folder, digest(held.read_options, 4), empty, on_error == "skip")
+            read, skipped = read_files(source, plan.missing, reader, scheduler, progress)
+            there = folder.tables() if read else seen.tables
+            former = [held.records[path] for path in skipped if path in held.records]
+            fresh = [as_known(record, held) for record in (*plan.found, *read)]
+            now = plan.reused.updated([*(one for one in former if one.is_usable(there)), *fresh])
+            if lost := now.tables - there.keys():
                 raise OSError(
-                    f"{counted(len(lost), 'entry')} cannot be found in {folder.path}: "
-                    "the workers wrote elsewhere, or another refresh has deleted the entries; use a folder "
+                    f"{counted(len(lost), 'table')} of entries cannot be found in {folder.path}: "
+                    "the workers wrote elsewhere, or another refresh has deleted them; use a folder "
                     "or URL that all share, and refresh again"
                 )
             now, drift = compare(folder, held, now, there, self._empty, alarms_of)
-            if now != held or seen.manifest is None:
+            now = self._compacted(now, there)
+            if now != seen.manifest:
                 folder.write_manifest(now, held)
             folder.restore_apart(now)
-            folder.tidy(held, now, there)
+            folder.tidy(now, there)
             return plan.report(now, drift, skipped)
 
     def _checked(self, source: Source) -> FileSource:
@@ -256,10 +263,28 @@ class StatisticsLedger:
         if self.groups is not None:
             source = source.with_groups(self.groups)
         read_options = {**source.read_options, **self._kept}
-        held = held or Manifest(read_options, {})
-        check_reads_alike(held, read_options, str(self._place))
+        if held is not None:
+            check_reads_alike(held, read_options, str(self._place))
+        held = Manifest(read_options, {} if held is None else held.records)
         each = opening_on(scheduler)
-        return plan_refresh(source, held, seen.entries, read_options, verify=verify, each=each)
+        return plan_refresh(source, held, seen, self._folder, verify=verify, each=each)
+
+    def _compacted(self, now: Manifest, there: Mapping[str, Version], *, every: bool = False) -> Manifest:
+        """The manifest with its entries in other tables.
+
+        Tables of old versions, tables of which less than half is used and, if there are many, small ones are
+        written anew; or all of them.
+        """
+        used = Counter(record.entry for record in now.records.values())
+        chosen = {name for name, n_files in used.items() if every or not 0 < n_files_of(name) <= 2 * n_files}
+        few = {name for name, n_files in used.items() if n_files < _FILES_OF_TABLE and name in there}
+        small = {name for name in few if 2 * (there[name].size or 0) < TABLE_BYTES}
+        chosen |= small if len(small) > _MOST_SMALL else set()
+        records = [record for record in now.sorted() if record.entry in chosen and not record.is_folded]
+        if not records:
+            return now
+        written = self._folder.write(self._folder.entries(records), digest(now.read_options, 4))
+        return now.updated(replace(now.records[one.path], entry=one.entry) for one in written)
 
     # ------------------------------------------------------------------ files and statistics
 
@@ -317,8 +342,7 @@ class StatisticsLedger:
         Raises
         ------
         ValueError
-            If nothing is held, if no file is chosen, if only some of the files that were folded into one
-            entry are chosen, or if the age of a file is not known.
+            If nothing is held, if no file is chosen, or if the age of a file is not known.
         """
         return total_of(self._merged(where, half_life, since, age))
 
@@ -362,8 +386,10 @@ class StatisticsLedger:
                     f"the ledger in {self._place} holds no file that is chosen, of {n_held} in all"
                     + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
                 )
+            if len(chosen) < len(manifest.held.records) or half_life:
+                _check_unfolded(chosen)
             weights = weights_by_age(chosen, half_life, age)
-            return self._folder.merged(list(chosen), self._empty, weights)
+            return self._folder.merged(chosen, self._empty, weights)
 
         manifest = None
         while True:
@@ -430,66 +456,59 @@ class StatisticsLedger:
     def reject(self, *paths: str) -> None:
         """Leave quarantined files, or files that count, out until they change. `accept` undoes it.
 
-        Parameters and errors are those of `accept`. It is an error too if a file has been folded with others.
+        Parameters and errors are those of `accept`.
         """
         self._answer(paths, "rejected")
 
     def _answer(self, paths: Sequence[str], status: Status) -> None:
         with self._folder.locked() as seen:
             manifest = self._existing(seen.manifest)
-            entries, answered = manifest.entries, []
-            for path in (path for meant in paths for path in _matching(manifest, meant)):
-                record = manifest.records[path]
-                if status != record.status and len(entries[record.entry]) > 1:
-                    raise ValueError(f"{path} has been folded with other files; it cannot be taken out alone")
-                alarm = "" if status == "held" else record.alarm
-                answered.append(replace(record, status=status, alarm=alarm))
+            meant = [manifest.records[path] for name in paths for path in _matching(manifest, name)]
+            _check_unfolded(meant)
+            answered = [
+                replace(record, status=status, alarm="" if status == "held" else record.alarm)
+                for record in meant
+            ]
             self._folder.write_manifest(manifest.updated(answered), manifest)
 
     # ------------------------------------------------------------------ compaction
 
-    def compact(self, *, where: FileFilter = None, before: datetime | None = None) -> int:
-        """Merge entries into one, which keeps the list of its files.
+    def compact(self) -> int:
+        """Write all entries anew, in the order of their paths, into as few tables as hold them.
 
-        A ledger of very many files is then merged faster and takes less space. Folded entries cannot be
-        separated again. If one of their files changes or is gone, the next refresh reads all the others
-        again. `statistics` takes all of these files or none. So fold files that will not change: old ones,
-        one partition at a time.
-
-        Parameters
-        ----------
-        where : optional
-            The files whose entries are folded, as for `statistics`. By default all files.
-        before : datetime, optional
-            Only files modified before this time are folded. It is in UTC, unless it has a time zone.
+        A refresh joins small tables by itself, and writes tables anew that are hardly used. In the order of
+        their paths, entries take the least memory to merge.
 
         Returns
         -------
         int
-            How many entries were folded into one; 0 if there were fewer than two.
+            How many tables there are now.
 
         Raises
         ------
         ValueError
-            If nothing is held, or only some of the files that were folded into one entry before are chosen.
+            If nothing is held.
         RuntimeError
             If another process is refreshing the ledger.
         OSError
-            If an entry cannot be written, or the ledger cannot be reached.
+            If a table cannot be written, or the ledger cannot be reached.
         """
-        folder = self._folder
-        with folder.locked() as seen:
+        with self._folder.locked() as seen:
             manifest = self._existing(seen.manifest)
-            folded = select(manifest.held, where, None, before)
-            if len(folded) < 2:
-                return 0
-            name = fold_name(folded)
-            records = [replace(record, entry=name) for held in folded.values() for record in held]
-            folder.write_entry(name, folder.merged(list(folded), self._empty), records)
-            now = manifest.updated(records)
-            folder.write_manifest(now, manifest)
-            folder.tidy(manifest, now, folder.entries())
-            return len(folded)
+            now = self._compacted(manifest, seen.tables, every=True)
+            self._folder.write_manifest(now, manifest)
+            self._folder.tidy(now, seen.tables)
+            return len(now.tables)
+
+
+def _check_unfolded(records: Sequence[FileRecord]) -> None:
+    """Raise ValueError if the statistics of some files are not to be had by themselves."""
+    for record in records:
+        if record.is_folded:
+            raise ValueError(
+                f"an older version has folded {record.path} with other files; refresh the ledger first, "
+                "which reads them again"
+            )
 
 
 def _matching(manifest: Manifest, meant: str) -> list[str]:

@@ -1,8 +1,9 @@
 """The manifest: which input files a ledger holds, in which versions, and the entry of each one.
 
 It is one Parquet table, and is replaced atomically. The column ``status`` says whether a file counts: "held"
-files do; "quarantined" and "rejected" files do not. ``alarm`` says why. A manifest with files that do not
-count is of format 3. Old versions of this library, which would count these files, refuse to read it.
+files do; "quarantined" and "rejected" files do not. ``alarm`` says why. ``entry`` names the table of entries
+that holds the statistics of the file. It is of format 4, since versions 0.1 and 0.2 of this library know no
+such tables, and refuse to read it.
 
 The names of the files in a ledger are made here, and recognised here before a file is opened or deleted.
 Input files are chosen by path, by partition or by time, and weighted by their age.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, date, datetime, timedelta
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streamgda.blocks.wording import counted, listed
+from streamgda.blocks.wording import listed
 from streamgda.sources.base import FilePlan, InputFile
 from streamgda.sources.encoding import AS_NAMED, AS_STORED
 from streamgda.statistics.required import Required
@@ -37,12 +38,12 @@ _KIND = "StatisticsLedger"
 
 Status: TypeAlias = Literal["held", "quarantined", "rejected"]
 
-_KEPT_APART = 3  # the format of a manifest in which not every file counts
+FORMAT = 4  # of manifests and of tables of entries
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """An input file whose statistics the ledger holds; `entry` is the name of the file that holds them.
+    """An input file whose statistics the ledger holds; `entry` is the name of the table that holds them.
 
     `footer` is the digest of its footer; None if the file was read before ledgers kept it. `status` says
     whether the file counts, and `alarm` which limits it exceeded when it was read.
@@ -68,25 +69,6 @@ class FileRecord:
         size, modified, etag = file.version.size, file.version.modified, file.version.etag
         return cls(file.path, size, modified, etag, rows, dropped, plan.schema, partition, entry, plan.footer)
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> FileRecord:
-        """A record that was read from a file, and may be damaged or forged.
-
-        Raises
-        ------
-        ValueError
-            If a value is missing, the entry has no name that a ledger gives, or the status is unknown.
-        """
-        values: dict[str, Any] = {
-            field.name: row.get(field.name, None if field.default is MISSING else field.default)
-            for field in fields(cls)
-        }
-        sound = {"entry": is_entry_name(values["entry"]), "status": values["status"] in get_args(Status)}
-        for name in ("path", "rows", "dropped", "schema", "partition", *sound):
-            if values[name] is None or not sound.get(name, True):
-                raise ValueError(f"damaged: for {values['path']}, {name} is {values[name]!r:.100}")
-        return cls(**values)
-
     @property
     def version(self) -> Version:
         """The version of the file that was read."""
@@ -97,6 +79,15 @@ class FileRecord:
         if self.version != file.version:
             return False
         return file.footer is None or (file.footer != "" and self.footer in (None, file.footer))
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether version 0.1 or 0.2 has merged its statistics with those of other files."""
+        return self.entry.startswith("fold-")
+
+    def is_usable(self, there: Container[str]) -> bool:
+        """Whether its statistics are in one of these tables, by themselves."""
+        return self.entry in there and not self.is_folded
 
     @property
     def partition_keys(self) -> dict[str, Any]:
@@ -114,6 +105,40 @@ _NUMBERS = {
 
 _SCHEMA = pa.schema([(field.name, _NUMBERS.get(field.name, pa.string())) for field in fields(FileRecord)])
 
+_NEEDED: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("path", "rows", "dropped", "schema", "partition"), lambda value: value is not None),
+    "entry": lambda value: is_entry_name(value),  # noqa: PLW0108 - it is defined below
+    "status": get_args(Status).__contains__,
+}
+"""Tests of the columns of which a wrong value must not be used."""
+
+
+def records_in(table: pa.Table) -> list[FileRecord]:
+    """The records in a table, which may be damaged or forged. Those of old versions have fewer columns.
+
+    Raises
+    ------
+    ValueError
+        If a value is missing, the entry has no name that a ledger gives, or the status is unknown.
+    """
+    columns: dict[str, list[Any]] = {}
+    for one in fields(FileRecord):
+        if one.name in table.column_names:
+            column = table.column(one.name).cast(_SCHEMA.field(one.name).type)
+            columns[one.name] = (column.cast(pa.int64()) if one.name == "modified" else column).to_pylist()
+        else:
+            columns[one.name] = [None if one.default is MISSING else one.default] * len(table)
+    for name, is_sound in _NEEDED.items():
+        if wrong := {value for value in set(columns[name]) if not is_sound(value)}:
+            at = next(i for i, value in enumerate(columns[name]) if value in wrong)
+            raise ValueError(f"damaged: for {columns['path'][at]}, {name} is {columns[name][at]!r:.100}")
+    return [FileRecord(*values) for values in zip(*columns.values(), strict=True)]
+
+
+def records_of(rows: Sequence[Mapping[str, Any]]) -> list[FileRecord]:
+    """The records in the document of a table; errors are those of `records_in`."""
+    return records_in(pa.Table.from_pylist(rows, pa.schema([one for one in _SCHEMA if one.name in rows[0]])))
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -123,12 +148,9 @@ class Manifest:
     records: Mapping[str, FileRecord]
 
     @property
-    def entries(self) -> dict[str, list[FileRecord]]:
-        """The records of each entry, in the order of their paths."""
-        held: dict[str, list[FileRecord]] = {}
-        for path in sorted(self.records):
-            held.setdefault(self.records[path].entry, []).append(self.records[path])
-        return held
+    def tables(self) -> set[str]:
+        """The tables of entries that it names."""
+        return {record.entry for record in self.records.values()}
 
     @property
     def held(self) -> Manifest:
@@ -138,13 +160,12 @@ class Manifest:
     @property
     def quarantined(self) -> dict[str, str]:
         """The files that have drifted too far, in the order of their paths, and the alarms of each."""
-        records = (self.records[path] for path in sorted(self.records))
-        return {record.path: record.alarm for record in records if record.status == "quarantined"}
+        return {r.path: r.alarm for r in self.sorted() if r.status == "quarantined"}
 
     @property
     def rejected(self) -> tuple[str, ...]:
         """The files that are left out until they change."""
-        return tuple(path for path in sorted(self.records) if self.records[path].status == "rejected")
+        return tuple(r.path for r in self.sorted() if r.status == "rejected")
 
     @property
     def apart(self) -> Manifest:
@@ -160,14 +181,13 @@ class Manifest:
         """A manifest with these records too, which replace those of the same files."""
         return Manifest(self.read_options, {**self.records, **{record.path: record for record in records}})
 
-    def former(self, paths: Iterable[str], there: Container[str]) -> list[FileRecord]:
-        """The records of some files that have an entry of their own, if it is still there."""
-        alone = {records[0].path: records[0] for records in self.entries.values() if len(records) == 1}
-        return [alone[path] for path in paths if path in alone and alone[path].entry in there]
+    def sorted(self) -> list[FileRecord]:
+        """The records, in the order of their paths."""
+        return [self.records[path] for path in sorted(self.records)]
 
     def to_arrow(self) -> pa.Table:
         """The records, in the order of their paths."""
-        rows = [vars(self.records[path]) for path in sorted(self.records)]
+        rows = [vars(record) for record in self.sorted()]
         columns = {name: [row[name] for row in rows] for name in _SCHEMA.names}
         columns["modified"] = pa.array(columns["modified"], pa.int64()).cast(_SCHEMA.field("modified").type)
         return pa.table(columns, _SCHEMA)
@@ -187,7 +207,7 @@ def read(storage: Storage, path: str) -> Manifest | None:
         return None
     except tables.DamagedFileError as error:
         raise ValueError(
-            f"{error}; delete it, and refresh the ledger, which finds its entries by their names"
+            f"{error}; delete it, and refresh the ledger, which finds its entries"
             if path.endswith(MANIFEST)
             else f"{error}; it says which files do not count. Without it, those in quarantine would count: "
             "restore it, or delete it and reject them again"
@@ -198,29 +218,19 @@ def read(storage: Storage, path: str) -> Manifest | None:
         reads = metadata["reads"]
         if reads.get("missing") == "keep":  # as 0.2 called it
             reads = {**reads, "missing": "marginal"}
-        return Manifest(reads, _records(table))
+        records = records_in(table)
+        by_path = {record.path: record for record in records}
+        for record in records if len(by_path) < len(records) else ():
+            if record is not by_path[record.path]:
+                raise ValueError(f"{record.path} is listed more than once")
+        return Manifest(reads, by_path)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
 
 
-def _records(table: pa.Table) -> dict[str, FileRecord]:
-    known = [field for field in _SCHEMA if field.name in table.column_names]  # old ones have fewer
-    columns = table.select([field.name for field in known]).cast(pa.schema(known))
-    times = columns.column("modified").cast(pa.int64())
-    rows = columns.set_column(columns.column_names.index("modified"), "modified", times).to_pylist()
-    records: dict[str, FileRecord] = {}
-    for row in rows:
-        if row["path"] in records:
-            raise ValueError(f"{row['path']} is listed more than once")
-        records[row["path"]] = FileRecord.from_row(row)
-    return records
-
-
 def write(storage: Storage, path: str, manifest: Manifest) -> None:
     """Replace the manifest at a path."""
-    metadata: dict[str, Any] = {"kind": _KIND, "reads": dict(manifest.read_options)}
-    if any(record.status != "held" for record in manifest.records.values()):
-        metadata["format_version"] = _KEPT_APART
+    metadata = {"format_version": FORMAT, "kind": _KIND, "reads": dict(manifest.read_options)}
     tables.write(path, manifest.to_arrow(), metadata, storage)
 
 
@@ -271,36 +281,36 @@ APART = "quarantine.parquet"
 
 ENTRIES = "entries"
 
-_ENTRY = r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet"
+_TABLE = re.compile(r"[0-9a-f]{32}-([0-9]{1,9})\.parquet")
+
+_OLD = re.compile(r"(?:[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{8}|fold-[0-9a-f]{32})\.parquet")
+"""An entry of version 0.1 or 0.2: of one file, whose name ends with a hash of what is read, or of several."""
 
 
-def entry_name(file: InputFile, read_options: Mapping[str, Any]) -> str:
-    """The name of the entry of a file in its present version.
-
-    If the target is a partition key, its labels are integers as long as all names of folders are integers.
-    Otherwise all of them are text, and the entries get other names, since those with integers cannot be used.
-    If files are verified, contents with the same size and time have different footers, and so different
-    names.
-    """
-    if isinstance(file.partition.get(str(read_options.get("target"))), str):
-        read_options = {**read_options, "labels": "text"}
-    seen = file.version.identity if file.footer is None else (*file.version.identity, file.footer)
-    parts = digest(file.path), digest(seen, 8), digest(read_options, 4)
-    return f"{'-'.join(parts)}.parquet"
+def table_name(records: Sequence[FileRecord], reads: str) -> str:
+    """The name of a table of entries: a hash of its files and of what is read of them, and their number."""
+    files = [(record.path, record.version.identity, record.footer, record.partition) for record in records]
+    return f"{digest([reads, files])}-{len(records)}.parquet"
 
 
-def fold_name(entries: Iterable[str]) -> str:
-    """The name of the entry that several entries are folded into."""
-    return f"fold-{digest(sorted(entries))}.parquet"
+def reads_in(document: Mapping[str, Any], name: str) -> str:
+    """The hash of what is read of the files of a table; an old version has it at the end of the name."""
+    return str(document.get("reads", "" if name.startswith("fold-") else name[50:58]))
+
+
+def n_files_of(name: str) -> int:
+    """How many files a table was written with; 0 for an entry of an old version."""
+    found = _TABLE.fullmatch(name)
+    return int(found[1]) if found else 0
 
 
 def is_entry_name(name: object) -> bool:
-    """Whether a name has the form that `entry_name` and `fold_name` give."""
-    return isinstance(name, str) and re.fullmatch(_ENTRY, name) is not None
+    """Whether a name is that of a table of entries, or of an entry of an old version."""
+    return isinstance(name, str) and bool(_TABLE.fullmatch(name) or _OLD.fullmatch(name))
 
 
 def is_entry(name: str) -> bool:
-    """Whether a file in the folder of entries is an entry, or an unfinished entry that a crash left."""
+    """Whether a file in the folder of entries is a table, or an unfinished one that a crash left."""
     return is_entry_name(finished_name(name) or name)
 
 
@@ -312,11 +322,11 @@ def is_unfinished(name: str) -> bool:
 def foreign_names(storage: Storage, folder: str) -> list[str]:
     """The files in the folder of a ledger, and among its entries, that no ledger writes.
 
-    A total without entries is not that of a ledger.
+    A total alone is not that of a ledger.
     """
     inside = storage.children(folder)  # before the entries, which another refresh writes first
     entries = storage.children(f"{folder}/{ENTRIES}")
-    own = {MANIFEST, APART, ENTRIES, LOCK, *([TOTAL] if entries else [])}
+    own = {MANIFEST, APART, ENTRIES, LOCK, *([TOTAL] if entries or LOCK in inside else [])}
     outside = [name for name in inside if name not in own and not is_unfinished(name)]
     return outside + [f"{ENTRIES}/{name}" for name in entries if not is_entry(name)]
 
@@ -328,13 +338,8 @@ FileFilter: TypeAlias = str | pc.Expression | Sequence[Any] | None
 """A pattern for paths, or a filter as `pyarrow.parquet.read_table` takes it; None chooses all."""
 
 
-def select(
-    manifest: Manifest,
-    where: FileFilter = None,
-    since: datetime | None = None,
-    before: datetime | None = None,
-) -> dict[str, list[FileRecord]]:
-    """The entries of the chosen files, with their records.
+def select(manifest: Manifest, where: FileFilter = None, since: datetime | None = None) -> list[FileRecord]:
+    """The records of the chosen files, in the order of their paths.
 
     Parameters
     ----------
@@ -342,30 +347,19 @@ def select(
         What to choose from.
     where : str, pyarrow expression or list of tuples, optional
         A pattern for paths, or a filter over the columns of `to_table`.
-    since, before : datetime, optional
-        Only files modified at or after `since`, and before `before`; in UTC, unless they have a time zone.
+    since : datetime, optional
+        Only files modified at or after it; in UTC, unless it has a time zone.
 
     Raises
     ------
     ValueError
-        If only some files of an entry are chosen, or a filter cannot be evaluated.
+        If a filter cannot be evaluated.
     """
-    meant = set(_paths(manifest, where))
-    if since is not None:
-        meant = {path for path in meant if _modified(manifest.records[path]) >= _nanoseconds(since)}
-    if before is not None:
-        meant = {path for path in meant if _modified(manifest.records[path]) < _nanoseconds(before)}
-    chosen = {}
-    for entry, records in manifest.entries.items():
-        inside = [record.path for record in records if record.path in meant]
-        if 0 < len(inside) < len(records):
-            raise ValueError(
-                f"{inside[0]} has been folded into one entry with files that are not chosen; choose all of "
-                "them or none, or refresh a ledger anew"
-            )
-        if inside:
-            chosen[entry] = records
-    return chosen
+    chosen = [manifest.records[path] for path in sorted(_paths(manifest, where))]
+    if since is None:
+        return chosen
+    first = _nanoseconds(since)
+    return [record for record in chosen if _modified(record) >= first]
 
 
 def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
@@ -387,7 +381,7 @@ def _paths(manifest: Manifest, where: FileFilter) -> list[str]:
 def to_table(manifest: Manifest) -> pa.Table:
     """The records as a table, with a column for each partition key."""
     table = manifest.to_arrow()
-    keys = [manifest.records[path].partition_keys for path in sorted(manifest.records)]
+    keys = [record.partition_keys for record in manifest.sorted()]
     for name in dict.fromkeys(name for partition in keys for name in partition):
         if name not in table.column_names:
             table = table.append_column(name, _column([partition.get(name) for partition in keys]))
@@ -411,17 +405,17 @@ _TOMORROW = timedelta(days=1)  # a date has no time zone, and may be that of tom
 
 
 def weights_by_age(
-    entries: Mapping[str, list[FileRecord]], half_life: timedelta | None, age: Age = None
+    records: Sequence[FileRecord], half_life: timedelta | None, age: Age = None
 ) -> list[float] | None:
-    """The factor for the weights of the rows of each entry, from its age; None without a half-life.
+    """The factor for the weights of the rows of each file, from its age; None without a half-life.
 
     The newest file has the factor 1. A file that is dated in the future has it too, since its age is not
     known and should not make all the other files seem old.
 
     Parameters
     ----------
-    entries : mapping of str to list of FileRecord
-        The files of each entry.
+    records : sequence of FileRecord
+        The files.
     half_life : timedelta, optional
         The time in which the weight of a file halves.
     age : str, sequence of str, or mapping of str to date, optional
@@ -432,8 +426,8 @@ def weights_by_age(
     TypeError
         If the half-life is not a timedelta.
     ValueError
-        If the half-life is not positive, or is not given although `age` is. If an entry holds files of
-        different ages, or the age of a file is not known.
+        If the half-life is not positive, or is not given although `age` is, or the age of a file is not
+        known.
     """
     if half_life is None:
         if age is not None:
@@ -445,15 +439,7 @@ def weights_by_age(
         raise ValueError(f"a half-life must be longer than zero; got {half_life}")
     now = datetime.now(tz=UTC)
     latest = _nanoseconds(now if age is None else now + _TOMORROW)
-    times = []
-    for records in entries.values():
-        time, *others = {min(_time_of(record, age), latest) for record in records}
-        if others:
-            raise ValueError(
-                f"{records[0].path} and {counted(len(records) - 1, 'other file')} have been folded into "
-                "one entry, though their ages differ; leave half_life out"
-            )
-        times.append(time)
+    times = [min(_time_of(record, age), latest) for record in records]
     newest = max(times)
     return [0.5 ** (timedelta(microseconds=(newest - time) / 1000) / half_life) for time in times]
 

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from itertools import chain
+from typing import Any, Literal, Self, TypeAlias
 
+from streamgda.blocks.block import Block
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.ledger.folder import LedgerFolder, S, State, total_of
-from streamgda.ledger.manifest import FileRecord, Manifest, entry_name
+from streamgda.ledger.entries import Entry, S, State, total_of
+from streamgda.ledger.folder import Contents, LedgerFolder
+from streamgda.ledger.manifest import FileRecord, Manifest
 from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import Scheduler, compute_plans, opening_on
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, Split, group_into_tasks
+from streamgda.sources.base import (
+    ROWS_PER_TASK,
+    FilePlan,
+    FileSource,
+    InputFile,
+    Map,
+    Split,
+    group_into_tasks,
+)
 from streamgda.sources.maps import is_of_map
-from streamgda.storage.filesystems import Version
+from streamgda.storage.documents import digest
+from streamgda.storage.fetching import Prefetcher
 from streamgda.storage.retries import repeated
 
 OnError = Literal["raise", "skip"]
+
+_FILES_PER_TASK = 256  # so that all threads have some, and a crash loses the work of few
 
 # ---------------------------------------------------------------------- planning
 
@@ -36,11 +50,10 @@ class RefreshPlan:
         The manifest before the refresh.
     reused : Manifest
         The manifest with only the records that stay unchanged.
-    found : mapping of str to InputFile
-        The files whose entries exist although the manifest does not name them, by the name of the entry. An
-        interrupted refresh has written these entries.
-    missing : mapping of str to InputFile
-        The files to read, by the name that the entry of each will have.
+    found : sequence of FileRecord
+        The files that an interrupted refresh has read: tables that the manifest does not name hold them.
+    missing : sequence of InputFile
+        The files to read.
     dropped : sequence of str
         The paths of the files that are gone.
     """
@@ -48,8 +61,8 @@ class RefreshPlan:
     source: FileSource
     held: Manifest
     reused: Manifest
-    found: Mapping[str, InputFile]
-    missing: Mapping[str, InputFile]
+    found: Sequence[FileRecord]
+    missing: Sequence[InputFile]
     dropped: Sequence[str]
 
     def report(
@@ -68,7 +81,7 @@ class RefreshPlan:
         dry_run : bool, default=False
             Whether nothing was done.
         """
-        files = (*self.missing.values(), *self.found.values())
+        files: tuple[InputFile | FileRecord, ...] = (*self.missing, *self.found)
         read = {file.path: file for file in files if file.path not in skipped}
         known = {path: file for path, file in read.items() if path in self.held.records}
         changed = {path for path, file in known.items() if not self.held.records[path].is_of(file)}
@@ -89,82 +102,172 @@ class RefreshPlan:
 
 
 def plan_refresh(
-    source: FileSource,
-    held: Manifest,
-    entries: Collection[str],
-    read_options: Mapping[str, Any],
-    *,
-    verify: bool,
-    each: Map,
+    source: FileSource, held: Manifest, seen: Contents, folder: LedgerFolder, *, verify: bool, each: Map
 ) -> RefreshPlan:
-    """Compare the files of a source with the records of a ledger, and with the entries that are there.
-
-    An entry of several files can be used only while all of them are there and unchanged.
+    """Compare the files of a source with the records of a ledger, and with the tables that are there.
 
     Parameters
     ----------
     source : FileSource
         The files.
     held : Manifest
-        The records.
-    entries : collection of str
-        The names of the entries.
-    read_options : mapping
-        What is read of each file.
+        The records, and what is read of each file now.
+    seen : Contents
+        What is in the folder.
+    folder : LedgerFolder
+        The folder, in which tables are opened that the manifest does not name.
     verify : bool
         Whether a file that seems unchanged must also have the same footer.
     each : callable
         Reads these footers.
     """
-    files = source.files()
+    files, records = source.files(), held.records
     for file in files:
         file.version.warn_if_size_alone(file.path)
     if verify:
-        alike = [file for file in files if file.path in held.records and held.records[file.path].is_of(file)]
+        alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
         footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
         files = [replace(file, footer=footers.get(file.path)) for file in files]
-    present = {file.path: file for file in files}
-    target = str(read_options.get("target"))
+    target = str(held.read_options.get("target"))
     reused: dict[str, FileRecord] = {}
-    for entry, records in held.entries.items():
-        if entry in entries and all(_is_unchanged(record, present, target) for record in records):
-            for record in records:  # whose footer may have been read now
-                footer = present[record.path].footer or record.footer
-                reused[record.path] = replace(record, footer=footer)
-    found: dict[str, InputFile] = {}
-    missing: dict[str, InputFile] = {}
-    for path, file in present.items():
-        if path not in reused:
-            name = entry_name(file, read_options)
-            (found if name in entries else missing)[name] = file
-    dropped = [path for path in held.records if path not in present]
-    return RefreshPlan(source, held, Manifest(read_options, reused), found, missing, dropped)
+    others: list[InputFile] = []
+    for file in files:
+        record = records.get(file.path)
+        if record and record.is_usable(seen.tables) and _is_unchanged(record, file, target):
+            footer = file.footer or record.footer  # which may have been read now
+            reused[file.path] = record if footer == record.footer else replace(record, footer=footer)
+        else:
+            others.append(file)
+    strays = seen.tables.keys() - held.tables if others else ()
+    left = folder.found(strays, digest(held.read_options, 4))
+    found, missing = [], []
+    for file in others:
+        if file.path in left and _is_unchanged(left[file.path], file, target):
+            found.append(left[file.path])
+        else:
+            missing.append(file)
+    dropped = records.keys() - {file.path for file in files}
+    return RefreshPlan(source, held, Manifest(held.read_options, reused), found, missing, sorted(dropped))
 
 
-def _is_unchanged(record: FileRecord, present: Mapping[str, InputFile], target: str) -> bool:
-    """Whether a file is there, unchanged. If a partition key is the label, its type must be unchanged too."""
-    file = present.get(record.path)
-    if file is None or not record.is_of(file):
+def _is_unchanged(record: FileRecord, file: InputFile, target: str) -> bool:
+    """Whether a file is as it was. If a partition key is the label, its type must be unchanged too."""
+    if not record.is_of(file):
         return False
     return target not in file.partition or record.partition_keys.get(target) == file.partition[target]
 
 
 # ---------------------------------------------------------------------- reading
 
+Unread: TypeAlias = tuple[str, str]
+"""The path of a file, and why it cannot be read."""
+
+
+class WholeFile(Split):
+    """All the splits of a file, so that one task can read many files, and fetch the next ones meanwhile."""
+
+    def __init__(self, plan: FilePlan) -> None:
+        self.plan = plan
+        self.n_rows = sum(split.n_rows or 0 for split in plan.splits)
+        self.n_bytes = sum(split.n_bytes or 0 for split in plan.splits)
+        self.is_remote = any(split.is_remote for split in plan.splits)
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        return chain.from_iterable(split.blocks() for split in self.plan.splits)
+
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch as much as there is room for, and return the file with what is fetched."""
+        splits = [split.prefetch(prefetcher) for split in self.plan.splits]
+        return type(self)(replace(self.plan, splits=splits))
+
+    def entry(self, state: State) -> Entry:
+        """The entry of the file, whose rows are those of a state."""
+        record = FileRecord.of(self.plan, rows=state.n_rows, dropped=state.n_dropped, entry="")
+        return Entry.of(record, state)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What the tasks of a refresh do: read files, and write tables of their entries.
+
+    Attributes
+    ----------
+    folder : LedgerFolder
+        Where the tables are written.
+    reads : str
+        A hash of what is read.
+    empty : Statistics or FoldStatistics
+        The state to whose copies the rows of a file are added.
+    skips : bool
+        Whether a file that cannot be read is left out, and not an error.
+    """
+
+    folder: LedgerFolder
+    reads: str
+    empty: State
+    skips: bool
+
+    def plans(self, files: Sequence[WholeFile]) -> Iterator[Plan]:
+        """One task reads many small files, and several read a large one."""
+        for group in group_into_tasks(files):
+            if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
+                runs = [group[i : i + _FILES_PER_TASK] for i in range(0, len(group), _FILES_PER_TASK)]
+                yield Plan(runs, self.read_small, None, retries=0)
+            else:
+                parts = list(group_into_tasks(group[0].plan.splits))
+                finish = partial(self.write_large, group[0])
+                yield Plan(parts, self.read, None, self.merge, finish, retries=0)
+
+    def read_small(self, files: Iterable[WholeFile], _: None) -> list[FileRecord | Unread]:
+        """Read some files one by one, and write their entries."""
+        unread: list[FileRecord | Unread] = []
+
+        def entries() -> Iterator[Entry]:
+            for file in files:
+                state = self.read([file], None)
+                if isinstance(state, str):
+                    unread.append((file.plan.file.path, state))
+                else:
+                    yield file.entry(state)
+
+        written = self.folder.write(entries(), self.reads)
+        return [*unread, *written]
+
+    def read(self, splits: Iterable[Split], _: None) -> State | str:
+        """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
+        try:
+            return repeated(partial(accumulate_splits, splits, self.empty))
+        except (ValueError, OSError) as error:
+            # An OSError of a user's function says nothing about the file.
+            if not self.skips or (isinstance(error, OSError) and is_of_map(error)):
+                raise
+            return "; ".join([str(error), *getattr(error, "__notes__", ())])
+
+    def merge(self, total: State | str, part: State | str) -> State | str:
+        """Merge parts of a file; or return why one of them could not be read."""
+        if isinstance(total, str) or isinstance(part, str):
+            return total if isinstance(total, str) else part
+        try:
+            return total + part
+        except ValueError as error:
+            if not self.skips:
+                raise
+            return str(error)
+
+    def write_large(self, file: WholeFile, state: State | str) -> list[FileRecord | Unread]:
+        """Write the entry of a file, unless it could not be read."""
+        if isinstance(state, str):
+            return [(file.plan.file.path, state)]
+        return [*self.folder.write([file.entry(state)], self.reads)]
+
 
 def read_files(
-    source: FileSource,
-    files: Mapping[str, InputFile],
-    folder: LedgerFolder,
-    empty: State,
-    scheduler: Scheduler,
-    progress: Progress,
-    on_error: OnError,
+    source: FileSource, files: Sequence[InputFile], reader: Reader, scheduler: Scheduler, progress: Progress
 ) -> tuple[list[FileRecord], dict[str, str]]:
     """Read files, write their entries, and return their records.
 
-    `files` has the file for the name of each entry. The rows of a file are added to a copy of `empty`. Each
-    entry is written as soon as its file is read, so that the file need not be read again if others fail.
+    Tables are written while other files are read, so that no file need be read again if others fail later.
 
     Returns
     -------
@@ -173,19 +276,17 @@ def read_files(
     skipped : dict of str to str
         Why the other files could not be read, by path.
     """
-    names = {file.path: name for name, file in files.items()}
-    plans, skipped = _plan_files(source, list(files.values()), on_error, opening_on(scheduler))
-    if not plans:
-        return [], skipped
-    keeping = [_plan_of_file(source, plan, names[plan.file.path], folder, empty, on_error) for plan in plans]
-    outcomes = compute_plans(keeping, scheduler, progress)
-    by_path = dict(zip((plan.file.path for plan in plans), outcomes, strict=True))
-    skipped |= {path: reason for path, reason in by_path.items() if isinstance(reason, str)}
-    return [record for record in outcomes if isinstance(record, FileRecord)], skipped
+    planned, skipped = _plan_files(source, files, opening_on(scheduler), skips=reader.skips)
+    planned.sort(key=lambda plan: plan.file.path)
+    plans = list(reader.plans([WholeFile(plan) for plan in planned]))
+    outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
+    every = list(chain.from_iterable(outcomes))
+    skipped |= dict(one for one in every if isinstance(one, tuple))
+    return [one for one in every if isinstance(one, FileRecord)], skipped
 
 
 def _plan_files(
-    source: FileSource, files: Sequence[InputFile], on_error: OnError, each: Map
+    source: FileSource, files: Sequence[InputFile], each: Map, *, skips: bool
 ) -> tuple[list[FilePlan], dict[str, str]]:
     """What is to be read of each file; and why the footers of some files cannot be read, by path.
 
@@ -194,54 +295,15 @@ def _plan_files(
     try:
         return source.plans(files, each) if files else [], {}
     except (ValueError, OSError) as error:
-        if on_error == "raise":
+        if not skips:
             raise
         if len(files) == 1:
             return [], {files[0].path: str(error)}
     middle = len(files) // 2
     (first, unread), (second, others) = (
-        _plan_files(source, half, on_error, each) for half in (files[:middle], files[middle:])
+        _plan_files(source, half, each, skips=skips) for half in (files[:middle], files[middle:])
     )
     return first + second, unread | others
-
-
-def _plan_of_file(
-    source: FileSource, plan: FilePlan, name: str, folder: LedgerFolder, empty: State, on_error: OnError
-) -> Plan:
-    groups = list(group_into_tasks(plan.splits)) or [[]]
-    finish = partial(_keep, folder=folder, name=name, plan=replace(plan, splits=()))
-    if on_error == "raise":
-        return Plan(groups, accumulate_splits, empty, finish=finish)
-    return Plan(groups, _fold_or_skip, empty, _merge_or_skip, finish)
-
-
-def _fold_or_skip(splits: Iterable[Split], empty: State) -> Any:
-    """Read some rows of a file, or return why they cannot be read."""
-    try:
-        return repeated(partial(accumulate_splits, splits, empty))
-    except (ValueError, OSError) as error:
-        if isinstance(error, OSError) and is_of_map(error):  # which says nothing about the file
-            raise
-        return "; ".join([str(error), *getattr(error, "__notes__", ())])
-
-
-def _merge_or_skip(total: State | str, part: State | str) -> Any:
-    """Merge parts of a file, or return why one of them could not be read."""
-    if isinstance(total, str) or isinstance(part, str):
-        return total if isinstance(total, str) else part
-    try:
-        return total + part
-    except ValueError as error:
-        return str(error)
-
-
-def _keep(state: State | str, folder: LedgerFolder, name: str, plan: FilePlan) -> FileRecord | str:
-    """One task: write the entry of a file, unless `state` is the reason why it could not be read."""
-    if isinstance(state, str):
-        return state
-    record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry=name)
-    folder.write_entry(name, state, [record])
-    return record
 
 
 # ---------------------------------------------------------------------- comparing
@@ -259,7 +321,7 @@ def compare(
     folder: LedgerFolder,
     held: Manifest,
     now: Manifest,
-    there: Mapping[str, Version],
+    there: Collection[str],
     empty: S,
     alarms_of: Callable[[DriftReport], Sequence[str]],
 ) -> tuple[Manifest, DriftReport]:
@@ -274,8 +336,8 @@ def compare(
         Where the entries are.
     held, now : Manifest
         Before and after the refresh.
-    there : mapping of str to Version
-        The entries that are in the folder.
+    there : collection of str
+        The tables that are in the folder.
     empty : Statistics or FoldStatistics
         The statistics of no rows.
     alarms_of : callable
@@ -294,24 +356,25 @@ def compare(
     before = held.held
     old: Any = folder.read_total(before, empty)
     if old is None:
-        old = folder.merged([name for name in before.entries if name in there], empty, there=there)
+        old = folder.merged([record for record in before.sorted() if record.entry in there], empty)
     baseline = Baseline(total_of(old))
     drifted = {}
-    if old.n_rows:
-        states = folder.states([record.entry for record in new], empty, there)
-        for record, state in zip(new, states, strict=True):
-            if alarms := alarms_of(baseline.drift(total_of(state))):
-                drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
+    taken: Any = empty.copy()
+    apart: Any = empty.copy()
+    states = folder.states(new, empty)
+    for record in new:
+        state = next(states)
+        alarms = alarms_of(baseline.drift(total_of(state))) if old.n_rows else ()
+        if alarms:
+            drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
+            apart += state
+        else:
+            taken += state
+        del state  # or it would be held while the next one is read
     now = now.updated(drifted.values())
-    both: list[Any] = [
-        folder.merged(
-            [record.entry for record in new if (record.path in drifted) is is_apart], empty, there=there
-        )
-        for is_apart in (False, True)
-    ]
-    taken, apart = both
     report = baseline.drift(total_of(taken + apart))
-    if before.entries.keys() <= now.held.entries.keys():
+    counted = now.held.records
+    if all(path in counted and counted[path].entry == known.entry for path, known in before.records.items()):
         old += taken
         folder.write_total(old, now.held)
     return now, report

@@ -27,7 +27,7 @@ This room imports no other room of the package. Its files, from the bottom up:
 `saving`
     The base classes of objects with `save` and `to_bytes`.
 
-The format, versions 1 to 3
+The format, versions 1 to 4
 ---------------------------
 Statistics are a Parquet table with one row per class. Its columns:
 
@@ -63,16 +63,18 @@ multiple of 2³²ᵖ.
 Version 2 adds the statistics of rows in which features may be missing. Their table joins the tables of the
 patterns of observed features, one below the other. It has a row for each class of each pattern. The lists of
 a row are of the observed features alone. A label occurs at most once in each pattern. One more column,
-``pattern`` (int64), is the position of the pattern in the metadata. Version 3 adds manifests of ledgers in
-which a file is quarantined or rejected. All else is written in version 1.
+``pattern`` (int64), is the position of the pattern in the metadata. Version 3 added manifests of ledgers in
+which a file is quarantined or rejected. Version 4 is that of manifests and of tables of entries, in which the
+statistics of many files lie one below the other; `streamgda.ledger.entries` describes them. All else is
+written in version 1.
 
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
 ``format_version``
-    2 if features may be missing; 3 in manifests with files that do not count; 1 otherwise.
+    2 if features may be missing; 4 in manifests and tables of entries; 1 otherwise.
 ``kind``
     The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
-    ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.folder` describes.
+    ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.entries` describes.
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
 ``categories``
@@ -107,7 +109,7 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
 ``checkpoint``
     For a state of a checkpoint, the name of its file, which is a hash of what was read. Absent otherwise.
 ``holdings``
-    For an entry of a ledger, the files whose rows it holds; see `streamgda.ledger`. Absent otherwise.
+    For a table of entries, the files whose statistics it holds; see `streamgda.ledger`. Absent otherwise.
 
 Other columns and keys are ignored. Nothing in a file is ever run.
 

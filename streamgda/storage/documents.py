@@ -67,7 +67,7 @@ def _plain_or_text(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest version that is read. A file is written in the oldest version that can hold it."""
 
 _OLDEST_VERSION = 1

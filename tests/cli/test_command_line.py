@@ -469,8 +469,6 @@ def test_a_model_of_some_files_of_a_ledger(days, iris):
         assert model.statistics_.weights.sum() == pytest.approx(len(rows), rel=1e-3)
     invoke(days, *REFRESH, "--out", "model.parquet", "--half-life", "1")
     assert streamgda.load(days / "model.parquet").statistics_.weights.sum() == pytest.approx(70)
-    said = invoke(days, *REFRESH, "--compact-before", "2100-01-01T00:00")
-    assert said.splitlines()[-1] == "folded 2 entries into one"
 
 
 def test_the_age_of_a_file_comes_from_its_partition(days, monkeypatch):
