@@ -136,11 +136,11 @@ def accumulate(
         missing=missing or source.missing_rows,
         rule=rule,
     )
-    policy, kept = None if missing is None else policy_of(missing), None
+    policy, states = None if missing is None else policy_of(missing), None
     if checkpoint is not None:
         from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
 
-        kept = Checkpoint.at(checkpoint, source, empty if policy is None else policy.first(empty))
+        states = Checkpoint.at(checkpoint, source, empty if policy is None else policy.first(empty))
     read = partial(
         read_into,
         source if policy is None else source.pinned(),
@@ -148,7 +148,7 @@ def accumulate(
         progress=progress,
         rows_per_task=rows_per_task,
         retries=retries,
-        checkpoint=kept,
+        checkpoint=states,
     )
     if policy is None:
         return read(empty)
@@ -222,10 +222,11 @@ def read_into(
         As `accumulate` does.
     """
     scheduler = scheduler_for(source, scheduler)
-    kept = checkpoint if checkpoint and checkpoint.kind == type(empty).__name__ else None
+    if checkpoint and checkpoint.kind != type(empty).__name__:
+        checkpoint = None
     splits = source.planned(opening_on(scheduler))
     groups = list(group_into_tasks(splits, source.n_features, rows_per_task))
-    plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=kept)
+    plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=checkpoint)
     state: S = compute_plan(plan, scheduler, progress) if groups else empty
     if not state.n_rows:
         raise ValueError(

@@ -47,7 +47,7 @@ class Checkpoint:
             )
         path = Address(path)
         _, metadata = empty.to_columns()
-        kept = [bool(empty.required.beside_moments()), None]  # so names of 0.2 stay
+        more = [bool(empty.required.beside_moments()), None]  # so names of 0.2 stay
         storage, folder = resolve(path)
         if source.overlaps(storage, folder):
             raise ValueError(
@@ -56,7 +56,7 @@ class Checkpoint:
             )
         reached(folder, partial(storage.filesystem.create_dir, folder, recursive=True))
         kind = type(empty).__name__
-        return cls(storage, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *kept]))
+        return cls(storage, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *more]))
 
     def names(self) -> set[str]:
         """The names of the states in the folder."""

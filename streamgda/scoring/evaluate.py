@@ -176,20 +176,20 @@ def progressive_score(
         raise ValueError(f"half_life must be a positive number of rows; got {half_life!r}")
     if step is not None and step < 1:
         raise ValueError(f"step must be a positive number of rows; got {step!r}")
-    found, evaluation, n_new = [], Evaluation(), 0
+    evaluations, evaluation, n_new = [], Evaluation(), 0
     for scored in _scored_batches(model, batches):
         if half_life is not None:
             evaluation.decay(0.5 ** (scored.n_rows / half_life))
         evaluation.merge(scored)
         n_new += scored.n_rows
         if step is not None and n_new >= step:
-            found.append(0 + evaluation)
+            evaluations.append(0 + evaluation)
             n_new = 0
             if half_life is None:
                 evaluation = Evaluation()
     if step is None:
         return evaluation
-    return [*found, evaluation] if n_new else found
+    return [*evaluations, evaluation] if n_new else evaluations
 
 
 def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator[Evaluation]:

@@ -173,7 +173,7 @@ class Evaluation(Measures, Loadable):
             return
         truth = np.searchsorted(classes, seen)[codes]
         here = np.searchsorted(classes, known)
-        found = here[scores.argmax(axis=1) if predicted is None else predicted]
+        answers = here[scores.argmax(axis=1) if predicted is None else predicted]
         scores = _with_unknown(scores, here, len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
         probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
@@ -184,7 +184,7 @@ class Evaluation(Measures, Loadable):
             self._losses += np.inf
         else:
             self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
-        np.add.at(self._confusion, (truth, found), weight)
+        np.add.at(self._confusion, (truth, answers), weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
         for k, scored in enumerate(self._scores):
             scored.add(log_odds[:, k], truth == k, weight)
@@ -192,11 +192,11 @@ class Evaluation(Measures, Loadable):
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
         n_classes, rows = len(self.classes), np.arange(len(truth))
-        places = np.searchsorted(_INNER_EDGES, probabilities)
-        np.add.at(self._calibration[:, MEMBERS], (truth, places[rows, truth]), weight)
-        places += np.arange(n_classes) * (3 * _CALIBRATION_BINS)
-        _add(self._calibration, places, weight[:, None] * probabilities)
-        _add(self._calibration, places + WEIGHT * _CALIBRATION_BINS, weight)
+        bins = np.searchsorted(_INNER_EDGES, probabilities)
+        np.add.at(self._calibration[:, MEMBERS], (truth, bins[rows, truth]), weight)
+        bins += np.arange(n_classes) * (3 * _CALIBRATION_BINS)
+        _add(self._calibration, bins, weight[:, None] * probabilities)
+        _add(self._calibration, bins + WEIGHT * _CALIBRATION_BINS, weight)
         probabilities[rows, truth] -= 1.0
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
 

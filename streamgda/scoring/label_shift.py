@@ -230,8 +230,8 @@ class _Sample:
 
 def _sample_of(model: Model, block: Block, most: int, below: np.uint64 = _LAST) -> _Sample:
     """The sample of the rows of a block whose keys are below one. No other rows are scored."""
-    n_rows, places = len(block.codes), block.row_name
-    keys = mixed(places.numbers(n_rows).astype(np.uint64), crc32(places.dataset.encode()))
+    n_rows, names = len(block.codes), block.row_name
+    keys = mixed(names.numbers(n_rows).astype(np.uint64), crc32(names.dataset.encode()))
     low = np.flatnonzero(keys < below)
     chosen = np.sort(low[keys[low].argsort(kind="stable")[:most]])
     part, posterior = block.take(chosen), np.empty((len(chosen), len(model.classes_)))

@@ -75,11 +75,11 @@ class ParquetOutput(Output[Part]):
     def prepare(self, parts: Sequence[Part]) -> dict[str, PredictionSummary]:
         """Remove unfinished parts and those of another run from the folder."""
         sizes = self._sizes()
-        found = self._footers(sizes)
-        self._check_ours(sizes, found)
+        footers = self._footers(sizes)
+        self._check_ours(sizes, footers)
         wanted = {part.name: part.fingerprint for part in parts}
-        done = {name: summary for name, (made_by, summary) in found.items() if made_by == wanted.get(name)}
-        self._delete([*filter(_is_unfinished, sizes), *(found.keys() - done.keys())])
+        done = {name: summary for name, (made_by, summary) in footers.items() if made_by == wanted.get(name)}
+        self._delete([*filter(_is_unfinished, sizes), *(footers.keys() - done.keys())])
         return done
 
     def _sizes(self) -> dict[str, int]:
@@ -165,11 +165,11 @@ class ParquetOutput(Output[Part]):
     def finish(self, parts: Sequence[Part]) -> None:
         """Check that the folder holds just these parts, and remove unfinished ones."""
         sizes = self._sizes()
-        found = {name: footer[0] for name, footer in self._footers(sizes).items()}
+        fingerprints = {name: footer[0] for name, footer in self._footers(sizes).items()}
         wanted = {part.name: part.fingerprint for part in parts}
-        for name in (name for name in found if found[name] != wanted.get(name)):
-            found[name] = (self._reread_footer(name) or _TORN)[0]
-        if found != wanted:
+        for name in (name for name in fingerprints if fingerprints[name] != wanted.get(name)):
+            fingerprints[name] = (self._reread_footer(name) or _TORN)[0]
+        if fingerprints != wanted:
             raise self._overwritten()
         self._delete(filter(_is_unfinished, sizes))
 
