@@ -2,8 +2,9 @@
 
 The core finds them by name in `streamgda.blocks.schema.SCHEMAS` and `streamgda.blocks.options.OPTIONS`.
 
-- `columns`: the categories as a schema, also in SQL and in scikit-learn, and their codes. `reading`: the
-  option that says which columns are read so, and what models make of them.
+- `columns`: the categories as a schema, also in SQL and in scikit-learn, and their codes. A missing value is
+  a category too, None. `reading`: the option that says which columns are read so, and what models make of
+  them.
 - `reduction`: the moments of rows, of which the dummies are never made.
 - `treatments`: what a model learns from categories. `densities`: rows scored by it.
 - `display`: what the categories say about the classes.
