@@ -83,16 +83,6 @@ def check_lazy(model: Any, X: Any) -> None:
         )
 
 
-def _score_array(score: Score, model: Any, X: Any) -> Any:
-    meta = score(_overall_mean(model, [X.dtype]))[:0]
-    score_chunk = partial(_score_partition, score, meta)
-    X = X.rechunk({1: -1})
-    if meta.ndim == 1:
-        return X.map_blocks(score_chunk, drop_axis=1, dtype=meta.dtype, meta=meta)
-    chunks = (X.chunks[0], (meta.shape[1],))
-    return X.map_blocks(score_chunk, chunks=chunks, dtype=meta.dtype, meta=meta)
-
-
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
@@ -140,3 +130,13 @@ def _with_index(
     if scores.ndim == 1:
         return pd.Series(scores, index=rows.index)
     return pd.DataFrame(scores, index=rows.index, columns=columns)
+
+
+def _score_array(score: Score, model: Any, X: Any) -> Any:
+    meta = score(_overall_mean(model, [X.dtype]))[:0]
+    score_chunk = partial(_score_partition, score, meta)
+    X = X.rechunk({1: -1})
+    if meta.ndim == 1:
+        return X.map_blocks(score_chunk, drop_axis=1, dtype=meta.dtype, meta=meta)
+    chunks = (X.chunks[0], (meta.shape[1],))
+    return X.map_blocks(score_chunk, chunks=chunks, dtype=meta.dtype, meta=meta)

@@ -59,11 +59,6 @@ ROWS_NEEDED = (
 )
 
 
-def _version() -> str:
-    version: str = import_module("streamgda").__version__
-    return version
-
-
 class StatisticsLearner(BaseEstimator, ABC):
     """An estimator whose fitted state is its statistics. It learns from batches, sources and other models."""
 
@@ -578,3 +573,8 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")
+
+
+def _version() -> str:
+    version: str = import_module("streamgda").__version__
+    return version

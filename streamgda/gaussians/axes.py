@@ -50,20 +50,6 @@ def principal_axes(scatter: Array) -> tuple[Array, Array]:
     return (values * (work[0] / work[1])) ** 2, signed(vectors)
 
 
-def _factor(correlations: Array) -> Array:
-    """A matrix F (d, d) with Fᵀ F = R. The eigenvalues of R that rounding explains count as zero."""
-    rounding = largest_zero(len(correlations), least_eigenvalue=0.0)
-    try:
-        factor: Array = scipy.linalg.cholesky(correlations)
-        if np.diag(factor).min() ** 2 > rounding:
-            return factor
-    except np.linalg.LinAlgError:  # singular
-        pass
-    values, vectors = np.linalg.eigh(correlations)
-    spectral: Array = np.sqrt(np.where(values > rounding, values, 0.0))[:, None] * vectors.T
-    return spectral
-
-
 def signed(axes: Array) -> Array:
     """Axes, as columns, whose largest elements are positive, so that rounding flips no sign."""
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0)
@@ -140,3 +126,17 @@ def _shares_of(values: Array) -> Array:
     """The share of each value in their sum; zeros if all values are zero, as with equal means."""
     total = values.sum()
     return values / total if total else np.zeros_like(values)
+
+
+def _factor(correlations: Array) -> Array:
+    """A matrix F (d, d) with Fᵀ F = R. The eigenvalues of R that rounding explains count as zero."""
+    rounding = largest_zero(len(correlations), least_eigenvalue=0.0)
+    try:
+        factor: Array = scipy.linalg.cholesky(correlations)
+        if np.diag(factor).min() ** 2 > rounding:
+            return factor
+    except np.linalg.LinAlgError:  # singular
+        pass
+    values, vectors = np.linalg.eigh(correlations)
+    spectral: Array = np.sqrt(np.where(values > rounding, values, 0.0))[:, None] * vectors.T
+    return spectral

@@ -78,13 +78,6 @@ def empty_statistics(
     return empty
 
 
-@cache
-def _kind(name: str) -> type[Statistics]:
-    """The class of a sort of statistics, by its name."""
-    kind: type[Statistics] = resolve_name(KINDS[name])
-    return kind
-
-
 def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     """The statistics that a table holds.
 
@@ -178,3 +171,10 @@ def _check_features(columns: Columns, metadata: Metadata, *, in_patterns: bool) 
     n_needed = math.prod(kind_named(metadata["covariance_type"]).shape(max(1, n_classes), n_features))
     if n_needed > max(_MOST_UNSEEN, 2 * n_held):  # of a symmetric matrix, half is held
         raise ValueError(f"its columns hold {n_held:,} numbers, too few for {n_features:,} features")
+
+
+@cache
+def _kind(name: str) -> type[Statistics]:
+    """The class of a sort of statistics, by its name."""
+    kind: type[Statistics] = resolve_name(KINDS[name])
+    return kind

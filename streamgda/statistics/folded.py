@@ -103,14 +103,6 @@ def states_by_key(
         yield keys[k].item(), state.of_classes(places, block.classes[of_class[places]])
 
 
-def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
-    state = empty.copy()
-    state.rule = None
-    state.update_blocks([block], workspace)
-    state.rule = empty.rule
-    return state
-
-
 class FoldStatistics(Locked):
     """Statistics of labelled rows: one state for each fold.
 
@@ -330,3 +322,11 @@ class StatesTogether(Locked):
         total = self.copy()
         total += other
         return total
+
+
+def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
+    state = empty.copy()
+    state.rule = None
+    state.update_blocks([block], workspace)
+    state.rule = empty.rule
+    return state

@@ -120,21 +120,6 @@ def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
     return moments
 
 
-def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
-    """The weight of each class, and what rounding leaves of it.
-
-    The leading bits of the weights lie on a coarse grid, so they add up exactly. The rest of the weights is
-    so small that the rounding of its sum does not matter: Rump, Ogita & Oishi (2008), "Accurate
-    floating-point summation, part I".
-    """
-    starts, counts = bounds[:-1], np.diff(bounds)
-    _, exponents = np.frexp(np.maximum.reduceat(weights, starts) * 2.0**-60 * counts)
-    grid = np.where(exponents < 962, np.ldexp(1.0, exponents + 61), 0.0)
-    leading = weights + np.repeat(grid, counts)
-    leading -= np.repeat(grid, counts)
-    return two_sum(np.add.reduceat(leading, starts), np.add.reduceat(weights - leading, starts))
-
-
 class Accumulation:
     """A state to which blocks are added in place.
 
@@ -230,3 +215,18 @@ class Accumulation:
                 raise ValueError(
                     "the features are too large: their squares exceed float64. Rescale them first"
                 )
+
+
+def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
+    """The weight of each class, and what rounding leaves of it.
+
+    The leading bits of the weights lie on a coarse grid, so they add up exactly. The rest of the weights is
+    so small that the rounding of its sum does not matter: Rump, Ogita & Oishi (2008), "Accurate
+    floating-point summation, part I".
+    """
+    starts, counts = bounds[:-1], np.diff(bounds)
+    _, exponents = np.frexp(np.maximum.reduceat(weights, starts) * 2.0**-60 * counts)
+    grid = np.where(exponents < 962, np.ldexp(1.0, exponents + 61), 0.0)
+    leading = weights + np.repeat(grid, counts)
+    leading -= np.repeat(grid, counts)
+    return two_sum(np.add.reduceat(leading, starts), np.add.reduceat(weights - leading, starts))
