@@ -95,6 +95,8 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | Storage | None = N
     kind = reached(path, lambda: where.filesystem.get_file_info(name).type)
     if kind == pafs.FileType.NotFound:
         return
+    if kind == pafs.FileType.Unknown:  # a pipe, which no one may write to
+        raise ValueError(f"will not overwrite {path}, which is no regular file")
     try:
         metadata = read_metadata(path, filesystem)
     except (ValueError, FileNotFoundError) as error:
