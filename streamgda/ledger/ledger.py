@@ -461,6 +461,8 @@ class StatisticsLedger:
         self._answer(paths, "rejected")
 
     def _answer(self, paths: Sequence[str], status: Status) -> None:
+        if not paths:
+            return
         with self._folder.locked() as seen:
             manifest = self._existing(seen.manifest)
             meant = [manifest.records[path] for name in paths for path in _matching(manifest, name)]
