@@ -1,48 +1,158 @@
-"""The command ``streamgda`` and its subcommands."""
+"""The command ``streamgda``, made of the table ``options.json``."""
 
 from __future__ import annotations
 
+import ast
+import json
+import pkgutil
+import re
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from functools import partial
+from importlib import import_module
+from itertools import chain
+from typing import Any
+
 import click
+from click.core import ParameterSource
 
 import streamgda
 from streamgda.cli.errors import OneLineErrors
-from streamgda.cli.learn import fit, merge, update
-from streamgda.cli.predict import evaluate, predict
-from streamgda.cli.refresh import refresh
-from streamgda.cli.saved import inspect
-from streamgda.cli.search import search
+from streamgda.estimators import ESTIMATORS
+
+_TABLE: dict[str, Any] = json.loads(pkgutil.get_data("streamgda.cli", "options.json") or "{}")
+
+MODELS = {entry.option: name for name, entry in ESTIMATORS.items()}
+"""The estimator for each value of ``--model``."""
 
 
-@click.group(
+def _option(place: str, name: str) -> click.Option:
+    settings = dict(_TABLE["options"][place][name])
+    if "type" in settings:
+        settings["type"] = _type_of(settings["type"])
+    return click.Option(**settings, callback=partial(_note, place), expose_value=place.endswith("!"))
+
+
+def _note(place: str, context: click.Context, option: click.Parameter, value: Any) -> Any:
+    if option.multiple and value and isinstance(value[0], list):
+        value = [*chain.from_iterable(value)]
+    if context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT:
+        context.meta.setdefault(f"streamgda.{place}", {})[option.name] = value
+    return value
+
+
+def given(place: str) -> dict[str, Any]:
+    """The parameters of a function of the library that the user has given."""
+    return dict(click.get_current_context().meta.get(f"streamgda.{place}", {}))
+
+
+class Command(click.Command):
+    """A command of the table, whose options are made when they are asked for."""
+
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """The arguments and options, and ``--help``."""
+        if not self.params:
+            told = _TABLE["commands"][self.name]
+            numbers, options = told["arguments"].items(), (option.split(".") for option in told["options"])
+            self.params += [
+                click.Argument([name], nargs=n, required=True, type=Kind(_path)) for name, n in numbers
+            ]
+            self.params += [_option(place, name) for place, name in options]
+        return super().get_params(context)
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Read the options. One of an older version is an error with the new spelling."""
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            now = _TABLE["renamed"].get(error.option_name, "")
+            if any(now.partition(" ")[0] in option.opts for option in self.params):
+                raise click.UsageError(f"{error.option_name} is now {now}", context) from error
+            raise
+
+    def invoke(self, context: click.Context) -> None:
+        """Call the function of the command."""
+        context.invoke(getattr(import_module("streamgda.cli.commands"), str(self.name)), **context.params)
+
+
+main = OneLineErrors(
     "streamgda",
-    cls=OneLineErrors,
-    invoke_without_command=True,
+    commands=[Command(name, help=told["help"]) for name, told in _TABLE["commands"].items()],
+    help=_TABLE["help"],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(streamgda.__version__)
-@click.pass_context
-def main(context: click.Context) -> None:
-    """Gaussian discriminant analysis of data that does not fit in memory or never stops coming.
+click.version_option(streamgda.__version__)(main)
 
-    Learn models from Parquet datasets and Zarr stores of any size in one read, save them as small Parquet
-    files, update them with more data, and predict:
-
-    \b
-      streamgda fit monday.parquet --target kind --out model.parquet
-      streamgda update model.parquet tuesday.parquet --target kind
-      streamgda predict model.parquet wednesday.parquet --out scored
-      streamgda evaluate model.parquet labelled.parquet --target kind
-      streamgda COMMAND --help
-
-    The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 for drift and 130 after Ctrl-C.
-    Errors are one line; --debug, which each command takes, shows where they come from.
-
-    For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
-    zsh_source and fish_source likewise.
-    """
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+# ---------------------------------------------------------------------- values
 
 
-for command in (fit, search, update, merge, refresh, predict, evaluate, inspect):
-    main.add_command(command)
+class Kind(click.types.FuncParamType):  # type: ignore[type-arg] # of click before 8.4 it has none
+    """A kind of values, by the function that makes a value of a text, or raises ValueError."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The value that a text stands for."""
+        try:
+            return self.func(value)
+        except ValueError as error:
+            self.fail(str(error), parameter, context)
+
+
+def value_of(text: str) -> Any:
+    """A number, bool, None, date, time or text in quotes if the text is one; or their list."""
+    for read in (ast.literal_eval, date.fromisoformat, datetime.fromisoformat):
+        with suppress(ValueError, SyntaxError):
+            return read(text)
+    named = {"true": True, "false": False, "none": None}
+    return named.get(text.lower(), [*map(value_of, text.split(","))] if "," in text else text)
+
+
+def _names(text: str) -> list[str]:
+    """Names with commas between them; a name with a comma, or a space at its end, is put in double quotes."""
+    import csv
+
+    (row,) = csv.reader([text], skipinitialspace=True)
+    names = row if '"' in text else [name.strip() for name in row]
+    if not names or not all(names):  # an unset shell variable; no name would mean all columns
+        raise ValueError(f"{text!r}: a name is empty.")
+    return names
+
+
+def _comparisons(text: str) -> list[tuple[str, str, Any]]:
+    match = re.fullmatch(r"\s*(.+?)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", text)
+    if match is None:
+        raise ValueError(f"{text!r} is no comparison such as 'day>=3' or 'region=north'.")
+    return [(match[1], match[2], value_of(match[3]))]
+
+
+def _missing(text: str) -> Any:
+    """A word, or the option that a word and parameters give, as in ``marginal max_reads=20``."""
+    from streamgda.blocks.options import OPTIONS
+
+    word, *params = text.split() or [""]
+    if not params or word != OPTIONS["missing"].word:
+        return text
+    pairs = (param.partition("=") for param in params)
+    return OPTIONS["missing"].kind().with_params(**{name: value_of(value) for name, _, value in pairs})
+
+
+def _path(text: str) -> str:
+    if not text:  # as of an unset shell variable; an empty path would mean the working directory
+        raise ValueError("it is empty.")
+    return text
+
+
+_KINDS: dict[str, Any] = {
+    "A,B,...": _names,
+    "COLUMN>=VALUE": _comparisons,
+    "raise|drop|marginal": _missing,
+    "NUMBER": float,
+    "INTEGER": int,
+    "DATE": lambda text: datetime.fromisoformat(text).astimezone(),
+    "DAYS": lambda text: timedelta(days=float(text)),
+    **dict.fromkeys(("TEXT", "ADDRESS", "FILE"), _path),
+}
+
+
+def _type_of(kind: str | list[str]) -> click.ParamType[Any]:
+    kind = list(MODELS) if kind == "MODEL" else kind
+    return click.Choice(kind) if isinstance(kind, list) else Kind(_KINDS.get(kind, value_of))

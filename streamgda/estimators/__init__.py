@@ -13,8 +13,8 @@ An estimator is one file and two lines:
 
 The estimator can then be imported from `streamgda`. It is saved and loaded, learns from every source,
 predicts and is evaluated out of core, and the command line offers it as ``--model``. ``streamgda search``
-takes parameters of its own as ``--try "NAME parameter=1,2"``; a line in `streamgda/cli/data.py` makes
-one an option of the other commands. Editors complete its name once it is also imported in
+takes parameters of its own as ``--try "NAME parameter=1,2"``; ``python -m tests.cli.table`` makes them
+options of the other commands. Editors complete its name once it is also imported in
 `streamgda/__init__.py`.
 
 The modules, from the top down:

@@ -31,8 +31,8 @@ _OPTIONS = re.compile(
 )
 
 
-def one_line(error: BaseException) -> str:
-    """The message of an error, without line breaks, and without what may be secret in its URLs."""
+def one_line(error: BaseException | str) -> str:
+    """The message of an error, or a text, without line breaks, and without what may be secret in its URLs."""
     return without_options(" ".join(str(error).split()))
 
 

@@ -58,7 +58,7 @@ def test_the_command_line_learns_incomplete_rows_and_shows_their_patterns(holes,
     assert model.statistics_.moments_for().allclose(expected.statistics_.moments_for(), rtol=1e-6)
     assert "b, c" in run("inspect", out)
     patterns = json.loads(run("inspect", out, "--json"))["patterns"]
-    assert sum(sum(entry["counts"]) for entry in patterns) == 300
+    assert sum(entry["rows"] for entry in patterns) == 300
     run("update", out, data, "--target", "y", "--missing", "marginal")
     assert streamgda.load(out).statistics_.n_rows == 600
 

@@ -1,0 +1,477 @@
+"""The functions of the commands. Their docstrings are the help, and say whose parameters are options too."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+import joblib
+import pandas as pd
+
+import streamgda as sg
+from streamgda.cli.errors import Quarantined, describe
+from streamgda.cli.main import MODELS, given, value_of
+from streamgda.cli.running import report, running
+from streamgda.diagnostics import box_m, manova, select_features
+from streamgda.ledger.manifest import options_of
+from streamgda.passes.accumulate import read_into
+from streamgda.scoring.inference import apart, features_of
+from streamgda.sources.base import FileSource, Source
+from streamgda.storage import tables
+from streamgda.storage.filesystems import resolve
+from streamgda.storage.paths import one_line, shown
+
+Paths: TypeAlias = Sequence[str]
+Out: TypeAlias = str | None
+
+
+def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
+    """Learn a model from labelled data.
+
+    Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or max_reads),
+    if the rows have very many patterns of missing features.
+
+    DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
+    .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
+
+    If no model can be made from the data, for example because a covariance is singular, the statistics are
+    saved beside the output file. The error says how to go on without reading the data again.
+
+    Parameters
+    ----------
+    out
+        Where to save: a file or a URL.
+    statistics
+        Save the statistics that a model is made of, and no model; merge makes models of them.
+
+    Other Parameters
+    ----------------
+    scan_parquet
+    accumulate
+    run
+    model
+
+    Examples
+    --------
+    streamgda fit monday.parquet --target kind --features length,width --out model.parquet
+    streamgda fit days --target kind --filter 'day>=3' --model lda --out model.parquet
+    streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
+    """
+    estimator, build, missing = _model_of()
+    source = _source_of(data)
+    _check_replaceable(out, source)
+    run, kept = running(), estimator.required_statistics().keywords()
+    kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
+    (kept["rule"],), _ = estimator.rules_for([estimator], partial(read_into, source, **run))
+    learnt = sg.accumulate(source, **given("accumulate"), **kept, **run)
+    try:
+        saved = learnt if statistics else build(learnt)
+    except ValueError as error:
+        beside = f"{out.removesuffix(Path(out).suffix)}.statistics.parquet"
+        _, fault = _tried(partial(learnt.save, beside))
+        ways = f"streamgda merge {beside} --model ... --out {out}, or streamgda update {beside} DATA ..."
+        said = fault or f"The statistics are saved in {beside}; go on by {ways}"
+        raise ValueError(f"{describe(error)}. {said}") from error
+    _save(saved, out)
+
+
+def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
+    """Search for the best model and parameters by cross-validation.
+
+    DATA is as for fit, and is read once, or twice if rows are to be scored, however many candidates
+    there are. Greater scores are better. Rows keep their folds when files are added.
+
+    Parameters
+    ----------
+    tried
+        A model (qda, lda, nb, edda, mda) and the values of its parameters to try, in all combinations, such
+        as 'qda reg_param=0,0.1'; none is Python's None, and several models may be tried.
+    out
+        Where to save the best model of all the rows, if at all.
+
+    Other Parameters
+    ----------------
+    search
+    scan_parquet
+    run
+
+    Examples
+    --------
+    streamgda search days --target kind --try 'qda reg_param=0,0.01,0.1' --try lda --out best.parquet
+    streamgda search days --target kind --try 'nb var_smoothing=1e-9,1e-3' --scoring accuracy --cv 10
+    streamgda search days --target kind --groups patient --try 'lda shrinkage=none,0.1,auto'
+    """
+    options, grids = given("search"), [_grid(*text.split()) for text in tried]
+    source = _source_of(data, without=[options[name] for name in ("groups", "fold") if name in options])
+    _check_replaceable(out, source)
+    found = sg.StatisticsSearchCV(None, grids, **options)
+    found.fit(source, **running())
+    if out is not None:
+        found.best_estimator_.save(out)
+    names, table = {name: option for option, name in MODELS.items()}, pd.DataFrame(found.cv_results_)
+    table["model"] = [names[type(params["estimator"]).__name__] for params in table["params"]]
+    table["params"] = [{k: v for k, v in p.items() if k != "estimator"} for p in table["params"]]
+    table = table.rename(columns=lambda name: name.removesuffix("_test_score").removeprefix("fit_"))
+    columns = ["rank", "mean", "std", "model", "params", *["error"][: any(table["error"])]]
+    candidates = table[columns].sort_values("rank", kind="stable")
+    facts = {"scoring": found.scoring, "n_splits": found.n_splits_, "n_reads": found.n_reads_}
+    facts |= {"temperature": found.best_estimator_.temperature, "candidates": candidates}
+    report({**facts, "out": out and shown(out)}, is_result=out is None)
+
+
+def _grid(model: str = "", *params: str) -> dict[str, Any]:
+    click.Choice(list(MODELS)).convert(model, None, None)
+    pairs = [param.partition("=") for param in params]
+    values = {name.replace("-", "_"): [*map(value_of, values.split(","))] for name, _, values in pairs}
+    return {"estimator": [_model_of(model)[0]], **values}
+
+
+def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) -> None:
+    """Let a saved model learn from more data.
+
+    SAVED_IN is a model, or statistics. The result is the same as one fit to all the data. The file is
+    replaced in one piece at the end, and stays as it was after an error. Data that the model has learnt
+    before would count twice; to keep up with files that come, change and go, use refresh. A model that can
+    predict is not replaced by one that cannot.
+
+    Parameters
+    ----------
+    out
+        Where to save, if not in place of the model.
+    force
+        Replace a model even by one that cannot predict.
+
+    Other Parameters
+    ----------------
+    scan_parquet : but exclude, categories
+    accumulate
+    run
+
+    Examples
+    --------
+    streamgda update model.parquet wednesday.parquet --target kind
+    """
+    saved, place = sg.load(saved_in), out or saved_in
+    statistics = getattr(saved, "statistics_", saved)
+    source = _source_of(data, saved)
+    _check_replaceable(place, source)
+    kept = {**statistics.required.keywords(), "rule": statistics.rule}
+    new = sg.accumulate(source, **given("accumulate"), **kept, **running())
+    before, saved = _fault_of(saved), saved.merge(new)
+    if place == saved_in and not force and not before and (fault := _fault_of(saved)):
+        raise ValueError(
+            f"{place} could not predict any more: {fault}. It is as it was; see --out and --force"
+        )
+    _save(saved, place, rows_learnt=new.n_rows, rows_dropped=new.n_dropped)
+
+
+def merge(files: Paths, *, out: str) -> None:
+    """Add up models or statistics of different data.
+
+    FILES are what fit, update, merge or refresh have saved. The sum is of the same kind as the files, with
+    the parameters of the first. With --model, a model is made of their statistics; thus a single file of
+    statistics can become a model.
+
+    Parameters
+    ----------
+    out
+        Where to save: a file or a URL.
+
+    Other Parameters
+    ----------------
+    model
+
+    Examples
+    --------
+    streamgda merge monday.parquet tuesday.parquet --out week.parquet
+    streamgda merge statistics.parquet --model lda --shrinkage 0.1 --out model.parquet
+    """
+    if given("model") and "model" not in given("model"):
+        raise click.UsageError("Parameters are those of a model: choose one with --model.")
+    _, build, _ = _model_of()
+    if len({file if "://" in file else str(Path(file).resolve()) for file in files}) < len(files):
+        raise click.UsageError("A file is named twice: its rows would count twice.")
+    _check_replaceable(out)
+    parts = map(sg.load_statistics if given("model") else sg.load, files)
+    total = reduce(lambda total, part: total.merge(part), parts)
+    _save(build(total) if given("model") else total, out)
+
+
+def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), reject: Paths = ()) -> None:
+    """Keep up with a dataset whose files come, change and go.
+
+    LEDGER is a folder of small statistics, one entry for each file of DATA; it is made if there is none.
+    DATA are Parquet files as for fit. Files that are new or have changed are read, those that are gone are
+    dropped, and the report says how far the new rows lie from the old. A refresh that is killed or
+    interrupted changes nothing; the next one goes on.
+
+    With --max-shift and the like, a new file that lies too far from what is held is quarantined: it is in no
+    model, and the exit code is 3, until --accept or --reject answers, or the file changes or goes.
+
+    Parameters
+    ----------
+    out
+        Where to save a model of the files of the ledger, if at all.
+    accept
+        Let a quarantined or rejected file count: its path as reported, or a pattern.
+    reject
+        Leave a file out until it changes.
+
+    Other Parameters
+    ----------------
+    scan_parquet
+    ledger
+    refresh
+    alarms
+    statistics
+    run
+    model
+
+    Examples
+    --------
+    streamgda refresh ledger days --target kind --max-shift 1 --out model.parquet
+    streamgda refresh ledger days --target kind --reject 2026-01-31.parquet --out model.parquet
+    """
+    if out is None and (given("statistics") or given("model")):
+        raise click.UsageError("--model, --where and the like are for the model that --out saves.")
+    if given("refresh").get("dry_run") and (accept or reject):
+        raise click.UsageError("--dry-run does nothing, so --accept and --reject are for another time.")
+    estimator, build, missing = _model_of()
+    source = _source_of(data)
+    _check_replaceable(out, source)
+    kept = _ledger_at(ledger, estimator.required_statistics().extra if out else ())
+    kept.missing = None if isinstance(missing, str) else missing
+    kept.accept(*accept)
+    kept.reject(*reject)
+    found, saved = kept.refresh(source, **given("refresh"), **given("alarms"), **running()), None
+    try:
+        if out is not None and not found.dry_run:
+            build(kept.statistics(**given("statistics"))).save(out)
+            saved = out
+    finally:
+        document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
+        report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
+    for path, reason in found.skipped.items():
+        click.echo(f"Warning: skipped {one_line(f'{path}: {reason}')}", err=True)
+    if found.quarantined:
+        alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.quarantined.items())
+        raise Quarantined(f"quarantined, and in no model: {alarms}; --accept or --reject them")
+
+
+def predict(saved_in: str, data: Paths, *, out: str) -> None:
+    """Score data of any size with a saved model.
+
+    DATA is as for fit, but needs no labels. There is one row of predictions for each row of the input, in its
+    order. They are written part by part; after an interruption the same command goes on where it stopped.
+
+    SAVED_IN is a model, or a pipeline of scikit-learn in a file of joblib, whose name ends in .joblib. Such a
+    file can run code, so load none that you do not trust.
+
+    Parameters
+    ----------
+    out
+        A folder of its own for Parquet files; or a Zarr store, if its name ends in .zarr. Predictions of
+        another input or model that are there are replaced.
+
+    Other Parameters
+    ----------------
+    scan_parquet : but target, weight, exclude, categories
+    predict
+    run
+
+    Examples
+    --------
+    streamgda predict model.parquet wednesday.parquet --out scored
+    streamgda predict model.parquet days --columns label,distance --keep id --out scored
+    streamgda predict model.parquet flowers.zarr --out scored.zarr
+    """
+    model = _model_in(saved_in)
+    source = _source_of(data, model, is_labelled=False)
+    written = sg.predict_dataset(model, source, out, **given("predict"), **running())
+    report({**asdict(written), "out": shown(out)})
+
+
+def evaluate(saved_in: str, data: Paths) -> None:
+    """Evaluate a saved model on labelled data, in one read.
+
+    SAVED_IN is as for predict, and DATA as for fit. Accuracy, log loss and Brier score are printed, and for
+    each class precision, recall, F1, and the areas under its ROC and precision-recall curves; with --json the
+    confusion matrix too, whose rows are the true classes.
+
+    Other Parameters
+    ----------------
+    scan_parquet : but exclude, categories
+    evaluate
+    run
+
+    Examples
+    --------
+    streamgda evaluate model.parquet labelled.parquet --target kind
+    """
+    model = _model_in(saved_in)
+    evaluation = sg.evaluate(model, _source_of(data, model), **given("evaluate"), **running())
+    report(evaluation.to_dict(), [str(evaluation)], is_result=True)
+
+
+def inspect(path: str, *, tests: bool = False) -> None:
+    """Describe saved models, statistics and ledgers.
+
+    This prints the kind and parameters, rows, features, classes and bytes, whether a model can predict, and
+    which models can be made of statistics, or why not; which features are missing together, if some are; for
+    a ledger also the number of files and the options that they are read with.
+
+    Parameters
+    ----------
+    tests
+        Also test whether means and covariances of the classes differ, and rank the features.
+
+    Examples
+    --------
+    streamgda inspect model.parquet
+    streamgda inspect ledger --json
+    """
+    storage, name = resolve(path)
+    if storage.filesystem.get_file_info(name).type.name == "Directory":
+        ledger = _ledger_at(path)
+        saved, facts = ledger.statistics(), {"files": ledger.files.num_rows, "reads": ledger.read_options}
+        facts |= {"quarantined": ledger.quarantined, "rejected": ledger.rejected}
+    else:
+        saved, facts = sg.load(path), {"bytes": storage.version(name).size}
+        facts |= sg.load_metadata(path)
+    makers = {type(saved).__name__: getattr(saved, "snapshot", bool)}
+    if not hasattr(saved, "statistics_"):
+        makers = {name: partial(getattr(sg, name).from_statistics, saved) for name in MODELS.values()}
+    faults = {name: _tried(make)[1] for name, make in makers.items()}
+    document = {"path": shown(path), **facts, **_document_of(saved), "tests": {}}
+    document["can_predict"] = [name for name, fault in faults.items() if fault is None]
+    document["cannot_predict"] = {name: fault for name, fault in faults.items() if fault is not None}
+    for test in (manova, box_m, select_features) if tests else ():
+        found, fault = _tried(partial(test, getattr(saved, "statistics_", saved)))
+        document["tests"][test.__name__] = fault or found.to_pandas().reset_index()
+    report(document, is_result=True)
+
+
+# ---------------------------------------------------------------------- data to read
+
+
+def _source_of(data: Paths, saved: Any = None, *, without: Paths = (), is_labelled: bool = True) -> Source:
+    """The source of rows to learn or to score: of the columns of what is saved, unless the user names some.
+
+    `without` names columns that are no features by default.
+    """
+    options = given("scan_parquet")
+    path = data[0] if len(data) == 1 else data  # one folder may have partitions
+    if not isinstance(options.get("missing", ""), str):
+        options["missing"] = "marginal"  # models know more of it
+    if any(".zarr/" in f"{path}/" for path in data):
+        options |= {} if is_labelled else {"target": None}
+        return sg.scan_zarr(path, **{**options, "features": ",".join(options.get("features", ["X"]))})
+    if is_labelled and "target" not in options:
+        raise click.UsageError("Missing option '--target': the column of labels.")
+    if names := options.get("categories"):
+        options["categories"] = {"auto": "auto", "none": None}.get(",".join(names), sg.Categorical(names))
+    if saved is not None:
+        statistics = getattr(saved, "statistics_", saved)
+        schema = getattr(statistics, "schema", None)  # maps before a model have none
+        names = features_of(saved) or (schema and schema.names)
+        options = {"features": names, "categories": schema and schema.encoding, **options}
+    if not options.get("features"):
+        options["exclude"] = [*options.get("exclude", ()), *without]
+    return sg.scan_parquet(path, **options)
+
+
+# ---------------------------------------------------------------------- models to make, and files to write
+
+
+def _missing_of_models() -> Any:
+    """The value of ``--missing`` for models, to which rows that are left out do not come."""
+    missing = given("scan_parquet").get("missing", "raise")
+    return "raise" if missing == "drop" else missing
+
+
+def _model_of(option: str = "") -> tuple[Any, Callable[..., Any], Any]:
+    """A new estimator by the options of the user, what makes it of statistics, and its `missing`."""
+    missing = _missing_of_models()
+    params = given("model") | ({} if missing == "raise" else {"missing": missing})
+    kind = getattr(sg, MODELS[option or params.pop("model", "qda")])
+    try:
+        estimator = kind().set_params(**params)
+        estimator._validate_params()
+    except ValueError as error:
+        raise click.UsageError(describe(error)) from error
+    return estimator, partial(kind.from_statistics, **params), missing
+
+
+def _check_replaceable(path: str | None, source: Source | None = None) -> None:
+    """Check before the work that a model or statistics can be saved at a path, and replace no other file."""
+    if path is None:
+        return
+    tables.check_replaceable(path)
+    if "://" not in path:
+        tempfile.TemporaryFile(dir=Path(path).expanduser().absolute().parent).close()
+    if isinstance(source, FileSource) and source.includes(*resolve(path)):
+        raise ValueError(f"{path} lies in the folder of the data, where it would be read as data")
+
+
+def _save(saved: Any, out: str, **more: Any) -> None:
+    """Save a model or statistics, and report the contents. Warn if it cannot predict yet."""
+    saved.save(out)
+    if fault := _fault_of(saved):
+        warnings.warn(f"it cannot predict yet: {fault}", stacklevel=2)
+    report({**more, **_document_of(saved), "out": shown(out)})
+
+
+# ---------------------------------------------------------------------- what is saved
+
+
+def _model_in(path: str) -> Any:
+    """A model, or a pipeline that ends in one from a file of joblib, which gets ``--missing``."""
+    saved = (joblib.load if path.endswith(".joblib") else sg.load_model)(path)
+    if "missing" in given("scan_parquet"):
+        apart(saved)[1].set_params(missing=_missing_of_models())
+    return saved
+
+
+def _ledger_at(path: str, needed: Sequence[str] = ()) -> sg.StatisticsLedger:
+    """A ledger with the options with which it was made, or a new one that keeps what is needed."""
+    try:
+        kept = options_of(sg.StatisticsLedger(path).read_options)
+    except ValueError:  # it is new, or damaged, which the refresh that follows reports
+        kept = dict.fromkeys(needed, True)
+    return sg.StatisticsLedger(path, **{**kept, **given("ledger")})
+
+
+def _tried(call: Callable[[], Any]) -> tuple[Any, str | None]:
+    """What a call returns, and the message of its error."""
+    try:
+        return call(), None
+    except (ValueError, OSError) as error:
+        return None, describe(error)
+
+
+def _fault_of(saved: Any) -> str | None:
+    """Why a model cannot predict; None if it can, or if these are statistics."""
+    return _tried(getattr(saved, "snapshot", bool))[1]
+
+
+def _document_of(saved: Any) -> dict[str, Any]:
+    """Describe a model or statistics."""
+    statistics = getattr(saved, "statistics_", saved)
+    has_patterns = statistics.simplest().missing != "raise" and statistics.covariance_type != "diag"
+    sums = {"count": statistics.counts, "weight": statistics.weights}
+    numbers = ("n_rows", "n_dropped", "n_features", "feature_names")
+    return {
+        "kind": type(saved).__name__,
+        "parameters": {} if statistics is saved else saved.get_params(deep=False),
+        **statistics.required.keywords(),
+        **{name: getattr(statistics, name) for name in numbers},
+        **statistics.schema.to_metadata(),
+        **({"patterns": statistics.patterns().to_pandas()} if has_patterns else {}),
+        "classes": pd.DataFrame({"label": statistics.classes.tolist(), **sums}),
+    }
