@@ -22,7 +22,14 @@ T = TypeVar("T")
 
 _LEAST = 4  # letters of a secret; shorter ones, as in ?page=2, are too common to be replaced in a text
 
-_SENT = ("headers", "auth", "cookies")  # options of fsspec's filesystem of the web
+_SECRET = re.compile(
+    "headers|auth|cookies|.*token|pass(word|wd|phrase)?|.*secret.*|.*(api|account|private)_?key|.*credentials?"
+    "|.*connection_string|sas.*",
+    re.IGNORECASE,
+)
+"""The names of options of fsspec's filesystems whose values are secret."""
+
+_SIGNING = {"s3", "gs", "abfs"}  # protocols whose clients send signatures, and never show the key
 
 _WILDCARD = re.compile(r"[*[]")
 
@@ -224,7 +231,9 @@ def concealed(filesystem: Any, names: Iterable[str], urls: Iterable[str]) -> tup
         What the user gave: paths and URLs.
     """
     whole, secret_urls = list(names), {url for url in urls if shown(url) != url}
-    secret_urls.update(_urls_of_options(getattr(filesystem, "storage_options", {})))
+    protocols = filesystem.protocol
+    if _SIGNING.isdisjoint([protocols] if isinstance(protocols, str) else protocols):
+        secret_urls.update(_urls_of_options(getattr(filesystem, "storage_options", {})))
     if not secret_urls:
         return filesystem, whole
     public: dict[str, str] = {}
@@ -240,14 +249,15 @@ def concealed(filesystem: Any, names: Iterable[str], urls: Iterable[str]) -> tup
     return Concealed(filesystem, by_name, secret_urls), [public[name] for name in whole]
 
 
-def _urls_of_options(options: Any, *, is_sent: bool = False) -> Iterator[str]:
-    """URLs with what options of a filesystem send to a web server, since errors of the client repeat it."""
+def _urls_of_options(options: Any, *, is_secret: bool = False) -> Iterator[str]:
+    """URLs with what is secret in the options of a filesystem, since errors of its client may repeat it."""
     if isinstance(options, Mapping):
         for name, value in options.items():
-            yield from _urls_of_options(value, is_sent=is_sent or name in _SENT)
-    elif is_sent and isinstance(options, tuple):
-        yield f"https://{':'.join(quote(text, safe='') for text in options[:2])}@"
-    elif is_sent and isinstance(options, str):  # such as "Bearer 5fa2"
+            secret = is_secret or _SECRET.fullmatch(str(name)) is not None
+            yield from _urls_of_options(value, is_secret=secret)
+    elif is_secret and isinstance(options, tuple):
+        yield f"https://{':'.join(quote(str(text), safe='') for text in options[:2])}@"
+    elif is_secret and isinstance(options, str):  # such as "Bearer 5fa2"
         yield f"https://?{quote(options, safe='')}&{quote(options.partition(' ')[2], safe='')}"
 
 

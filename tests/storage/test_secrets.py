@@ -22,6 +22,7 @@ import pytest
 import s3fs
 import zarr
 from click.testing import CliRunner
+from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
 
 from streamgda import (
@@ -290,6 +291,45 @@ def test_what_a_filesystem_sends_to_a_web_server_is_no_part_of_errors(server, tm
         session(lambda: accumulate(source), OSError)
         session(lambda: scan_parquet(url, "y", filesystem=web), OSError)
         session(lambda: load(url, filesystem=web), OSError)
+    session.check()
+
+
+class Telling(MemoryFileSystem):
+    """A store whose client tells its options in each error."""
+
+    protocol, cachable, store, pseudo_dirs, is_out = "telling", False, {}, [""], False
+
+    def _told(self, path):
+        if Telling.is_out:
+            raise ConnectionError(f"no {path} by {self.storage_options['token']}: {self.storage_options}")
+
+    def info(self, path, **options):
+        self._told(path)
+        return super().info(path, **options)
+
+    def _open(self, path, *arguments, **options):
+        self._told(path)
+        return super()._open(path, *arguments, **options)
+
+
+def test_secrets_among_the_options_of_a_store_are_no_part_of_errors(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
+    options = {"token": "h4kktoken", "password": "h4kkpass", "connection_string": "AccountKey=h4kkkey==;x"}
+    session, there = Session(tmp_path), Telling(**options, nested={"sas_token": "?sig=h4kksig"})
+    there.pipe_file("/rows/0.parquet", (folder / "0.parquet").read_bytes())
+    source = session(lambda: scan_parquet("/rows", "y", filesystem=there))
+    model = session(lambda: GaussianNB().fit(source))
+    session(lambda: model.save("/model.parquet", filesystem=there))
+    ledger = StatisticsLedger("/ledger", filesystem=there)
+    session(lambda: ledger.refresh(source))
+    monkeypatch.setattr(Telling, "is_out", True)
+    session(lambda: scan_parquet("/rows", "y", filesystem=there), OSError)
+    session(lambda: accumulate(source), OSError)
+    session(lambda: evaluate(model, source), OSError)
+    session(lambda: load("/model.parquet", filesystem=there), OSError)
+    session(lambda: model.save("/other.parquet", filesystem=there), OSError)
+    session(lambda: ledger.refresh(source), OSError)
+    session(ledger.statistics, OSError)
     session.check()
 
 
