@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -126,7 +127,7 @@ class Roles:
             _warn_of_identifiers(chosen, stored, origin)
         return roles
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """All the columns that have a role."""
         beside = (name for name in (self.target, self.weight, self.groups) if name is not None)

@@ -13,9 +13,9 @@ This room imports no other room of the package. Its files, from the bottom up:
 `secrets`
     Filesystems whose paths, answers and errors show nothing of the secrets in a URL.
 `filesystems`
-    Which filesystem, pyarrow's or fsspec's, a path or URL is on, and whether two paths lead to one place;
-    which files are in a folder, and in which version. Write a file wholly or not at all; let one process at a
-    time write to a folder.
+    `Storage`: the filesystem, pyarrow's or fsspec's, that a path or URL is on. Which files are in a folder,
+    and in which version; whether two paths lead to one place. Write a file wholly or not at all; let one
+    process at a time write to a folder.
 `reading`
     The bytes of a file, whole or by ranges.
 `footers`
