@@ -420,9 +420,9 @@ def packed(matrix, times=3):
     ("metadata", "columns", "message"),
     [
         (
-            {"format_version": 4},
+            {"format_version": 5},
             {},
-            "has format 4, and this version of streamgda reads up to format 3: upgrade",
+            "has format 5, and this version of streamgda reads up to format 4: upgrade",
         ),
         ({"format_version": "1"}, {}, "its metadata has no format_version"),
         ({"format_version": True}, {}, "its metadata has no format_version"),
