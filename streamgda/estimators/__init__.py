@@ -39,6 +39,8 @@ The modules, from the top down:
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from streamgda.statistics.required import EXTRAS
+
 DOCUMENTATION = "https://github.com/streamgda/streamgda/tree/main/examples/guides"
 
 
@@ -66,6 +68,7 @@ SKOPS_TYPES = [
     "streamgda.estimators.dtypes.FittedTypes",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
     *(f"streamgda.statistics.floating.{name}" for name in ("moments.Moments", "state.ClassStatistics")),
+    *(extra.moments.replace(":", ".") for extra in EXTRAS.values() if extra.moments),
     "streamgda.exact.numbers.ExactArray",
     "streamgda.exact.numbers.ExactMoments",
     "streamgda.exact.state.ExactClassStatistics",

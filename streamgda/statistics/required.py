@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from streamgda.statistics.covariances import CovarianceType
+if TYPE_CHECKING:
+    from streamgda.statistics.covariances import CovarianceType
 
 
 @dataclass(frozen=True)

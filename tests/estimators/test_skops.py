@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from streamgda import QuadraticDiscriminantAnalysis
 from streamgda.estimators import ESTIMATORS, SKOPS_TYPES, estimator_named
 
 skops_io = pytest.importorskip("skops.io")
@@ -14,5 +15,12 @@ def test_skops_loads_models_by_trusted_types(name, exact):
     y = np.arange(90) % 3
     X = np.random.default_rng(0).normal(size=(90, 2)) + y[:, None]
     model = estimator_named(name)(exact=exact).fit(X, np.array(["a", "b", "c"])[y])
+    loaded = skops_io.loads(skops_io.dumps(model), trusted=SKOPS_TYPES)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_skops_loads_a_model_that_keeps_fourth_moments():
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    model = QuadraticDiscriminantAnalysis(shrinkage="auto").fit(X, np.arange(90) % 3)
     loaded = skops_io.loads(skops_io.dumps(model), trusted=SKOPS_TYPES)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
