@@ -125,7 +125,7 @@ def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
         ]
         listed = [InputFile(one.path, one.path, one.version, {}) for one in records]
         source = Simulated(listed)
-        reads = {**source.read_options, **ledger._kept}
+        reads = {**source.read_options, **ledger._own_options}
         packed = (entries[n % DISTINCT]._replace(record=record) for n, record in enumerate(records))
         written = ledger._folder.write(packed, digest(reads, 4))
         manifest = Manifest(reads, {record.path: record for record in written})

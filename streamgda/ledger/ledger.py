@@ -138,7 +138,7 @@ class StatisticsLedger:
         in_folds = {
             name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None
         }
-        self._kept = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
+        self._own_options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         where, name = resolve(path, filesystem)
         found, folder = where.unwrapped(name)
@@ -262,7 +262,7 @@ class StatisticsLedger:
             source = source.in_order_of(held.read_options.get("features") or ())
         if self.groups is not None:
             source = source.with_groups(self.groups)
-        read_options = {**source.read_options, **self._kept}
+        read_options = {**source.read_options, **self._own_options}
         if held is not None:
             check_reads_alike(held, read_options, str(self._place))
         held = Manifest(read_options, {} if held is None else held.records)
@@ -405,7 +405,7 @@ class StatisticsLedger:
         """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
         manifest = self._existing_manifest()
         read = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
-        check_reads_alike(manifest, {**read, **self._kept}, str(self._place))
+        check_reads_alike(manifest, {**read, **self._own_options}, str(self._place))
         return manifest
 
     def _existing_manifest(self) -> Manifest:
