@@ -22,6 +22,7 @@ from streamgda.diagnostics import box_m, manova, select_features
 from streamgda.ledger.manifest import options_of
 from streamgda.passes.accumulate import read_into
 from streamgda.scoring.inference import apart, features_of
+from streamgda.selection.candidates import candidates_of
 from streamgda.sources.base import FileSource, Source
 from streamgda.storage import tables
 from streamgda.storage.filesystems import resolve
@@ -108,6 +109,8 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     streamgda search days --target kind --groups patient --try 'lda shrinkage=none,0.1,auto'
     """
     options, grids = given("search"), [_grid(*text.split()) for text in tried]
+    if (fault := _tried(partial(candidates_of, None, grids))[1]) is not None:
+        raise click.UsageError(f"Invalid value for '--try': {fault}")
     source = _source_of(data, without=[options[name] for name in ("groups", "fold") if name in options])
     _check_replaceable(out, source)
     found = sg.StatisticsSearchCV(None, grids, **options)
@@ -121,6 +124,8 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     columns = ["rank", "mean", "std", "model", "params", *["error"][: any(table["error"])]]
     candidates = table[columns].sort_values("rank", kind="stable")
     facts = {"scoring": found.scoring, "n_splits": found.n_splits_, "n_reads": found.n_reads_}
+    best = table.loc[found.best_index_]
+    facts["best"] = {"model": best["model"], "params": best["params"], "score": best["mean"]}
     facts |= {"temperature": found.best_estimator_.temperature, "candidates": candidates}
     report({**facts, "out": out and shown(out)}, is_result=out is None)
 
