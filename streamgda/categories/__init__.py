@@ -6,6 +6,7 @@ The core finds them by name in `streamgda.blocks.schema.SCHEMAS` and `streamgda.
   a category too, None. `reading`: the option that says which columns are read so, and what models make of
   them.
 - `reduction`: the moments of rows, of which the dummies are never made.
-- `treatments`: what a model learns from categories. `densities`: rows scored by it.
+- `treatments`: what a model learns from categories, and whether a missing one counts as a category, by the
+  parameter `missing` of the model. `densities`: rows scored by it.
 - `display`: what the categories say about the classes.
 """

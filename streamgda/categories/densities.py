@@ -30,8 +30,8 @@ _MOST_SUMMED = 10_000
 class CategoricalDensities(Densities):
     """The densities of rows of p numbers and D dummies.
 
-    A category is unknown in a row if all dummies of its column are 0, or that of no value is 1. In naive
-    Bayes its factor is left out. In the conditional model the density is summed over its values.
+    A category is unknown in a row if all dummies of its column are 0, or the dummy of the missing value is 1.
+    In naive Bayes its factor is left out. In the conditional model the density is summed over its values.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class CategoricalDensities(Densities):
     log_tables : ndarray of shape (K, D)
         ln p(v | k) of each value. Values of one group have that of the group.
     groups : ndarray of int of shape (D,)
-        The dummy that stands for the group of each; −1 for one that is no value.
+        The dummy that stands for the group of each; −1 for a missing value that is not a category.
     columns : tuple of slice
         The dummies of each column among all dummies.
     means : ndarray of shape (K, p + D)
@@ -298,7 +298,7 @@ def log_tables(counts: Array, groups: NDArray[np.intp], columns: tuple[slice, ..
     counts : ndarray of shape (K, D)
         The weight of each dummy in each class.
     groups : ndarray of int of shape (D,)
-        The dummy that stands for the group of each; −1 for one that is no value.
+        The dummy that stands for the group of each; −1 for a missing value that is not a category.
     columns : tuple of slice
         The dummies of each column.
     alpha : float

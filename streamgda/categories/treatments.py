@@ -36,7 +36,7 @@ class GivenCategories:
     counts, log_tables : ndarray of shape (K, D)
         The weight of each dummy in each class, and ln p(v | k) of each value.
     groups : ndarray of int of shape (D,)
-        The dummy that stands for the group of each; −1 for one that is no value.
+        The dummy that stands for the group of each; −1 for a missing value that is not a category.
     columns : tuple of slice
         The dummies of each column.
     means : ndarray of shape (K, p + D)
@@ -126,7 +126,7 @@ class GivenCategories:
 def _groups(
     categories: Categories, columns: tuple[slice, ...], weights: Array, model: Any
 ) -> NDArray[np.intp]:
-    """The dummy that stands for the group of each; −1 for a missing value that is no value of its own."""
+    """The dummy that stands for the group of each; −1 for a missing value that is not a category."""
     groups, most = np.arange(len(weights)), Categorical.of(model).max_categories
     for column, values in zip(columns, categories.values, strict=True):
         if model.missing != "raise" and values[-1] is None and len(values) > 1:
@@ -141,7 +141,7 @@ def _groups(
 def _slopes(scatter: Array, p: int, groups: NDArray[np.intp], ridge: float) -> tuple[Array, Array]:
     """The slopes of each group at its dummy, with zeros elsewhere, and those of all dummies.
 
-    A missing value that is no value of its own has slopes of its own.
+    A missing value that is not a category has slopes of its own.
     """
     own = np.where(groups < 0, np.arange(len(groups)), groups)
     together = np.zeros((p + len(own),) * 2)

@@ -71,10 +71,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         observed values. This assumes that features are missing at random: whether a value is missing may
         depend on observed values, and not on the value itself. A row in which all features are NaN counts
         only for the prior. `Marginal` says how often the rows may be read, and more.
-        With "marginal", a missing category is no category of its own: its column is left out of the density,
-        which is summed over its categories.
-        To learn it so, fit with missing="raise", and then set missing="marginal": the densities are made from
-        the statistics when they are needed.
+        A missing text is no error. With "raise" it is a category of its own. With "marginal" the category of
+        the row is unknown, and the density is summed over the categories of its column. This may also be set
+        after fitting, since densities are made from the statistics when they are needed.
     singular : {"raise", "skip"} or None, default=None
         How to treat a class whose covariance is singular, such as one with fewer rows than features.
         "raise" is an error. "skip" gives the class a posterior of 0, and warns once with its name and what

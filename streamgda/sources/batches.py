@@ -212,6 +212,7 @@ def learnt_columns(frame: Any, wanted: Wanted) -> MadeColumns | None:
         If a column can be no feature.
     """
     table = as_arrow(frame)
+    # "marginal" lets rows with NaN through: the model decides later, by its own parameter.
     schema = table.schema.remove_metadata()  # pandas's index in an Arrow table is a column as all others
     roles = Roles(tuple(schema.names), None, None, "marginal").with_encoded(wanted, schema, _ORIGIN)
     return columns_of_frame(table, roles) if roles.encoded else None
