@@ -107,7 +107,7 @@ def test_on_the_command_line(tmp_path):
     expected = search.fit(scan_parquet(tmp_path / "rows.parquet", "kind")).best_estimator_.temperature
     rows, out = str(tmp_path / "rows.parquet"), str(tmp_path / "best.parquet")
     arguments = ["search", rows, "--target", "kind", "--try", "lda", "--calibrate", "--out", out]
-    assert f"temperature {expected:.4g}" in invoke(tmp_path, *arguments)
+    assert f"temperature: {expected}" in invoke(tmp_path, *arguments)
     assert load(out).temperature == expected
     assert json.loads(invoke(tmp_path, *arguments, "--json"))["temperature"] == expected
     invoke(tmp_path, "fit", rows, "--target", "kind", "--model", "lda", "--temperature", "2", "--out", out)

@@ -243,6 +243,7 @@ BUILD = {
     "from_sums",
     "from_moments",
     "from_columns",
+    "from_joined_columns",
     "from_statistics",
     "from_bytes",
     "load",
