@@ -125,7 +125,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     candidates = table[columns].sort_values("rank", kind="stable")
     facts = {"scoring": found.scoring, "n_splits": found.n_splits_, "n_reads": found.n_reads_}
     best = table.loc[found.best_index_]
-    facts["best"] = {"model": best["model"], "params": best["params"], "score": best["mean"]}
+    facts["best"] = {"model": best["model"], "params": best["params"], "score": float(best["mean"])}
     facts |= {"temperature": found.best_estimator_.temperature, "candidates": candidates}
     report({**facts, "out": out and shown(out)}, is_result=out is None)
 
