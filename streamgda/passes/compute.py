@@ -173,7 +173,7 @@ def _own_threads(plans: Sequence[Plan], scheduler: Scheduler) -> int | None:
     if get not in {named_schedulers["threads"], named_schedulers["sync"]} or Callback.active:
         return None
     lazy = (isinstance(split, LazySplit) for plan in plans for group in plan.groups for split in group)
-    if dask.config.get("pool", None) or any(plan.finish for plan in plans) or any(lazy):
+    if dask.config.get("pool", None) or any(lazy):
         return None
     return _n_threads() if get is named_schedulers["threads"] else 0
 

@@ -42,7 +42,7 @@ class Plan:
     merge : callable
         Makes one state of two, in order.
     finish : callable, optional
-        Makes the result from the state of all rows, in a task of its own.
+        Makes the result from the state of all rows.
     retries : int
         How often a group is read again where storage fails.
     checkpoint : Checkpoint, optional

@@ -74,4 +74,5 @@ def _state_of(plan: Plan, runs: Sequence[Run], states: Iterator[Any], listener: 
         if plan.checkpoint and not run.is_there:
             plan.checkpoint.write(run.name, state)
         whole.add(state)
-    return whole.total()
+    state = whole.total()
+    return state if plan.finish is None else plan.finish(state)
