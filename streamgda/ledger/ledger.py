@@ -44,7 +44,6 @@ from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, to_metadata
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.documents import digest
 from streamgda.storage.filesystems import Version, resolve
 from streamgda.storage.paths import Address, AnyFileSystem, Path
 
@@ -223,7 +222,7 @@ class StatisticsLedger:
             plan = self._plan(files, seen, scheduler, verify)
             held, folder, source, there = plan.held, self._folder, plan.source, seen.tables
             empty = self._state_of_no_rows(self.missing or source.missing_rows)
-            reader = Reader(folder, digest(held.read_options, 4), empty, on_error == "skip")
+            reader = Reader(folder, held.reads, empty, on_error == "skip")
             read, skipped = read_files(source, plan.missing, reader, scheduler, progress)
             there = folder.tables() if read else seen.tables
             former = [held.records[path] for path in skipped if path in held.records]
@@ -283,7 +282,7 @@ class StatisticsLedger:
         records = [record for record in now.sorted() if record.entry in chosen and not record.is_folded]
         if not records:
             return now
-        written = self._folder.write(self._folder.entries(records), digest(now.read_options, 4))
+        written = self._folder.write(self._folder.entries(records), now.reads)
         return now.updated(replace(now.records[one.path], entry=one.entry) for one in written)
 
     # ------------------------------------------------------------------ files and statistics

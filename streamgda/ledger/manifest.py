@@ -148,6 +148,11 @@ class Manifest:
     records: Mapping[str, FileRecord]
 
     @property
+    def reads(self) -> str:
+        """A hash of what is read of every file, by which tables of another way of reading are told."""
+        return digest(self.read_options, 4)
+
+    @property
     def tables(self) -> set[str]:
         """The tables of entries that it names."""
         return {record.entry for record in self.records.values()}

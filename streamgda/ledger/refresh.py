@@ -27,7 +27,6 @@ from streamgda.sources.base import (
     group_into_tasks,
 )
 from streamgda.sources.maps import is_of_map
-from streamgda.storage.documents import digest
 from streamgda.storage.fetching import Prefetcher
 from streamgda.storage.retries import repeated
 
@@ -139,7 +138,7 @@ def plan_refresh(
         else:
             others.append(file)
     strays = seen.tables.keys() - held.tables if others else ()
-    left = folder.found(strays, digest(held.read_options, 4))
+    left = folder.found(strays, held.reads)
     found, missing = [], []
     for file in others:
         if file.path in left and _is_unchanged(left[file.path], file, target):
