@@ -62,7 +62,8 @@ class LazySplit(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Compute the part, and read its rows, in order."""
-        return self.delayed.compute().blocks()  # type: ignore[no-any-return]
+        part: Split = self.delayed.compute()
+        return part.blocks()
 
 
 class ScorableSplit(Split):
