@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,6 +30,8 @@ from streamgda.storage.paths import one_line, shown
 
 Paths: TypeAlias = Sequence[str]
 Out: TypeAlias = str | None
+
+_TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson")
 
 
 def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
@@ -203,8 +205,13 @@ def merge(files: Paths, *, out: str) -> None:
     if len({file if "://" in file else str(Path(file).resolve()) for file in files}) < len(files):
         raise click.UsageError("A file is named twice: its rows would count twice.")
     _check_replaceable(out)
-    parts = map(sg.load_statistics if given("model") else sg.load, files)
-    total = reduce(lambda total, part: total.merge(part), parts)
+    load = sg.load_statistics if given("model") else sg.load
+    total: Any = load(files[0])
+    for file in files[1:]:
+        try:
+            total = total.merge(load(file))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file} cannot be added to {files[0]}: {describe(error)}") from error
     _save(build(total) if given("model") else total, out)
 
 
@@ -250,7 +257,15 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     estimator, build, missing = _model_of()
     source = _source_of(data)
     _check_replaceable(out, source)
-    kept = _ledger_at(ledger, estimator.required_statistics().extra if out else ())
+    needed = estimator.required_statistics()
+    kept = _ledger_at(ledger, needed.extra if out else ())
+    if out is not None and not kept.required.suffices(needed):
+        flags = " ".join(f"--{name.replace('_', '-')}" for name in sorted(needed.extra))
+        raise ValueError(
+            f"{kept!r} keeps less than the model needs: refresh another ledger, with --covariance-type "
+            f"{needed.covariance_type} {flags}".rstrip()
+            + ", or choose another --model or --shrinkage"
+        )
     kept.missing = None if isinstance(missing, str) else missing
     kept.accept(*accept)
     kept.reject(*reject)
@@ -417,6 +432,8 @@ def _check_replaceable(path: str | None, source: Source | None = None) -> None:
     """Check before the work that a model or statistics can be saved at a path, and replace no other file."""
     if path is None:
         return
+    if path == "-" or path.lower().endswith(_TEXT_ENDINGS):
+        raise click.UsageError(f"--out {path}: what is saved is a Parquet file, and no text.")
     tables.check_replaceable(path)
     if "://" not in path:
         tempfile.TemporaryFile(dir=Path(path).expanduser().absolute().parent).close()

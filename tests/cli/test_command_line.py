@@ -328,6 +328,22 @@ def test_only_rows_that_pass_the_filters_are_read(made, iris, tmp_path):
         assert streamgda.load(tmp_path / "s.parquet").n_rows == n_rows
 
 
+def test_merge_names_the_file_that_does_not_fit(made, iris, tmp_path):
+    iris.drop(columns="id").to_parquet(tmp_path / "all.parquet")
+    model, other = made / "model.parquet", tmp_path / "other.parquet"
+    invoke(tmp_path, "fit", "all.parquet", "--target", "kind", "--features", "sepal_width", "--out", other)
+    said = invoke(tmp_path, "merge", model, model.with_name("model.parquet"), "--out", "sum.parquet", code=2)
+    assert "named twice" in said
+    said = invoke(tmp_path, "merge", model, other, "--out", "sum.parquet", code=1)
+    assert f"{other} cannot be added to {model}" in said
+
+
+@pytest.mark.parametrize("out", ["-", "model.csv", "MODEL.JSON"])
+def test_a_model_is_not_saved_as_text(made, out):
+    said = invoke(made, "merge", "model.parquet", "--out", out, code=2)
+    assert f"--out {out}: what is saved is a Parquet file, and no text" in said
+
+
 def test_merge_adds_up_models(made, iris, tmp_path):
     for day in "12":
         source = scan_parquet(made / "days" / f"{day}.parquet", "kind", features=FEATURES)
@@ -382,7 +398,9 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     assert invoke(days, *REFRESH, "--out", "model.parquet").startswith("read 0 files")
     poor = [*REFRESH[:1], "poor", *REFRESH[2:]]
     invoke(days, *poor, "--covariance-type", "diag", "--out", "model.parquet", "--model", "nb")
-    assert "does not hold what 'full' needs" in invoke(days, *poor, "--out", "model.parquet", code=1)
+    said = invoke(days, *poor, "--out", "model.parquet", code=1)
+    assert "keeps less than the model needs: refresh another ledger, with --covariance-type full" in said
+    assert "reused" not in said  # it is told before the files are looked at
     assert type(streamgda.load(days / "model.parquet")) is GaussianNB
 
 
