@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.fs as pafs
@@ -15,15 +18,14 @@ import zarr
 from zarr.abc.buffer import Buffer, BufferPrototype
 from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.codecs import ShardingCodec, ShardingCodecIndexLocation
-
-# Private, but nothing else runs code in the event loop of a store.
-from zarr.core.sync import collect_aiterator, sync
-from zarr.storage import FsspecStore, LocalStore, WrapperStore
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.blocks.wording import counted
 from streamgda.storage.filesystems import Place, Storage, version_of_info
 from streamgda.storage.retries import StorageError, retried, storing
 from streamgda.storage.secrets import concealed
+
+T = TypeVar("T")
 
 ChunkVersion = tuple[int | None, int | str]
 """The size of a stored chunk, and its ETag or modification time."""
@@ -34,14 +36,42 @@ def stored_versions(store: Store, path: str) -> dict[str, ChunkVersion | None]:
     beneath = unwrapped(store)
     if not isinstance(beneath, FsspecStore):
         folder = _local_folder(store)
-        return {key: _version_of(folder, key) for key in collect_aiterator(store.list_prefix(path))}
+        return {key: _version_of(folder, key) for key in result_of(_keys_below(store, path))}
     getattr(beneath.fs, "sync_fs", beneath.fs).invalidate_cache()  # or it answers from an earlier listing
     stored: dict[str, ChunkVersion | None] = {}
-    infos = retried(lambda: sync(beneath.fs._find(f"{beneath.path}/{path}", detail=True)))
+    infos = retried(lambda: result_of(beneath.fs._find(f"{beneath.path}/{path}", detail=True)))
     for name, info in infos.items():
         size, tag = version_of_info(info).identity
         stored[name.removeprefix(f"{beneath.path}/")] = None if tag is None else (size, tag)
     return stored
+
+
+async def _keys_below(store: Store, path: str) -> list[str]:
+    return [key async for key in store.list_prefix(path)]
+
+
+class _LoopNotingStore(WrapperStore[MemoryStore]):
+    """An empty store that notes the event loop in which Zarr looks into it."""
+
+    loop: asyncio.AbstractEventLoop
+
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> None:
+        """Note the event loop, and find nothing."""
+        self.loop = asyncio.get_running_loop()
+
+
+@cache
+def _loop_of_zarr(process: int) -> asyncio.AbstractEventLoop:
+    """The event loop in which Zarr uses stores in a process; a fork has another one."""
+    store = _LoopNotingStore(MemoryStore(read_only=True))
+    with suppress(FileNotFoundError):
+        zarr.open_group(store, mode="r", zarr_format=3)
+    return store.loop
+
+
+def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine returns in the event loop of Zarr, to which the sessions of filesystems belong."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _loop_of_zarr(os.getpid())).result()
 
 
 def _version_of(folder: Path | None, key: str) -> ChunkVersion | None:

@@ -23,11 +23,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.api.asynchronous import open_array
-from zarr.core.buffer import default_buffer_prototype
-from zarr.core.common import ZarrFormat
-
-# Private, but nothing else runs code in the event loop of a store.
-from zarr.core.sync import sync
+from zarr.buffer import default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.blocks.arrays import array_blocks
@@ -42,6 +38,7 @@ from streamgda.sources.stores import (
     WatchedStore,
     ends_in_blosc,
     place_of,
+    result_of,
     stored_versions,
     unwrapped,
     with_absolute_path,
@@ -185,7 +182,7 @@ class ZarrSource(ScorableSource):
     kept: tuple[str, ...] = ()
     groups: str | None = None
     unwritten_labels: Literal["raise", "fill"] = "raise"
-    zarr_format: ZarrFormat = 3
+    zarr_format: Literal[2, 3] = 3
 
     def __repr__(self) -> str:
         return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
@@ -449,7 +446,7 @@ def _description(array: zarr.Array[Any]) -> dict[str, Any]:
     return described
 
 
-def _opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list[zarr.Array[Any]]:
+def _opened(store: Store, paths: Sequence[str], zarr_format: Literal[2, 3]) -> list[zarr.Array[Any]]:
     """The arrays at some paths. The metadata of all of them is requested at the same time."""
 
     async def open_all() -> list[zarr.AsyncArray[Any]]:
@@ -457,7 +454,7 @@ def _opened(store: Store, paths: Sequence[str], zarr_format: ZarrFormat) -> list
             *(open_array(store=store, path=path, mode="r", zarr_format=zarr_format) for path in paths)
         )
 
-    return [zarr.Array(array) for array in sync(open_all())]
+    return [zarr.Array(array) for array in result_of(open_all())]
 
 
 # ---------------------------------------------------------------------- slabs of rows
