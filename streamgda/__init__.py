@@ -7,7 +7,7 @@
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
   `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`. `Categorical` says which columns have
   categories, and what models make of them. `load` reads what `save` wrote, and
-  `load_metadata` where it comes from.
+  `load_metadata` where it comes from. `RandomFeatures` approximate kernels.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`. `estimate_priors` finds the shares of the classes in rows without labels.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
     from streamgda.passes.progress import PassProgress
+    from streamgda.ridge.features import RandomFeatures
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.label_shift import estimate_priors
@@ -66,6 +67,7 @@ __all__ = [
     "MixtureDiscriminantAnalysis",
     "PassProgress",
     "QuadraticDiscriminantAnalysis",
+    "RandomFeatures",
     "StatisticsLedger",
     "StatisticsSearchCV",
     "SubclassCenters",
@@ -102,6 +104,7 @@ _HOME_OF = {
     "Marginal": "streamgda.incomplete.policy",
     "Evaluation": "streamgda.scoring.evaluation",
     "HashedKFold": "streamgda.selection.splitters",
+    "RandomFeatures": "streamgda.ridge.features",
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
     "SubclassCenters": "streamgda.subclasses.centers",

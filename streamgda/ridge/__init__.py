@@ -1,0 +1,1 @@
+"""Random features: `features` has the map."""
