@@ -129,7 +129,8 @@ def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
 def _values_of(expression: ds.Expression) -> tuple[list[str], list[Any]]:
     """The types and values of the literals and options in an expression: its text shortens long ones.
 
-    Arrow pickles an expression as a record batch in which they are the columns.
+    Arrow pickles an expression as a record batch in which they are the columns. It has no public way to them
+    (apache/arrow issues 9172 and 50031), and Substrait expresses neither casts nor most options.
     """
     _, (content, *_) = expression.__reduce__()
     with pa.ipc.open_file(content) as file:
