@@ -13,10 +13,10 @@ collections (`scan_dask`).
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `expressions`: over columns, for filters and for features that are computed. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features.
-- `maps`: features that go through a fitted transformer, for every source. `identity` hashes a transformer by
-  its values, which `parts` finds: of functions by what their `code` reads.
-- `base`: what every source is, and reading ahead. `conversion`: a source from a path or collection.
-  `errors`: why a read failed.
+- `maps`: what a fitted transformer makes of the features of a block. `identity` hashes a transformer by its
+  values, which `parts` finds: of functions by what their `code` reads.
+- `base`: what every source is, and how its features go through a map. `conversion`: a source from a path
+  or collection. `errors`: why a read failed.
 
 How to write another one
 ------------------------
