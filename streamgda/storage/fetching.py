@@ -69,13 +69,13 @@ def chunks_of(
     metadata: pq.FileMetaData, groups: Iterable[int], names: Collection[str]
 ) -> Iterator[list[pq.ColumnChunkMetaData]]:
     """Yield the chunks of some columns for each row group. Lists and structs have a chunk for each leaf."""
-    known = set(names)
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)] if known else []
+    columns = set(names)
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)] if columns else []
     enclosing = (accumulate(path.split("."), "{}.{}".format) for path in paths)  # of "a.b": "a" and "a.b"
-    wanted = [i for i, leaf in enumerate(enclosing) if not known.isdisjoint(leaf)]
+    leaves = [i for i, leaf in enumerate(enclosing) if not columns.isdisjoint(leaf)]
     for index in groups:
         group = metadata.row_group(index)
-        yield [group.column(i) for i in wanted]
+        yield [group.column(i) for i in leaves]
 
 
 def range_of(chunk: pq.ColumnChunkMetaData) -> Range:
@@ -197,8 +197,8 @@ class RemoteParquet:
         self._n_unanswered = 0
         self._most_waiting = STEP
         self._is_planned = self.is_closed = False
-        self._checked: Future[None] | None = None
-        self._opened = request_threads().submit(self._open)
+        self._check_result: Future[None] | None = None
+        self._metadata = request_threads().submit(self._open)
 
     def __enter__(self) -> Self:
         return self
@@ -223,12 +223,12 @@ class RemoteParquet:
             for part in self._parts:
                 self._forget(part)
             self._prefetcher.drop(self)
-        self._opened.cancel()
+        self._metadata.cancel()
 
     @property
     def metadata(self) -> pq.FileMetaData:
         """The footer."""
-        return self._opened.result()
+        return self._metadata.result()
 
     @property
     def is_read_whole(self) -> bool:
@@ -242,7 +242,7 @@ class RemoteParquet:
 
     def check_unchanged(self) -> None:
         """Raise ValueError if the file had changed by the time that all needed bytes were fetched."""
-        self._check() if self._checked is None else self._checked.result()
+        self._check() if self._check_result is None else self._check_result.result()
 
     def ask(self) -> bool:
         """Make requests while there is room, and return whether all are made."""
@@ -254,22 +254,22 @@ class RemoteParquet:
 
     def _open(self) -> pq.FileMetaData:
         place = self._storage, self._path, self._version
-        cached = FOOTERS.get(*place)
-        whole, file = (None, None) if cached is None else (cached.whole, cached.file)
+        footer = FOOTERS.get(*place)
+        whole, file = (None, None) if footer is None else (footer.whole, footer.file)
         if whole is not None:
             self._size = len(whole)
         else:
             with storing(self._path):
-                if file is None and not (cached and self._storage.fsspec):
-                    file = _opened(*place)
+                if file is None and not (footer and self._storage.fsspec):
+                    file = _open_file(*place)
             self._bytes, self._size = reader_of(self._storage, self._path, file, self._version.size)
         tail = whole or pa.py_buffer(b"")
-        if cached is None:
+        if footer is None:
             tail, n_footer = tail_of(self._bytes, self._size)
-            cached = CachedFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
-            FOOTERS.keep(*place, cached)
-        metadata = pq.read_metadata(pa.BufferReader(cached.tail))
-        self._begin([] if has_encrypted_columns(metadata, cached.tail) else self._plan(metadata), tail)
+            footer = CachedFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
+            FOOTERS.keep(*place, footer)
+        metadata = pq.read_metadata(pa.BufferReader(footer.tail))
+        self._begin([] if has_encrypted_columns(metadata, footer.tail) else self._plan(metadata), tail)
         return metadata
 
     def _begin(self, steps: Sequence[Sequence[Range]], tail: pa.Buffer) -> None:
@@ -306,7 +306,7 @@ class RemoteParquet:
 
     def _check_if_complete(self) -> None:
         if not self._n_unanswered and not self.is_closed:
-            self._checked = request_threads().submit(self._check)
+            self._check_result = request_threads().submit(self._check)
 
     def _check(self) -> None:
         with storing(self._path):
@@ -322,24 +322,24 @@ class RemoteParquet:
             if start == stop or not part.start <= start < part.stop:
                 break
             end = min(stop, part.stop)
-            pieces.append(self._used(part, start, end))
+            pieces.append(self._take(part, start, end))
             start = end
         if start < stop:  # not asked for: some writers fill up the pages of a column
             pieces.append(self._bytes(start, stop))
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
-    def _used(self, part: Request, start: int, stop: int) -> pa.Buffer:
+    def _take(self, part: Request, start: int, stop: int) -> pa.Buffer:
         with self._prefetcher.lock:
             if part.answer is None and part in self._turns:  # it is needed earlier
                 self._turns.remove(part)
             answer = part.answer or self._request(part)
-        used = answer.result().slice(start - part.start, stop - start)
+        content = answer.result().slice(start - part.start, stop - start)
         with self._prefetcher.lock:
             part.n_unread -= stop - start
             if part.n_unread <= 0:
                 self._forget(part)
                 self._prefetcher.ask()
-        return used
+        return content
 
     # ---------------------------------------------------------------------- in either, with the lock
 
@@ -406,7 +406,7 @@ def read_ahead(
     if not n_ahead:
         yield from map(read, places)
         return
-    coming, unused = zip(places, sizes, strict=False), deque[int]()
+    coming, unused_sizes = zip(places, sizes, strict=False), deque[int]()
     following = next(coming, None)
     with DaemonThreads(n_threads or n_ahead, "streamgda-readers") as readers:
         waiting = deque[Future[T]]()
@@ -414,19 +414,19 @@ def read_ahead(
             while following or waiting:
                 while following and len(waiting) <= n_ahead:
                     place, size = following
-                    if waiting and sum(unused) + size > _MOST_UNUSED:
+                    if waiting and sum(unused_sizes) + size > _MOST_UNUSED:
                         break
                     waiting.append(readers.submit(read, place))
-                    unused.append(size)
+                    unused_sizes.append(size)
                     following = next(coming, None)
                 yield waiting.popleft().result()
-                unused.popleft()
+                unused_sizes.popleft()
         finally:
-            for reading in waiting:
-                reading.cancel()
+            for future in waiting:
+                future.cancel()
 
 
-def _opened(storage: Storage, path: str, version: Version) -> pa.NativeFile | None:
+def _open_file(storage: Storage, path: str, version: Version) -> pa.NativeFile | None:
     """An opened file of this version; None on an fsspec filesystem, where ranges are read by path."""
     file, present = (None, None) if storage.fsspec else storage.open(path)
     storage.check_unchanged(path, version, present)

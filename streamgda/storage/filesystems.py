@@ -169,7 +169,7 @@ class Storage:
         return Place(beneath.kind, os.path.realpath(path) if beneath.is_local else path.strip("/"))
 
     def forget_listings(self, path: str | None = None) -> Any:
-        """Return the filesystem of fsspec, if it is one, which no longer answers from earlier listings."""
+        """Forget earlier listings of fsspec, and return its filesystem; None if this is one of pyarrow's."""
         if self.fsspec is not None:
             self.fsspec.invalidate_cache(path)
         return self.fsspec
@@ -201,18 +201,18 @@ class Storage:
                 name: version_of_info(info) if info["type"] == "file" else None
                 for name, info in infos.items()
             }
-        seen: dict[str, Version | None] = {}
+        versions: dict[str, Version | None] = {}
         folders, in_seconds = [folder], self._is_s3
         for _ in range(depth):
             selectors = (pafs.FileSelector(name, allow_not_found=True) for name in folders)
             inside = [info for selector in selectors for info in self.filesystem.get_file_info(selector)]
             folders = [info.path for info in inside if info.type == pafs.FileType.Directory]
             files = {info.path: _version(info, in_seconds) for info in inside if info.is_file}
-            seen |= {**dict.fromkeys(folders), **files}
-        return seen
+            versions |= {**dict.fromkeys(folders), **files}
+        return versions
 
     def listed_together(self, paths: Iterable[str]) -> dict[str, Version]:
-        """The versions of some remote files: of those of which many lie in one folder, which is listed."""
+        """The versions of those remote files that lie in a folder with many others; that folder is listed."""
         folders: dict[str, set[str]] = {}
         # Elsewhere, what a listing says of a file may differ from what is said of it alone.
         for path in paths if self.is_object_store else ():
@@ -261,14 +261,14 @@ class Storage:
     @storing()
     def open(self, name: str) -> tuple[pa.NativeFile, Version]:
         """Open a file, and return it with its version. On S3, a single request gives both."""
-        seen = None if self._is_s3 else self.version(name)
+        version = None if self._is_s3 else self.version(name)
         file = self.filesystem.open_input_file(name)
-        if seen is None:
-            said = file.metadata() or {}
-            if "Content-Length" not in said or "Last-Modified" not in said:
+        if version is None:
+            headers = file.metadata() or {}
+            if "Content-Length" not in headers or "Last-Modified" not in headers:
                 return file, self.version(name)
-            seen = Version(int(said["Content-Length"]), _nanoseconds(said["Last-Modified"].decode()))
-        return file, seen
+            version = Version(int(headers["Content-Length"]), _nanoseconds(headers["Last-Modified"].decode()))
+        return file, version
 
     def check_unchanged(self, name: str, planned: Version, present: Version | None = None) -> None:
         """Raise ValueError if a file is no longer in the version for which a pass was planned.
@@ -319,13 +319,13 @@ class Storage:
         if near := beneath.is_local:
             path = os.path.realpath(path)  # a link stays, and what it leads to is replaced
         folder, slash, name = path.rpartition("/")
-        unfinished = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
+        temporary = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
         try:
             with storing(path):
-                stream = filesystem.open_output_stream(unfinished, compression=None)
+                stream = filesystem.open_output_stream(temporary, compression=None)
             if near:
                 with suppress(FileNotFoundError, PermissionError):
-                    pathlib.Path(unfinished).chmod(stat.S_IMODE(pathlib.Path(path).stat().st_mode))
+                    pathlib.Path(temporary).chmod(stat.S_IMODE(pathlib.Path(path).stat().st_mode))
             try:
                 yield stream
             finally:
@@ -333,14 +333,14 @@ class Storage:
                     stream.close()
             with storing(path):
                 if near:
-                    with pathlib.Path(unfinished).open("rb+") as file:
+                    with pathlib.Path(temporary).open("rb+") as file:
                         os.fsync(file.fileno())
-                    pathlib.Path(unfinished).replace(path)
+                    pathlib.Path(temporary).replace(path)
                 else:
-                    filesystem.move(unfinished, path)
+                    filesystem.move(temporary, path)
         except BaseException:
             with suppress(OSError):
-                filesystem.delete_file(unfinished)
+                filesystem.delete_file(temporary)
             raise
 
     @contextmanager
@@ -409,8 +409,8 @@ _NOT_OF_CONTENT = re.compile(
 def version_of_info(info: Mapping[str, Any]) -> Version:
     """The version of a file by fsspec, whose filesystems have different keys for the same values.
 
-    Where no known key tells versions apart, all that is said of the file does, but for what may change while
-    the content does not.
+    If none of the known keys is there, the version is a digest of all other values, except of those that may
+    change while the content does not.
     """
     etags = [str(info[key]) for key in _ETAGS if info.get(key)]
     times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]
@@ -443,14 +443,14 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     If several paths lead to a file or folder, its path is the one without a link, if that lies in the folder.
     A link to nothing is listed as a file, which cannot be read. A missing folder has no files.
     """
-    seen: set[str] = set()
+    real_paths: set[str] = set()
     folders, links = deque([folder]), deque[str]()
     while folders or links:
         path = folders.popleft() if folders else links.popleft()
         real = os.path.realpath(path)
-        if real in seen:
+        if real in real_paths:
             continue
-        seen.add(real)
+        real_paths.add(real)
         if pathlib.Path(real).is_file():
             yield from _still_there(path, real)
         for entry in _entries(real):
@@ -460,7 +460,7 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
             elif entry.is_dir():
                 folders.append(inside)
             elif entry.is_file() or entry.is_symlink():
-                seen.add(entry.path)
+                real_paths.add(entry.path)
                 yield from _still_there(inside, entry.path)
 
 
@@ -554,10 +554,10 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
             url if is_limited else f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_RETRIES}"
         )
     except pa.ArrowInvalid as error:
-        refused = one_line(error)
+        reason = one_line(error)
     place, _, _ = url.partition("?")
     if url.startswith("s3") and shown(place) != place:  # fsspec would take the key for a bucket
-        raise ValueError(f"{shown(url)}: {refused}; write a / in a key as %2F")
+        raise ValueError(f"{shown(url)}: {reason}; write a / in a key as %2F")
     filesystem, name = by_fsspec(url)
     return _wrapped(filesystem), name
 
@@ -595,10 +595,10 @@ def reached(path: Path, call: Callable[[], T]) -> T:
     except (FileNotFoundError, MemoryError):
         raise
     except Exception as error:  # each filesystem raises its own kinds
-        told = f"{shown(path)} cannot be reached: {one_line(error)}"
+        message = f"{shown(path)} cannot be reached: {one_line(error)}"
         if not isinstance(error, StorageError):
-            raise OSError(told) from error
-        error.args = (told,)
+            raise OSError(message) from error
+        error.args = (message,)
         raise
 
 

@@ -20,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.reading import Read, reader_of
+from streamgda.storage.reading import ReadRange, reader_of
 from streamgda.storage.retries import storing
 
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
@@ -66,7 +66,7 @@ def read_tail(file: pa.NativeFile) -> bytes:
     return bytes(tail[-n_footer:])
 
 
-def tail_of(read: Read, size: int) -> tuple[pa.Buffer, int]:
+def tail_of(read: ReadRange, size: int) -> tuple[pa.Buffer, int]:
     """Read the end of a Parquet file; also return the length of the footer with the bytes behind it."""
     tail = read(max(size - _READ_AHEAD, 0), size) if size else pa.py_buffer(b"")
     n_footer = int.from_bytes(tail[-_BEHIND:-4], "little") + _BEHIND
@@ -101,7 +101,7 @@ class FooterCache:
 
     def __init__(self) -> None:
         self._n_bytes = 0
-        self._cached: dict[tuple[str, Version], tuple[Storage, CachedFooter]] = {}
+        self._footers: dict[tuple[str, Version], tuple[Storage, CachedFooter]] = {}
         self._lock = Lock()
         if hasattr(
             os, "register_at_fork"
@@ -118,19 +118,19 @@ class FooterCache:
             footer = footer._replace(file=None, whole=None)
         with self._lock:
             self._forget((path, version))
-            self._cached[path, version] = storage, footer
+            self._footers[path, version] = storage, footer
             self._n_bytes += footer.n_bytes
             while self._n_bytes > _MOST_CACHED:
-                self._forget(next(iter(self._cached)))
+                self._forget(next(iter(self._footers)))
 
     def get(self, storage: Storage, path: str, version: Version) -> CachedFooter | None:
         """The footer of a version of a file, if it is in memory."""
-        cached = self._cached.get((path, version))
-        return cached[1] if cached is not None and cached[0] == storage else None
+        entry = self._footers.get((path, version))
+        return entry[1] if entry is not None and entry[0] == storage else None
 
     def _forget(self, key: tuple[str, Version]) -> None:
-        if key in self._cached:
-            self._n_bytes -= self._cached.pop(key)[1].n_bytes
+        if key in self._footers:
+            self._n_bytes -= self._footers.pop(key)[1].n_bytes
 
 
 FOOTERS = FooterCache()

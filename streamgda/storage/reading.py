@@ -17,7 +17,7 @@ import pyarrow as pa
 from streamgda.storage.filesystems import Storage
 from streamgda.storage.retries import StorageError, retried, storing
 
-Read: TypeAlias = Callable[[int, int], pa.Buffer]
+ReadRange: TypeAlias = Callable[[int, int], pa.Buffer]
 """Returns the bytes of a file from a start to before a stop, by one request."""
 
 _LAST_BYTES = (0xA5, 0x5A)  # as they are before bytes are read; no range ends with both
@@ -27,7 +27,7 @@ _READ_WHOLE = 1 << 26  # bytes of a remote file that are asked for together
 
 def reader_of(
     storage: Storage, path: str, file: pa.NativeFile | None, size: int | None = None
-) -> tuple[Read, int]:
+) -> tuple[ReadRange, int]:
     """A function that reads ranges of a file, and the size of the file.
 
     `file` is the file as pyarrow has opened it; None if fsspec reads it by its path. The function raises
@@ -40,7 +40,7 @@ def reader_of(
         elif size is None:
             size = behind.size(path)
     if file is not None:
-        ask = partial(_filled, file)
+        ask = partial(_read_range, file)
     else:
         ask = partial(_cat, behind, path) if behind.async_impl else partial(_read_by_path, behind, path)
 
@@ -54,7 +54,7 @@ def reader_of(
     return read, int(size or 0)
 
 
-def _filled(file: pa.NativeFile, start: int, stop: int) -> pa.Buffer:
+def _read_range(file: pa.NativeFile, start: int, stop: int) -> pa.Buffer:
     """The bytes of a range; fewer if fewer came."""
     if start == stop:
         return pa.py_buffer(b"")
@@ -78,7 +78,7 @@ def _read_by_path(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffe
         return pa.py_buffer(content.read(stop - start))
 
 
-def as_file(read: Read, size: int) -> pa.NativeFile:
+def as_file(read: ReadRange, size: int) -> pa.NativeFile:
     """A file of this size for Arrow, whose bytes a function of their range returns."""
     return pa.PythonFile(_Ranges(read, size), mode="r")
 
@@ -88,7 +88,7 @@ class _Ranges:
 
     closed = False
 
-    def __init__(self, read: Read, size: int) -> None:
+    def __init__(self, read: ReadRange, size: int) -> None:
         self._ranges, self._size, self._position = read, size, 0
 
     def read_buffer(self, n_bytes: int) -> pa.Buffer:

@@ -56,7 +56,7 @@ _log = logging.getLogger("streamgda")
 
 _random = random.SystemRandom()  # without a state, which a retry would change for the user's numbers
 
-_noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
+_retry_errors: ContextVar[list[str] | None] = ContextVar("retry_errors", default=None)
 
 
 def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T:
@@ -100,12 +100,12 @@ def repeated(call: Callable[[], T], retries: int = RETRIES) -> T:
             if k == retries or error.was_repeated:
                 error.was_repeated = True
                 raise
-            said = f"{type(error.__cause__ or error).__name__}: {one_line(error)}"
+            message = f"{type(error.__cause__ or error).__name__}: {one_line(error)}"
         # Or all tasks would try again at the same time.
         pause = FIRST_PAUSE * 2**k * _random.uniform(0.75, 1.25)
-        _log.warning("retry %d of %d in %.1f s: %s", k + 1, retries, pause, said)
-        if (noted := _noted.get()) is not None:
-            noted.append(said)
+        _log.warning("retry %d of %d in %.1f s: %s", k + 1, retries, pause, message)
+        if (errors := _retry_errors.get()) is not None:
+            errors.append(message)
         time.sleep(pause)  # not in the handler, which holds what the failed call had read
     raise AssertionError
 
@@ -142,19 +142,19 @@ def storing(place: str = "") -> Iterator[None]:
 
 
 def _named(error: Exception, place: str) -> str:
-    told = one_line(error) or type(error).__name__
-    return told if place in told else f"{place}: {told}"
+    message = one_line(error) or type(error).__name__
+    return message if place in message else f"{place}: {message}"
 
 
 @contextmanager
 def noting_retries() -> Iterator[list[str]]:
     """Collect the errors after which `retried` tried again in this block, and in this thread."""
-    noted: list[str] = []
-    token = _noted.set(noted)
+    errors: list[str] = []
+    token = _retry_errors.set(errors)
     try:
-        yield noted
+        yield errors
     finally:
-        _noted.reset(token)
+        _retry_errors.reset(token)
 
 
 @contextmanager
@@ -163,12 +163,12 @@ def warning_of_retries() -> Iterator[list[str]]:
 
     Examples
     --------
-    >>> with warning_of_retries() as noted:
-    ...     noted.extend(retried(list))
+    >>> with warning_of_retries() as errors:
+    ...     errors.extend(retried(list))
     """
-    with noting_retries() as noted:
-        yield noted
-    if noted:
-        times = "once" if len(noted) == 1 else f"{len(noted):,} times"
-        said = f"storage failed {times} and was asked again; the last error: {noted[-1]}"
-        warnings.warn(said, stacklevel=4)
+    with noting_retries() as errors:
+        yield errors
+    if errors:
+        times = "once" if len(errors) == 1 else f"{len(errors):,} times"
+        message = f"storage failed {times} and was asked again; the last error: {errors[-1]}"
+        warnings.warn(message, stacklevel=4)

@@ -70,7 +70,7 @@ def save(
     from streamgda.storage import tables
 
     columns, document = self._to_saved()
-    tables.save(path, columns, {**document, **_given(metadata)}, filesystem, overwrite)
+    tables.save(path, columns, {**document, **_with_metadata(metadata)}, filesystem, overwrite)
 
 
 def to_bytes(self: Savable, *, metadata: Mapping[str, Any] | None = None) -> bytes:
@@ -91,7 +91,7 @@ def to_bytes(self: Savable, *, metadata: Mapping[str, Any] | None = None) -> byt
     from streamgda.storage import tables
 
     columns, document = self._to_saved()
-    return tables.to_bytes(columns, {**document, **_given(metadata)})
+    return tables.to_bytes(columns, {**document, **_with_metadata(metadata)})
 
 
 class Loadable(ABC):
@@ -162,5 +162,5 @@ class Loadable(ABC):
             raise ValueError(f"{name} is damaged or not consistent: {error}") from error
 
 
-def _given(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+def _with_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if metadata is None else {"metadata": dict(metadata)}

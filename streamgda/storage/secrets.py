@@ -74,13 +74,13 @@ def _clean(error: Exception, urls: Iterable[str]) -> Exception:
     kind: Any = next((kind for kind in kinds if issubclass(kind, OSError)), kinds[0])
     if kind in {Exception, OSError}:
         kind = ConnectionError
-    told = hidden(str(error), secrets)
+    message = hidden(str(error), secrets)
     if type(error) not in {kind, Exception}:
-        told = f"{type(error).__name__}: {told}"
+        message = f"{type(error).__name__}: {message}"
     try:
-        clean: Exception = kind(told)
+        clean: Exception = kind(message)
     except TypeError:  # such as UnicodeDecodeError, which is made of five parts
-        clean = ValueError(told)
+        clean = ValueError(message)
     if isinstance(error, OSError) and isinstance(clean, OSError):
         clean.errno = error.errno
     return clean.with_traceback(error.__traceback__)
@@ -201,7 +201,7 @@ class Concealed:
         for folder, url in sorted(self.urls.items(), key=lambda pair: len(pair[0]), reverse=True):
             if name.startswith(f"{folder.rstrip('/')}/"):
                 return _inside(name, url)
-        near = [url for known, url in self.urls.items() if _server(known) == _server(name)]
+        near = [url for other, url in self.urls.items() if _server(other) == _server(name)]
         return _inside(name, near[0].partition("?")[0].partition("#")[0]) if near else name
 
 
@@ -240,8 +240,8 @@ def concealed(filesystem: Any, names: Iterable[str], urls: Iterable[str]) -> tup
     by_name: dict[str, str] = {}
     for name in dict.fromkeys(whole):
         plain = shown(name)
-        numbered = chain([plain], (f"{plain}~{number}" for number in count(2)))
-        public[name] = next(other for other in numbered if other not in by_name)
+        candidates = chain([plain], (f"{plain}~{number}" for number in count(2)))
+        public[name] = next(other for other in candidates if other not in by_name)
         by_name[public[name]] = name
         if wildcard := _WILDCARD.search(plain):  # for the files that match
             folder = plain[: wildcard.start()].rpartition("/")[0]

@@ -55,8 +55,8 @@ def save(
             check_replaceable(path, filesystem)
         except ValueError as error:
             raise ValueError(f"{error}; choose another path, or pass overwrite=True") from error
-    given = os.environ.get("SOURCE_DATE_EPOCH")  # see reproducible-builds.org
-    now = datetime.fromtimestamp(time.time() if given is None else int(given), UTC)
+    source_date = os.environ.get("SOURCE_DATE_EPOCH")  # see reproducible-builds.org
+    now = datetime.fromtimestamp(time.time() if source_date is None else int(source_date), UTC)
     metadata = {**_provenance(columns, metadata), "time": now.isoformat(timespec="seconds"), **metadata}
     write(path, to_arrow(columns), metadata, filesystem)
 
@@ -133,10 +133,10 @@ def write(
     except FileNotFoundError as error:
         raise FileNotFoundError(f"cannot write {path}: {one_line(error)}") from error
     except Exception as error:  # each filesystem raises its own kinds
-        told = f"cannot write {path}: {one_line(error)}; what was there before is kept"
+        message = f"cannot write {path}: {one_line(error)}; what was there before is kept"
         if not isinstance(error, StorageError):
-            raise OSError(told) from error
-        error.args = (told,)
+            raise OSError(message) from error
+        error.args = (message,)
         raise
 
 
@@ -175,7 +175,7 @@ def read(
     """
     name = name_of(path)
 
-    def decoded(file: pa.NativeFile) -> tuple[pa.Table, dict[str, Any]]:
+    def decode_whole(file: pa.NativeFile) -> tuple[pa.Table, dict[str, Any]]:
         parquet = _parquet_file(file)
         metadata = decode(parquet.metadata.metadata, name)
         try:
@@ -188,7 +188,7 @@ def read(
         strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
         return _table(_parquet_file(file, strings), columns), metadata
 
-    return _decoded(decoded, path, filesystem)
+    return _decoded(decode_whole, path, filesystem)
 
 
 def _check_levels(parquet: pq.ParquetFile) -> None:
@@ -197,10 +197,10 @@ def _check_levels(parquet: pq.ParquetFile) -> None:
     pyarrow ends the process when it is asked for the metadata of a column chunk whose histograms of levels do
     not fit the schema.
     """
-    stored = (parquet.metadata.metadata or {}).get(b"ARROW:schema")
-    if stored is None:  # written by another library
+    schema = (parquet.metadata.metadata or {}).get(b"ARROW:schema")
+    if schema is None:  # written by another library
         return
-    fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+    fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
     if len(fields) != len(parquet.schema):
         raise pa.ArrowInvalid("the footer is damaged: it has two schemas, of different lengths")
     for i, field in enumerate(fields):
@@ -209,7 +209,7 @@ def _check_levels(parquet: pq.ParquetFile) -> None:
 
 
 def _levels(field: pa.Field) -> int:
-    """How often something may be missing on the way to a value: the column, a list, its element."""
+    """The definition levels of a field: one for each of column, list and element that may be null."""
     element = getattr(field.type, "value_field", None)
     return int(field.nullable) + (0 if element is None else 1 + _levels(element))
 
@@ -334,11 +334,11 @@ def _column(values: NDArray[Any], n_rows: int) -> pa.Array:
 def _ragged(vectors: NDArray[Any]) -> pa.Array:
     """Vectors of any length, one for each row, or None."""
     is_null = np.array([vector is None for vector in vectors], np.bool_)
-    held = [vector for vector in vectors if vector is not None]
+    present = [vector for vector in vectors if vector is not None]
     lengths = [0 if vector is None else len(vector) for vector in vectors]
     return pa.LargeListArray.from_arrays(
         np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-        pa.array(np.concatenate(held) if held else np.empty(0)),
+        pa.array(np.concatenate(present) if present else np.empty(0)),
         mask=pa.array(is_null) if is_null.any() else None,
     )
 

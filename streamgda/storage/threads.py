@@ -55,8 +55,8 @@ class DaemonThreads(Executor):
         with self._lock:
             self._is_shut = True
             while cancel_futures and not self._calls.empty():
-                if (left := self._calls.get()) is not None:
-                    left[0].cancel()
+                if (entry := self._calls.get()) is not None:
+                    entry[0].cancel()
             self._calls.put(None)
 
     def _work(self) -> None:
