@@ -378,14 +378,14 @@ class Statistics(State):
     def as_one_class(self) -> Self:
         """A copy in which all rows are of the class 0.
 
-        Raises
-        ------
-        ValueError
-            If the classes share one scatter, so that the scatter of each class is not known.
+        Examples
+        --------
+        >>> from streamgda import ClassStatistics
+        >>> state = ClassStatistics("tied").update([[0.0], [2.0], [8.0]], ["cat", "cat", "dog"])
+        >>> state.as_one_class().classes, state.as_one_class().scatter
+        (array([0]), array([[34.66666667]]))
         """
         with self.lock:
-            if self._labelled.kind.is_pooled:
-                raise ValueError(f"the scatter of each class is needed; {self!r} holds what they share")
             one = self._twin(self._labelled.as_one_class())
             one.rule = None
             return one

@@ -54,6 +54,8 @@ def test_other_labels_are_those_of_rows_read_with_them(exact, kind, data):
     direct = IncompleteStatistics(kind, exact=exact).update(X, new[np.searchsorted(labels, y)])
     assert_agree(renamed, direct, X)
     assert not exact or renamed == direct
+    one = IncompleteStatistics(kind, exact=exact).update(X, y).as_one_class()
+    assert_agree(one, IncompleteStatistics(kind, exact=exact).update(X, np.zeros(len(X), int)), X)
 
 
 def test_names_go_with_the_features():

@@ -55,6 +55,17 @@ def test_relabelled_classes_are_as_if_read_so(exact, data, kind):
     assert state == before
 
 
+@pytest.mark.parametrize("exact", [False, True])
+@given(data=labelled_rows(), kind=kinds)
+def test_all_rows_as_one_class_are_as_if_read_so(exact, data, kind):
+    X, y = data
+    state, zeros = state_of(X, y, exact, kind), np.zeros(len(X), int)
+    before = state.copy()
+    read = state_of(X, zeros, exact, kind).update(X, zeros)
+    assert_same(state.as_one_class().update(X, zeros), read, exact)
+    assert state == before
+
+
 @given(data=labelled_rows())
 def test_fourth_moments_of_merged_classes_are_kept(data):
     X, y = data

@@ -232,7 +232,6 @@ CALLS = {
 REFUSED = {  # with what every state of the kind refuses
     "decay": {"exact"},
     "drop_class": {"tied", "subclasses"},
-    "as_one_class": {"tied"},
     "linear_map": {"diag", "fourth", "complete", "gaps"},
     "patterns": {"gaps"},
     "relabel": {"subclasses"},

@@ -37,6 +37,13 @@ class Moments(MomentArrays):
 
     def total(self) -> Self:
         """The moments of the rows of all classes, as those of one class."""
+        if self.kind.is_pooled:  # half of the classes at once, since each merge copies the common scatter
+            total = self
+            while half := len(total.weights) // 2:
+                others = total.without_pooled(np.arange(half))
+                total = total.take(np.arange(half, len(total.weights)))
+                total.merge(others, np.arange(half))
+            return total.copy()
         first = np.array([0])
         total = self.take(first).copy()
         for k in range(1, len(self.weights)):
