@@ -113,8 +113,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             later = statistics.revision.since(before.revision)
             gaussians = None if later is None else self._refinalise(before, statistics, later)
         if gaussians is None:
-            least = 2 if self._learnt_whole else 1
-            reading.check_suffices(statistics, self._covariance_type, view.labels, least)
+            if len(view.labels) < (self._least_classes if self._learnt_whole else 1):
+                raise reading.too_few_classes(view.labels)
+            reading.check_suffices(statistics, self._covariance_type)
             if statistics.missing != "raise":
                 statistics.moments_for(self)  # raises if they do not determine a model
             gaussians = self._finalise(view.numbers)

@@ -89,6 +89,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     _announced: Labels | None = None
     _learnt_whole: bool = False  # by `fit` or `from_statistics`, which raise an error if rows are too few
+    _least_classes: int = 1  # 2 of `fit`, since rows of one class are mostly a mistake there
 
     exact: bool
     missing: MissingRows
@@ -234,13 +235,14 @@ class StatisticsLearner(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If the data holds NaN, infinity, a missing label or fewer than two classes, or does not determine
-            the model. The message says where, and what to do. If a source or a Dask collection does not
-            determine the model, its statistics are still kept in `statistics_`. If a read of EM fails, the
-            result of the reads before it is kept there too.
+            If the data holds NaN, infinity, a missing label or fewer than two classes (`partial_fit` and
+            `from_statistics` take one), or does not determine the model. The message says where, and what to
+            do. If a source or a Dask collection does not determine the model, its statistics are still kept
+            in `statistics_`. If a read of EM fails, the result of the reads before it is kept there too.
         """
         self._validate_params()
         twin = self._twin("_announced", "_estimates")
+        twin._least_classes = 2
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress)
@@ -443,7 +445,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         ----------
         statistics : ClassStatistics or ExactClassStatistics
             Statistics of the covariance type that the model needs, or "full". The model keeps a copy of what
-            it needs.
+            it needs. Statistics of one class, such as ``statistics.as_one_class()``, give a model that
+            predicts this class, and whose distances and densities tell outliers.
         **params
             Parameters of the estimator.
 

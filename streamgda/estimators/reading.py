@@ -346,19 +346,18 @@ def check_has_learnt(model: Any) -> None:
         check_is_fitted(model)
 
 
-def check_suffices(
-    statistics: Statistics, covariance_type: CovarianceType, classes: Labels, least: int = 2
-) -> None:
-    """Raise ValueError for statistics from which no model can be computed.
+def too_few_classes(classes: Labels) -> ValueError:
+    """The error for rows of one class or none."""
+    seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
+    return ValueError(
+        f"The number of classes has to be greater than one. Got {len(classes)} class. "
+        f"A classifier needs rows of at least two classes; the data has {seen}. A model of one class, "
+        "which tells outliers, is learnt by partial_fit or made by from_statistics"
+    )
 
-    They have fewer than `least` classes, lack the covariances, or are exact with covariances beyond float64.
-    """
-    if len(classes) < least:
-        seen = f"only 1 class: {wording.named(classes[0])}" if len(classes) else "none"
-        raise ValueError(
-            f"The number of classes has to be greater than one. Got {len(classes)} class. "
-            f"A classifier needs rows of at least two classes; the data has {seen}"
-        )
+
+def check_suffices(statistics: Statistics, covariance_type: CovarianceType) -> None:
+    """Raise ValueError for statistics without the covariances, or with covariances beyond float64."""
     check_holds_products(statistics, covariance_type)
     if statistics.exact and statistics.missing == "raise" and not np.isfinite(statistics.covariance()).all():
         raise ValueError("the features are too large: their squares exceed float64. Rescale them first")

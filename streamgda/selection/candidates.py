@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from streamgda.blocks.arrays import column_labels
 from streamgda.blocks.options import OPTIONS, check_not_renamed
 from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.reading import too_few_classes
 from streamgda.sources.base import Source
 from streamgda.sources.encoding import Encoding
 from streamgda.statistics.base import Statistics
@@ -38,6 +39,8 @@ class Candidate:
         ValueError
             If the statistics do not determine the model, or a parameter is not valid.
         """
+        if len(labels := self.estimator.labels_of(statistics)) < 2:
+            raise too_few_classes(labels)
         params = self.estimator.get_params(deep=False)
         return type(self.estimator).from_statistics(statistics, **{**params, **others})
 

@@ -124,7 +124,7 @@ class Downdate(ABC):
         if len(single):
             raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
         learner = copy(estimator)
-        learner._learnt_whole = True  # so that too few rows are an error, as in a fit
+        learner._learnt_whole, learner._least_classes = True, 2  # so that too few are an error, as in a fit
         self._fitted = learner._compute_finalised(statistics)
         if not statistics.schema.is_normal_for(estimator):
             raise ValueError("rows whose features are not all normal are not left out one by one; use folds")

@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import chi2
+from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_iris
 
 from streamgda import (
@@ -54,9 +56,29 @@ def test_the_only_class_is_predicted(kind, n_rows, tmp_path):
 def test_fit_still_needs_two_classes(kind):
     with pytest.raises(ValueError, match="at least two classes; the data has only 1 class"):
         kind().fit(X[:50], Y[:50])
-    learnt = kind().partial_fit(X[:50], Y[:50])
+    model = kind().partial_fit(X, Y)
+    with pytest.raises(ValueError, match=r"at least two classes.*partial_fit or made by from_statistics"):
+        model.fit(scan_arrow(pd.DataFrame(X, columns=list("abcd")).assign(y=0), "y"))
     with pytest.raises(ValueError, match="at least two classes"):
-        kind.from_statistics(learnt.statistics_)
+        model.predict(pd.DataFrame(X, columns=list("abcd")))
+    assert kind.from_statistics(model.statistics_).classes_.tolist() == [0]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind is not GaussianNB])
+def test_a_model_of_one_class_is_an_empirical_covariance(kind, exact):
+    """Whether the rows were learnt in batches, or are those of a state whose labels are left out."""
+    params = {"pooling": None, "subclasses": 1, "exact": exact}
+    params = {name: value for name, value in params.items() if name in kind().get_params()}
+    peer, batches = EmpiricalCovariance().fit(X), kind(**params)
+    for rows in np.array_split(X, 7):
+        batches.partial_fit(rows, np.zeros(len(rows), int))
+    state = kind(**params).partial_fit(X, Y).statistics_.as_one_class()
+    for model in (batches, kind.from_statistics(state, **params)):
+        squared = model.mahalanobis(X)[:, 0] ** 2
+        np.testing.assert_allclose(squared, peer.mahalanobis(X), rtol=1e-12)
+        assert model.score_samples(X).mean() == pytest.approx(peer.score(X), rel=1e-12)
+        np.testing.assert_allclose(model.p_values(X)[:, 0], chi2.sf(squared, 4), rtol=1e-12)
 
 
 VARIANTS = [
