@@ -348,3 +348,13 @@ def position_of(label: Any, classes: Labels) -> int:
     if label not in known:
         raise ValueError(f"{label!r} is none of the classes: {listed(known)}")
     return known.index(label)
+
+
+def positions_among(labels: ArrayLike, classes: Labels) -> NDArray[np.intp]:
+    """Where the label of each row stands among the sorted classes; ValueError if a label is none of them."""
+    own, codes, unlabelled = encode(labels)
+    if unlabelled is not None:
+        raise ValueError(f"row {unlabelled.argmax()} has no label")
+    if len(other := np.setdiff1d(union(classes, own), classes)):  # the union checks that all are of one kind
+        position_of(other[0].item(), classes)
+    return np.searchsorted(classes, own)[codes]

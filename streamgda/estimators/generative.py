@@ -9,20 +9,21 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.labels import Labels, position_of
+from streamgda.blocks.arrays import in_numpy
+from streamgda.blocks.labels import Labels, position_of, positions_among
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
-from streamgda.estimators.moment import of_one_moment
+from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.reading import check_rows
-from streamgda.estimators.scores import Finalised, G
+from streamgda.estimators.scores import Finalised, G, score_finalised
 from streamgda.estimators.sql import select_of
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
@@ -30,6 +31,7 @@ from streamgda.gaussians.posteriors import posteriors
 from streamgda.sources.base import Source
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
+from streamgda.statistics.missing import MissingRows
 
 PoolingParameter = float | Literal["bayes"] | None
 """The parameter `pooling`: how much the pooled covariance counts in those of the classes; 0 is as None."""
@@ -37,6 +39,9 @@ PoolingParameter = float | Literal["bayes"] | None
 
 class GenerativeClassifier(GaussianClassifier[G]):
     """A classifier with methods that use the densities p(x | k) for more than classification."""
+
+    _of_one_class: ClassVar[dict[str, Any]] = {"priors": None}
+    """Parameters of a model of all rows as of one class."""
 
     # ------------------------------------------------------------------ sampling and imputation
 
@@ -143,23 +148,40 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
     # ------------------------------------------------------------------ outliers
 
-    @lazy_on_dask(columns=class_labels)
-    def mahalanobis(self, X: ArrayLike) -> Array:
+    def mahalanobis(self, X: ArrayLike, y: ArrayLike | None = None, *, relative: bool = False) -> Array:
         """The Mahalanobis distance of rows from the mean of each class, √((x − μ)ᵀ Σ⁻¹ (x − μ)).
 
         If the covariance of LDA is singular, the distance is measured in its range. With
         missing="marginal", it is measured in the observed features. With predictive="student", Σ is the
         shape matrix of the Student t density. Beyond 1.3 × 10¹⁵⁴ a distance is infinite, since float64 does
-        not hold its square. Rows are as for `predict`.
+        not hold its square.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features), dask array or DataFrame
+            Rows, as for `predict`; in memory if `y` is given.
+        y : array-like of shape (n_rows,), optional
+            A class for each row, such as the position of a pixel. The distances from the others are then not
+            computed.
+        relative : bool, default=False
+            Whether to return squared distances less the squared distance from the mean of all rows learnt, by
+            their total covariance: that of a model of one class with the same parameters. A row is an
+            outlier if the least of them, ``model.mahalanobis(X, relative=True).min(axis=1)``, is large.
 
         Returns
         -------
-        ndarray of shape (n_rows, n_classes)
-            Distances, in the order of `classes_`.
+        ndarray of shape (n_rows, n_classes), or (n_rows,) if `y` is given
+            Distances, in the order of `classes_`; with `relative`, differences of squared ones.
+
+        Raises
+        ------
+        ValueError
+            If a label is none of the classes, or rows are not as for `predict`.
 
         References
         ----------
-        Mahalanobis (1936), "On the generalised distance in statistics".
+        Mahalanobis (1936), "On the generalised distance in statistics"; Ren, Fort, Liu, Roy, Padhy &
+        Lakshminarayanan (2021), "A simple fix to Mahalanobis distance for improving near-OOD detection".
 
         Examples
         --------
@@ -167,8 +189,35 @@ class GenerativeClassifier(GaussianClassifier[G]):
         >>> model = GaussianNB(var_smoothing=0).fit([[0.0], [2.0], [6.0], [10.0]], [0, 0, 1, 1])
         >>> model.mahalanobis([[3.0]])
         array([[2. , 2.5]])
+        >>> model.mahalanobis([[3.0]], [1])
+        array([2.5])
         """
-        return self._apply(X, lambda scores: np.sqrt(scores.squared_distances))
+
+        def distances(model: Self, X: Any) -> Array:
+            rows = check_rows(model, X)
+            with at_one_moment(model):
+                state = finalised(model)
+                every = state.once("of one class", model._as_one_class) if relative else None
+            codes = None if y is None else positions_among(in_numpy(y), state.classes)
+            check_consistent_length(rows, codes)
+            squared = _squared_distances(state, rows, model.missing, codes)
+            if every is None:
+                return np.sqrt(squared, out=squared)
+            total = _squared_distances(every, rows, model.missing)
+            with np.errstate(invalid="ignore"):  # NaN if both are infinite
+                squared -= total if codes is None else total[:, 0]
+            return squared
+
+        return distances(self, X) if y is not None else lazy_on_dask(class_labels)(distances)(self, X)
+
+    def _as_one_class(self) -> Finalised[G]:
+        """The density of all rows as of one class, by the parameters of this model."""
+        params = {**self.get_params(deep=False), **self._of_one_class}
+        if params.get("pooling"):
+            params["pooling"] = 1.0
+        model = type(self)(**params)
+        statistics = self.statistics_.as_one_class()
+        return model._compute_finalised(model._narrowed(statistics).simplest())
 
     @lazy_on_dask(columns=class_labels)
     def p_values(self, X: ArrayLike) -> Array:
@@ -411,6 +460,19 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Schwarz (1978), "Estimating the dimension of a model", Annals of Statistics 6.
         """
         return bayesian_criterion(self.log_likelihood_, self.n_parameters_, self.statistics_)
+
+
+def _squared_distances(
+    state: Finalised[Any], rows: NDArray[Any], missing: MissingRows, codes: NDArray[np.intp] | None = None
+) -> Array:
+    """The squared distances of rows from all classes, (n_rows, K); or from those given by `codes`."""
+    result = np.empty((len(rows), len(state.classes)) if codes is None else len(rows))
+    for scores in score_finalised(state, rows, missing, codes):
+        some = scores.positions
+        result[some] = (
+            scores.squared_distances if codes is None else scores.own_squared_distances(codes[some])
+        )
+    return result
 
 
 @of_one_moment

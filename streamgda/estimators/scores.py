@@ -247,6 +247,11 @@ class RowScores:
         with np.errstate(over="ignore", invalid="ignore"):
             return self.gaussians.squared_distances(self.rows)
 
+    def own_squared_distances(self, codes: NDArray[np.intp]) -> Array:
+        """Squared Mahalanobis distances from the means of these classes of the rows: (n,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.gaussians.own_squared_distances(self.rows, codes)
+
     @property
     def discriminants(self) -> Array:
         """Ln p(x, k) / T, up to a term that is the same for all rows and classes: (n, K)."""
@@ -329,7 +334,9 @@ class RowScores:
         return scores if calibration.divisor == 1.0 else calibration.apply(scores)
 
 
-def score_finalised(state: Finalised[Any], rows: Rows, missing: MissingRows) -> Iterator[RowScores]:
+def score_finalised(
+    state: Finalised[Any], rows: Rows, missing: MissingRows, codes: NDArray[np.intp] | None = None
+) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
     Parameters
@@ -340,22 +347,27 @@ def score_finalised(state: Finalised[Any], rows: Rows, missing: MissingRows) -> 
         Numbers in the order of the features, as `check_rows` returns them.
     missing : {"raise", "marginal"} or Marginal
         Whether NaN may mark a missing value.
+    codes : ndarray of int of shape (n_rows,), optional
+        The class of each row, if its scores by that class alone are needed. Rows of a class come together.
     """
     is_product = not state.densities.scores_from_distances
     fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
-    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // len(state.classes)
+    n_scores = len(state.classes) if codes is None else 1
+    most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
     size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
     as_rows = partial(np.ascontiguousarray, dtype=np.float64)  # bits of sums depend on the order in memory
     if missing == "raise" or not np.isnan(rows.sum()):
+        order = None if codes is None else np.argsort(codes, kind="stable")
         for start in range(0, len(rows), size):
-            some = slice(start, start + size)
+            some = slice(start, start + size) if order is None else order[start : start + size]
             yield RowScores(state, state.densities, some, as_rows(rows[some]))
         return
     for observed, of_pattern in _patterns(rows):
         densities = state.densities if observed.all() else state.densities.marginal(observed)
-        for start in range(0, len(of_pattern), size):
-            positions = of_pattern[start : start + size]
+        ordered = of_pattern if codes is None else of_pattern[np.argsort(codes[of_pattern], kind="stable")]
+        for start in range(0, len(ordered), size):
+            positions = ordered[start : start + size]
             values = rows[np.ix_(positions, np.flatnonzero(observed))]
             yield RowScores(state, densities, positions, as_rows(values))
 

@@ -68,6 +68,10 @@ class Densities(ABC):
     def squared_distances(self, X: Array) -> Array:
         """(x − μ)ᵀ Σ⁻¹ (x − μ) of rows (n, d) for each class: (n, K)."""
 
+    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+        """The squared distance of each row (n, d) from the mean of its own class, by its position: (n,)."""
+        return np.take_along_axis(self.squared_distances(X), codes[:, None], axis=1)[:, 0]
+
     @abstractmethod
     def marginal(self, observed: Observed) -> Self:
         """The marginal densities of the observed features, given as a mask (d,)."""

@@ -75,6 +75,15 @@ class SeparateGaussians(Gaussians):
             distances[:, list(self.singular)] = np.inf
         return distances
 
+    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+        distances = np.empty(len(X))
+        for k in np.unique(codes).tolist():
+            rows = np.flatnonzero(codes == k)
+            deviations = deviations_from(X[rows], self.means[k], some_of(self._large_mean_tails, k))
+            whitened = self.whitenings[k].whiten(deviations)
+            distances[rows] = np.inf if k in self.singular else np.vecdot(whitened, whitened)
+        return distances
+
     @cached_property
     def _large_mean_tails(self) -> Array | None:
         variances = np.array([np.diag(whitening.covariance) for whitening in self.whitenings])
@@ -252,6 +261,12 @@ class DiagonalGaussians(Gaussians):
             standardised *= self._scales[some]
             np.vecdot(standardised, standardised, out=distances[:, some])
         return distances
+
+    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+        deviations = deviations_from(X, self.means[codes], some_of(self.large_mean_tails, codes))
+        deviations *= self._scales[codes]
+        squared: Array = np.vecdot(deviations, deviations)
+        return squared
 
     @cached_property
     def large_mean_tails(self) -> Array | None:

@@ -71,6 +71,11 @@ class SharedGaussians(Gaussians):
             np.vecdot(whitened, whitened, out=distances[:, k])
         return distances
 
+    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+        whitened = self._from_means(X, codes)
+        squared: Array = np.vecdot(whitened, whitened)
+        return squared
+
     def _from_centre(self, X: Array) -> Array:
         """Whitened deviations from `centre`."""
         return self.whitening.whiten(X - self.centre)

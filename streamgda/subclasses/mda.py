@@ -143,6 +143,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         "covariance_type": [one_of("full", "tied", "diag")],
     }
     _renormalises_priors = True
+    _of_one_class: ClassVar[dict[str, Any]] = {**GenerativeClassifier._of_one_class, "subclasses": 1}
     divides_rows = True
     _told_by_statistics = ("subclasses",)
     _remedy_for_encoded = "set covariance_type='tied', or use LinearDiscriminantAnalysis"

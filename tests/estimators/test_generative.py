@@ -9,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.spatial import distance
+from sklearn.base import clone
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda.estimators import ESTIMATORS, estimator_named
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PRIORS = [0.5, 0.2, 0.3]
@@ -197,6 +201,54 @@ def test_distances_and_p_values_are_scipys(model):
     np.testing.assert_allclose(fitted_model.p_values(X), stats.chi2.sf(expected**2, 4), rtol=1e-5)
 
 
+@pytest.mark.parametrize("missing", ["raise", "marginal"])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_distances_to_a_class_for_each_row_are_those_among_all(kind, missing):
+    X, y = rows_of_three_classes()
+    model = estimator_named(kind)(missing=missing).partial_fit(X, y, classes=[*LABELS, "alder"])
+    if "predictive" in model.get_params():
+        model.set_params(predictive="student")
+    X, own = with_holes(X) if missing == "marginal" else X, np.random.default_rng(1).permutation(y)
+    own[7] = "alder"  # of which no row has come
+    columns = np.searchsorted(model.classes_, own)
+    for relative in (False, True):
+        among_all = model.mahalanobis(X, relative=relative)[np.arange(len(X)), columns]
+        np.testing.assert_allclose(model.mahalanobis(X, own, relative=relative), among_all, rtol=1e-9)
+    with pytest.raises(ValueError, match="'elm' is none of the classes: 'alder', 'ash'"):
+        model.mahalanobis(X[:1], ["elm"])
+    with pytest.raises(ValueError, match="row 1 has no label"):
+        model.mahalanobis(X[:2], ["ash", None])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.mahalanobis(X[:2], ["ash"])
+
+
+def test_relative_distances_of_flowers():
+    """Values computed from the definition of Ren et al. (2021), by independent code."""
+    rows = [(5, 3, 1.5, 0.2), (6, 3, 4.5, 1.5), (9, 1, 1, 5)]
+    least = LinearDiscriminantAnalysis().fit(*load_iris(return_X_y=True)).mahalanobis(rows, relative=True)
+    np.testing.assert_allclose(least.min(axis=1), [-0.508522662, 0.802035629, 8.746486274], rtol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ESTIMATORS if kind != "GaussianNB"])
+def test_relative_distances_are_less_the_distance_from_all_rows(kind):
+    X, y = rows_of_three_classes()
+    model = estimator_named(kind)().fit(X, y)
+    from_all = EmpiricalCovariance().fit(X).mahalanobis(X)
+    expected = model.mahalanobis(X) ** 2 - from_all[:, None]
+    np.testing.assert_allclose(model.mahalanobis(X, relative=True), expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "model", [LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis(pooling=0.5)], ids=str
+)
+def test_relative_distances_are_of_the_range_where_a_feature_is_twice_there(model):
+    X, y = rows_of_three_classes()
+    twice = np.column_stack([X, X[:, 0]])
+    with pytest.warns(UserWarning, match="rank 4 of 5"):
+        relative = clone(model).fit(twice, y).mahalanobis(twice, relative=True)
+    np.testing.assert_allclose(relative, model.fit(X, y).mahalanobis(X, relative=True), rtol=1e-6, atol=1e-6)
+
+
 @every_model
 def test_p_values_of_rows_with_holes_go_by_what_is_there(model):
     X, _ = rows_of_three_classes()
@@ -332,6 +384,10 @@ def test_dask_rows_give_lazy_results(model):
         framed = lazy.compute()
         np.testing.assert_allclose(framed, expected, rtol=1e-12)
         assert framed.columns.tolist() == (names if method == "impute" else LABELS.tolist())
+    relative = fitted_model.mahalanobis(dd.from_pandas(holed, npartitions=3), relative=True).compute()
+    np.testing.assert_array_equal(relative, fitted_model.mahalanobis(holed, relative=True))
+    with pytest.raises(TypeError, match="rows are needed here, in memory"):
+        fitted_model.mahalanobis(dd.from_pandas(holed, npartitions=3), y)
     plain = model(missing="marginal").fit(X, y)
     lazy = plain.impute(da.from_array(holed.to_numpy(), chunks=(100, 2)))
     np.testing.assert_allclose(lazy.compute(), plain.impute(holed.to_numpy()), rtol=1e-12)
