@@ -165,7 +165,7 @@ def accumulate_folds(
     missing: MissingRows | None = None,
     scheduler: Scheduler = None,
     progress: Progress = False,
-    **kept: Any,
+    **options: Any,
 ) -> FoldStatistics:
     """Read a source once and return the statistics of the rows of each fold.
 
@@ -177,7 +177,7 @@ def accumulate_folds(
         Which fold each row belongs to.
     missing : {"raise", "marginal"} or Marginal, optional
         As for `accumulate`, but rows are read once.
-    required, **kept
+    required, **options
         As for `empty_statistics`. The patterns of observed features are those of all folds together.
     scheduler, progress
         As for `accumulate`.
@@ -188,7 +188,7 @@ def accumulate_folds(
         As `accumulate` does.
     """
     _check_source(source)
-    empty = empty_statistics(required, missing=missing or source.missing_rows, **kept)
+    empty = empty_statistics(required, missing=missing or source.missing_rows, **options)
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 

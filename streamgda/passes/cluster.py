@@ -53,14 +53,14 @@ def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listen
     from distributed import as_completed
 
     keys = list(graph.reading)
-    followed = keys if listener.tell else []
+    keys_to_count = keys if listener.tell else []
     with _waiting_for(client, graph):
-        first = keys[: sum(_asked(client.nthreads).values()) or FAN_IN]
-        futures = dict(zip(first, _submitted(client, graph.whole(), first), strict=True))
+        first = keys[: sum(_ask_scheduler(client.nthreads).values()) or FAN_IN]
+        futures = dict(zip(first, _futures_of(client, graph.whole(), first), strict=True))
         try:
             if root not in futures:
-                _submit_rest(client, graph, [root, *followed], futures)
-            parts = [futures[key] for key in followed]
+                _submit_rest(client, graph, [root, *keys_to_count], futures)
+            parts = [futures[key] for key in keys_to_count]
             for part in as_completed(parts, client.loop):  # `as_current` would configure all threads
                 if part.status != "finished":
                     break
@@ -86,11 +86,11 @@ def _submit_rest(
     first = next(as_completed(list(futures.values()), client.loop))
     if first.status != "finished":
         first.result()  # raises its error
-    n_bytes = _asked(client.nbytes, [first.key], summary=False)[first.key]
+    n_bytes = _ask_scheduler(client.nbytes, [first.key], summary=False)[first.key]
     states, more = dict(futures), list(dict.fromkeys(key for key in keys if key not in futures))
-    futures.update(zip(more, _submitted(client, graph.after(states, n_bytes), more), strict=True))
+    futures.update(zip(more, _futures_of(client, graph.after(states, n_bytes), more), strict=True))
     root = futures[more[0]]
-    while not (_asked(client.run_on_scheduler, eval(_KNOWS, {}), key=root.key) or root.done()):
+    while not (_ask_scheduler(client.run_on_scheduler, eval(_KNOWS, {}), key=root.key) or root.done()):
         time.sleep(0.01)  # a state that is released before is lost
     _release(futures.pop(key) for key in states.keys() - dict.fromkeys(keys).keys())
 
@@ -100,7 +100,7 @@ def _release(futures: Iterable[Any]) -> None:
         future.release()
 
 
-def _submitted(client: Client, graph: Mapping[Any, Any], keys: Sequence[Hashable]) -> Any:
+def _futures_of(client: Client, graph: Mapping[Any, Any], keys: Sequence[Hashable]) -> Any:
     """The futures of some tasks of a graph.
 
     What tasks share is sent once, as a task of its own, so Dask's warning of large graphs has no remedy.
@@ -137,12 +137,12 @@ def _waiting_for(client: Client, graph: Graph | None = None) -> Iterator[None]:
     """
     from distributed import KilledWorker
 
-    ended = threading.Event()
+    end = threading.Event()
     try:
         _check_connection(client)
         _check_versions(client)
-        threading.Thread(target=_watch, args=(client, ended), daemon=True).start()
-        with _thread_given_up():
+        threading.Thread(target=_watch, args=(client, end), daemon=True).start()
+        with _without_thread():
             yield
     except KilledWorker as error:
         raise RuntimeError(
@@ -160,7 +160,7 @@ def _waiting_for(client: Client, graph: Graph | None = None) -> Iterator[None]:
         error.add_note(f"a worker has too little memory for its task. {_remedy(graph)}")
         raise
     finally:
-        ended.set()
+        end.set()
 
 
 def _remedy(graph: Graph | None) -> str:
@@ -184,10 +184,10 @@ def _check_connection(client: Client) -> None:
     address = urlsplit(getattr(client.scheduler, "address", ""))
     if address.scheme in {"tcp", "tls"} and address.hostname:  # others may go through a proxy
         there = address.hostname, address.port
-        _asked(lambda: socket.create_connection(there, _SECONDS_TO_CONNECT).close())
+        _ask_scheduler(lambda: socket.create_connection(there, _SECONDS_TO_CONNECT).close())
 
 
-def _asked(ask: Callable[..., T], *args: Any, **options: Any) -> T:
+def _ask_scheduler(ask: Callable[..., T], *args: Any, **options: Any) -> T:
     """Ask the scheduler. Raise RuntimeError if it is gone."""
     try:
         return ask(*args, **options)
@@ -195,15 +195,15 @@ def _asked(ask: Callable[..., T], *args: Any, **options: Any) -> T:
         raise RuntimeError(f"{_UNREACHABLE}. {one_line(error)}") from error
 
 
-def _watch(client: Client, ended: threading.Event) -> None:
+def _watch(client: Client, end: threading.Event) -> None:
     """Warn when the cluster stops to compute, and say in the log when it goes on."""
     before: str | None = None
-    while not ended.wait(SECONDS_BETWEEN_LOOKS):
+    while not end.wait(SECONDS_BETWEEN_LOOKS):
         try:
             why = _why_it_waits(client)
         except (OSError, CancelledError):  # without its scheduler, the pass itself ends
             return
-        if why != before and not ended.is_set():
+        if why != before and not end.is_set():
             if why is None:
                 _log.warning("the cluster computes again: the pass goes on")
             else:
@@ -231,7 +231,7 @@ def _why_it_waits(client: Client) -> str | None:
 
 
 @contextmanager
-def _thread_given_up() -> Iterator[None]:
+def _without_thread() -> Iterator[None]:
     """Let other tasks use the thread of a worker, if this is one, while its task waits for them.
 
     The methods of an actor have threads of their own, in which no other task runs. A task may have left its
@@ -262,8 +262,8 @@ def _check_versions(client: Client) -> None:
     A worker that cannot import what it is sent drops its connection, and the pass would wait for ever.
     """
     ours = import_module("streamgda").__version__
-    asked = "__import__('streamgda').__version__"
-    for worker, version in _asked(client.run, eval, asked, on_error="return").items():
+    expression = "__import__('streamgda').__version__"
+    for worker, version in _ask_scheduler(client.run, eval, expression, on_error="return").items():
         if isinstance(version, ImportError):
             fault = f"cannot import streamgda ({one_line(version)})"
         elif isinstance(version, str) and version != ours:

@@ -138,7 +138,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
     if not (isinstance(progress, bool) or callable(progress)):
         raise TypeError(f"progress must be True, False or a function; got {progress!r}")
     start, groups = time.monotonic(), [group for plan in plans for group in plan.groups]
-    with single_blas_thread(), warning_of_retries() as noted, telling(progress, groups) as listener:
+    with single_blas_thread(), warning_of_retries() as errors, telling(progress, groups) as listener:
         n_rows, n_tasks = listener.total_rows, counted(len(groups), "task")
         _log.info(
             "pass planned: %s rows in %s",
@@ -149,7 +149,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
         n_threads = _own_threads(plans, scheduler)
         if n_threads is None:
             outcome = _compute_by_dask(plans, scheduler, listener)
-            noted.extend(outcome.noted)
+            errors.extend(outcome.errors)
             states = [outcome.state] if len(plans) == 1 else outcome.state
         else:
             from streamgda.passes.threads import compute_in_threads  # and with it pyarrow, where it is used

@@ -31,7 +31,7 @@ class Outcome:
     """What a task returns: a state, and the errors after which its rows were read again."""
 
     state: Any
-    noted: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def __sizeof__(self) -> int:
         """The size in bytes that Dask sees: that of the state too."""
@@ -70,7 +70,7 @@ class Graph:
                 shared[id(plan.shared)] = self._add("shared", partial(_itself, plan.shared))
             root = self._add_plan(plan, shared[id(plan.shared)])
             roots.append(root if plan.finish is None else self._add("finish", plan.finish, root))
-        return roots[0] if len(roots) == 1 else self._add("collect", _listed, *roots)
+        return roots[0] if len(roots) == 1 else self._add("collect", _list_of, *roots)
 
     def whole(self) -> Mapping[Any, Any]:
         """The graph, joined with the graphs of the Dask collections that it reads."""
@@ -153,16 +153,16 @@ def _delayed_in(group: Iterable[Split]) -> list[Delayed]:
 def _noting(call: Callable[..., Any], *parts: Any) -> Outcome:
     """Run any task: call a function with the states of other tasks, and note what storage failed with."""
     outcomes = [part if isinstance(part, Outcome) else Outcome(part) for part in parts]
-    with noting_retries() as noted:
+    with noting_retries() as errors:
         state = call(*(outcome.state for outcome in outcomes))
-    return Outcome(state, [*(said for outcome in outcomes for said in outcome.noted), *noted])
+    return Outcome(state, [*(error for outcome in outcomes for error in outcome.errors), *errors])
 
 
 def _itself(value: T) -> T:
     return value
 
 
-def _listed(*states: Any) -> list[Any]:
+def _list_of(*states: Any) -> list[Any]:
     return list(states)
 
 

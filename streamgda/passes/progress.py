@@ -34,9 +34,9 @@ class PassProgress:
     >>> import numpy as np, pyarrow as pa
     >>> from streamgda import accumulate, scan_arrow
     >>> table = pa.table({"x": [1.0, 3.0, 8.0], "y": [0, 0, 1]})
-    >>> told = []
-    >>> _ = accumulate(scan_arrow(table, "y"), progress=told.append)
-    >>> told[-1].rows, told[-1].total_rows, told[-1].tasks
+    >>> reports = []
+    >>> _ = accumulate(scan_arrow(table, "y"), progress=reports.append)
+    >>> reports[-1].rows, reports[-1].total_rows, reports[-1].tasks
     (3, 3, 1)
     """
 
@@ -104,6 +104,6 @@ def telling(progress: Progress, groups: Groups) -> Iterator[Listener]:
         return
     from tqdm.auto import tqdm
 
-    listener = Listener(lambda told: bar.update(told.rows - bar.n), groups)
+    listener = Listener(lambda report: bar.update(report.rows - bar.n), groups)
     with tqdm(total=listener.total_rows, unit=" rows", unit_scale=True) as bar:
         yield listener

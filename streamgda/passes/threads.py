@@ -48,7 +48,7 @@ def compute_in_threads(plans: Sequence[Plan], n_threads: int, listener: Listener
         calls: Iterator[Any] = chain.from_iterable(map(partial(_calls, prefetcher), plans, runs))
         in_advance = (call for call, _ in pairwise(chain(calls, [None])))  # so data of one more are fetched
         with closing(read_ahead(operator.call, in_advance, 2 * n_threads, n_threads=n_threads)) as states:
-            return [_state_of(*read, states, listener) for read in zip(plans, runs, strict=True)]
+            return [_state_of(*pair, states, listener) for pair in zip(plans, runs, strict=True)]
 
 
 def _calls(prefetcher: Prefetcher, plan: Plan, runs: Sequence[Run]) -> Iterator[Callable[[], Any]]:
