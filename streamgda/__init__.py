@@ -5,8 +5,8 @@
   are missing, `IncompleteStatistics`; `Marginal` says how. `WindowedStatistics` holds the last batches of a
   stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
-  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`. `Categorical` says which columns have
-  categories, and what models make of them. `load` reads what `save` wrote, and
+  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`, `RidgeClassifier`. `Categorical` says which
+  columns have categories, and what models make of them. `load` reads what `save` wrote, and
   `load_metadata` where it comes from. `RandomFeatures` approximate kernels.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`. `estimate_priors` finds the shares of the classes in rows without labels.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
     from streamgda.passes.progress import PassProgress
+    from streamgda.ridge.classifier import RidgeClassifier
     from streamgda.ridge.features import RandomFeatures
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
@@ -68,6 +69,7 @@ __all__ = [
     "PassProgress",
     "QuadraticDiscriminantAnalysis",
     "RandomFeatures",
+    "RidgeClassifier",
     "StatisticsLedger",
     "StatisticsSearchCV",
     "SubclassCenters",

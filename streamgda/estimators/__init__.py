@@ -57,6 +57,7 @@ ESTIMATORS: dict[str, Entry] = {
     "GaussianNB": Entry("streamgda.estimators.naive_bayes", "nb"),
     "GaussianDiscriminantAnalysis": Entry("streamgda.edda.estimator", "edda"),
     "MixtureDiscriminantAnalysis": Entry("streamgda.subclasses.mda", "mda"),
+    "RidgeClassifier": Entry("streamgda.ridge.classifier", "ridge"),
 }
 """The estimators, by the names of their classes."""
 

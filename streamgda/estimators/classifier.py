@@ -274,6 +274,44 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     # ------------------------------------------------------------------ prediction
 
+    def calibrate(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, learnt: bool = True
+    ) -> Self:
+        """Set `temperature` to the one at which the log loss of rows is least.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows in memory. Some thousand suffice.
+        y : array-like of shape (n_rows,)
+            Their labels, among `classes_`.
+        sample_weight : array-like of shape (n_rows,), optional
+            Their weights; of rows learnt, those with which they were learnt.
+        learnt : bool, default=True
+            Whether the rows are among those that the model has learnt. Each tenth of them is then scored by
+            the model of all other rows, from the statistics less those of the tenth.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a label is none of the classes, or rows are to be taken back that never went in.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from streamgda import GaussianNB
+        >>> X, y = load_wine(return_X_y=True)
+        >>> round(GaussianNB().fit(X, y).calibrate(X, y).temperature, 2)
+        1.96
+        """
+        calibrate = resolve_name("streamgda.selection.calibration:calibrate")
+        calibrate(self, X, y, sample_weight, learnt=learnt)
+        return self
+
     def _apply(self, X: Any, view: Callable[[RowScores], NDArray[Any]]) -> NDArray[Any]:
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
         rows = reading.check_rows(self, X)

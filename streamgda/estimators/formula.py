@@ -108,8 +108,9 @@ def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int
 
 def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:
     """The kind, centres, low parts, matrices and constants of normal densities."""
-    if isinstance(densities, SharedGaussians) and densities.is_compact:
-        return "linear", densities.centre[None], None, densities.slopes, constants + densities.intercepts
+    if densities.linear_terms is not None:
+        centre, slopes, intercepts = densities.linear_terms
+        return "linear", centre[None], None, slopes, constants + intercepts
     constants = constants + densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
     n_classes, n_features = densities.means.shape
     mean_tails = large_mean_tails(

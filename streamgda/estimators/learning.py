@@ -86,6 +86,8 @@ class StatisticsLearner(BaseEstimator, ABC):
     """The parameters that say how rows are added up."""
     _told_by_statistics: ClassVar[tuple[str, ...]] = ()
     """Parameters on which predictions depend only through the statistics."""
+    _of_one_fit: ClassVar[tuple[str, ...]] = ("_announced", "_estimates")
+    """Attributes that another `fit` forgets."""
 
     _announced: Labels | None = None
     _learnt_whole: bool = False  # by `fit` or `from_statistics`, which raise an error if rows are too few
@@ -241,7 +243,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             in `statistics_`. If a read of EM fails, the result of the reads before it is kept there too.
         """
         self._validate_params()
-        twin = self._twin("_announced", "_estimates")
+        twin = self._twin(*self._of_one_fit)
         twin._least_classes = 2
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
@@ -465,6 +467,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         check_statistics(statistics)
         own = {"exact": statistics.exact, "missing": statistics.simplest().missing}
+        own = {name: value for name, value in own.items() if name in cls._get_param_names()}
         estimator = cls().set_params(**{**own, **params})
         estimator._check_exactness(statistics)
         reading = Reading(estimator._narrowed(statistics).simplest())
@@ -499,7 +502,14 @@ class StatisticsLearner(BaseEstimator, ABC):
             params["priors"] = by_texts(params["priors"])
         if types != FittedTypes():
             model["types"] = vars(types)
-        return columns, {**metadata, "model": model}
+        return columns, {**metadata, "model": {**model, **self._beside_statistics()}}
+
+    def _beside_statistics(self) -> dict[str, Any]:
+        """What the model has learnt besides, as values that JSON holds, and `_restore` reads."""
+        return {}
+
+    def _restore(self, document: Mapping[str, Any]) -> None:
+        """Take what was saved of `_beside_statistics`."""
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters, of which all but the priors are values that JSON holds."""

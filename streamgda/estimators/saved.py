@@ -134,6 +134,7 @@ def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
         announced = metadata["model"].get("announced")
         _restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})), announced)
+        model._restore(metadata["model"])
     except SENSELESS as error:
         raise ValueError(f"{name_of_file}: this is no {name}: {error}") from error
     return model

@@ -60,8 +60,13 @@ class Densities(ABC):
         def singular(self) -> Mapping[int, Reason]:
             """The positions of classes without a density, and the reason of each."""
 
+        @property
+        def linear_terms(self) -> tuple[Array, Array, Array] | None:
+            """A centre (d,), slopes (d, K) and intercepts (K,), if scores are linear in x − centre."""
+
     else:
         scores_from_distances = True
+        linear_terms = None
         singular = MappingProxyType({})
 
     @abstractmethod

@@ -181,6 +181,10 @@ class SharedGaussians(Gaussians):
         """Whether all classes are so near to `centre` that discriminants keep their digits."""
         return bool((-2 * self.intercepts <= FAR**2).all())
 
+    @property
+    def linear_terms(self) -> tuple[Array, Array, Array] | None:
+        return (self.centre, self.slopes, self.intercepts) if self.is_compact else None
+
     @cached_property
     def slopes(self) -> Array:
         """The coefficients of the discriminants of x − centre: (d, K)."""

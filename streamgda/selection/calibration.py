@@ -1,12 +1,20 @@
-"""The temperature of a candidate that is best for the rows that its models have not learnt."""
+"""The temperature that is best for rows that models have not learnt: of a candidate, or of a fitted model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from streamgda.scoring.calibration import N_LOSSES, best_temperature, losses_when_divided
+from streamgda.blocks.block import Block
+from streamgda.blocks.wording import named
+from streamgda.estimators.classifier import GaussianClassifier
+from streamgda.estimators.reading import blocks_to_learn, check_announced, check_has_learnt
+from streamgda.scoring import inference
+from streamgda.scoring.calibration import N_LOSSES, best_temperature, losses_when_divided, warned_of
 from streamgda.selection.scorings import METRICS, Metric, Scored
 
 CALIBRATION = "temperature"
@@ -45,3 +53,50 @@ def calibrations(calibrate: Any) -> list[str]:
     if calibrate not in (None, CALIBRATION):
         raise ValueError(f"calibrate is {CALIBRATION!r} or None; got {calibrate!r}")
     return [] if calibrate is None else [calibrate]
+
+
+_PARTS = 10  # of the rows that a model is calibrated with, each of which is left out once
+
+
+def calibrate(
+    model: GaussianClassifier[Any], X: Any, y: ArrayLike, sample_weight: ArrayLike | None, *, learnt: bool
+) -> None:
+    """What `GaussianClassifier.calibrate` does."""
+    check_has_learnt(model)
+    losses = CalibrationLosses(len(model.classes_))
+    blocks = list(blocks_to_learn(model, X, y, sample_weight, missing="raise", reset=False))
+    for block in blocks:
+        check_announced(block.classes, model.known_labels)
+    for part in range(_PARTS):
+        rows = [block.take(np.arange(part, len(block.codes), _PARTS)) for block in blocks]
+        rows = [block for block in rows if len(block.codes)]
+        for scored in _scored(_without(model, rows) if learnt else model, rows):
+            losses.add(scored)
+    model.temperature = warned_of(losses.score)
+
+
+def _without(model: GaussianClassifier[Any], rows: Sequence[Block]) -> GaussianClassifier[Any]:
+    """A model of the other rows that this one has learnt."""
+    statistics, rest = model.statistics_, copy(model)
+    taken = model._empty(model.required_statistics(), statistics.rule)
+    taken.update_blocks(rows)
+    rest.statistics_ = statistics - taken
+    rest.__dict__.pop("_cache", None)
+    for label in np.setdiff1d(model.labels_of(statistics), rest.labels_of(rest.statistics_))[:1]:
+        raise ValueError(f"class {named(label)} has no other rows than a tenth of these; give fewer of it")
+    return rest
+
+
+def _scored(model: GaussianClassifier[Any], rows: Sequence[Block]) -> Iterator[Scored]:
+    """Rows with their scores, their classes and weights."""
+    for block in rows:
+        codes = np.searchsorted(model.known_labels, block.classes)[block.codes]
+        for piece in inference.pieces_of(model, block):
+            for scores in inference.score_piece(model, block, piece):
+                places = np.arange(piece.start, piece.stop)[scores.positions]
+                yield Scored(
+                    scores.posterior_scores,
+                    codes[places],
+                    block.row_weights[places],
+                    calibration=scores.finalised.calibration,
+                )

@@ -689,7 +689,7 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
         streamgda.ClassStatistics().update([[0.0, 0.0], [1.0, 1.0]], ["new", "new"])
     ).save(tmp_path / "statistics.parquet")
     said = json.loads(invoke(tmp_path, "inspect", "statistics.parquet", "--json"))
-    able = ["LinearDiscriminantAnalysis", "GaussianNB", "GaussianDiscriminantAnalysis"]
+    able = ["LinearDiscriminantAnalysis", "GaussianNB", "GaussianDiscriminantAnalysis", "RidgeClassifier"]
     assert said["can_predict"] == able
     assert [*said["cannot_predict"]] == ["QuadraticDiscriminantAnalysis", "MixtureDiscriminantAnalysis"]
     said = invoke(tmp_path, "inspect", "statistics.parquet")

@@ -1,0 +1,347 @@
+"""Classification by ridge regression, whose penalty the statistics choose."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from numbers import Real
+from typing import Any, ClassVar, Literal, NoReturn, Self, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.utils._param_validation import Interval
+
+from streamgda.blocks.labels import as_labels
+from streamgda.blocks.wording import listed, named
+from streamgda.estimators import exchange
+from streamgda.estimators.classifier import GaussianClassifier, finalised
+from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.estimators.moment import at_one_moment, of_one_moment
+from streamgda.estimators.reading import check_rows, one_of
+from streamgda.estimators.scores import Finalised, RowScores
+from streamgda.gaussians.posteriors import decisions
+from streamgda.ridge.calibration import Labelled, Method, Softmax
+from streamgda.ridge.path import RidgePath, share_path
+from streamgda.ridge.scores import LinearScores
+from streamgda.statistics.base import Statistics
+from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.missing import MissingRows
+
+_SCALE = 10.0  # of scores; by it, a temperature between .6 and 1.8 was best for all datasets tried
+_ROUNDING = 2.0**-52
+
+
+@dataclass(eq=False, repr=False)
+class RidgeClassifier(GaussianClassifier[Any]):
+    """Classification by ridge regression of class indicators on the features, from tied statistics.
+
+    The statistics that give linear discriminant analysis also give least squares, with every penalty. So the
+    model learns in one read, merges, and forgets rows, as all models here. The penalty is chosen by
+    generalised cross-validation, without another look at the rows.
+
+    Least squares gives no probabilities. Those of `predict_proba` are the softmax of 10 times the fitted
+    values, divided by `temperature`; they are rough until `calibrate` has been called.
+
+    Parameters
+    ----------
+    alpha : float or "gcv", default="gcv"
+        The penalty λ of the squared coefficients. "gcv" is the one of least generalised cross-validation
+        error. With a number and ``scale=False``, the model is scikit-learn's ``RidgeClassifier(alpha)``.
+    scale : bool, default=True
+        Whether features are divided by their standard deviations over all rows first, so that the model does
+        not depend on their units. Features that do not vary are left out.
+    max_df : float, default=0.5
+        The most degrees of freedom of the regression for each row that "gcv" may choose. Close to one for
+        each row, the criterion says nothing.
+    exact : bool, default=False
+        Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
+        `ExactClassStatistics`.
+    temperature : float, default=1.0
+        As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
+    categories : "auto", Categorical or None, default="auto"
+        As in `QuadraticDiscriminantAnalysis`. Each category becomes a feature of 0 and 1.
+
+    Attributes
+    ----------
+    statistics_ : ClassStatistics or ExactClassStatistics
+        What the model has learnt; of covariance type "tied".
+    classes_ : ndarray of shape (n_classes,)
+        The labels seen, sorted.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, if the data had any.
+    alpha_ : float
+        The penalty.
+    df_ : float
+        The degrees of freedom of the regression, its intercept included.
+    gcv_ : float
+        Its criterion: n RSS / (n − df)², where RSS is the sum over the classes of the squared residuals.
+    alphas_, gcv_path_ : ndarray of shape (n_alphas,)
+        Other penalties, in ascending order, and the criterion of each.
+    coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
+        Coefficients of the decision function.
+    intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
+        Its intercepts.
+    validation_error_, validation_log_loss_ : float
+        The share of wrong predictions and the log loss on the rows of the last `calibrate`.
+
+    References
+    ----------
+    Golub, Heath & Wahba (1979), "Generalized cross-validation as a method for choosing a good ridge
+    parameter"; Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", sections 3.4.1
+    and 4.2, which shows when classes between others are masked.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from streamgda import RidgeClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = RidgeClassifier().fit(X, y)
+    >>> round(model.alpha_, 2), round(model.df_, 1), round(model.gcv_, 4)
+    (6.4, 12.9, 0.117)
+    >>> model.calibrate(X, y, method="temperature").validation_error_ < 0.02
+    True
+    """
+
+    _covariance_type: ClassVar[CovarianceType] = "tied"
+    _of_one_fit = (*GaussianClassifier._of_one_fit, "_softmax", "validation_error_", "validation_log_loss_")
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GaussianClassifier._parameter_constraints,
+        "alpha": [one_of("gcv"), Interval(Real, 0, None, closed="left")],
+        "scale": ["boolean"],
+        "max_df": [Interval(Real, 0, 1, closed="neither")],
+    }
+    _softmax = cast("Any", None)  # the classes of the last `calibrate`, and its regression
+    priors = None
+
+    alpha: float | Literal["gcv"] = "gcv"
+    _: KW_ONLY
+    scale: bool = True
+    max_df: float = 0.5
+    missing: MissingRows = field(default="raise", init=False)
+
+    to_sql = cast("Any", GenerativeClassifier.to_sql)
+    as_pipeline = cast("Any", GenerativeClassifier.as_pipeline)
+
+    @property
+    def _ways_to_encode(self) -> tuple[str, ...]:
+        return ("features",)
+
+    # ------------------------------------------------------------------ the regression
+
+    def _narrowed(self, statistics: Statistics) -> Statistics:
+        if statistics.simplest().missing != "raise":
+            raise ValueError(
+                f"{type(self).__name__} learns from complete rows, and features are missing in those of "
+                "these statistics; LinearDiscriminantAnalysis(missing='marginal') learns from them"
+            )
+        narrowed = super()._narrowed(statistics)
+        share_path(statistics, narrowed)
+        return narrowed
+
+    def _path(self, statistics: Statistics) -> RidgePath:
+        return RidgePath.of(statistics, scale=self.scale, rounding=_ROUNDING)
+
+    def _finalise(self, statistics: Statistics) -> Any:
+        path = self._path(statistics)
+        alpha = path.best_alpha(self.max_df) if isinstance(self.alpha, str) else float(self.alpha)
+        slopes, intercepts, scale = path.coefficients(alpha), path.shares, _SCALE
+        if self._softmax is not None and np.array_equal(self._softmax[0], statistics.classes):
+            softmax = self._softmax[1]
+            slopes, intercepts, scale = slopes @ softmax.slopes, softmax(intercepts), 1.0
+        return LinearScores(path.centre, scale * slopes, scale * intercepts, scale, path, alpha)
+
+    @property
+    def alpha_(self) -> float:
+        """The penalty."""
+        return self._scores.alpha
+
+    @property
+    def df_(self) -> float:
+        """The degrees of freedom of the regression, its intercept included."""
+        return self._scores.path.degrees_of_freedom(self._scores.alpha)
+
+    @property
+    def gcv_(self) -> float:
+        """The criterion of the penalty."""
+        return self._scores.path.gcv(self._scores.alpha)
+
+    @property
+    def alphas_(self) -> Array:
+        """Other penalties, in ascending order."""
+        return self._scores.path.alphas
+
+    @property
+    def gcv_path_(self) -> Array:
+        """The criterion of each of `alphas_`."""
+        path = self._scores.path
+        return np.array([path.gcv(alpha) for alpha in path.alphas])
+
+    @property
+    def _scores(self) -> LinearScores:
+        scores: LinearScores = finalised(self).seen.gaussians
+        return scores
+
+    @property
+    @of_one_moment
+    def coef_(self) -> Array:
+        """Coefficients of the decision function."""
+        scores = self._scores
+        return self._of_decisions(self._among_announced(scores.slopes.T / scores.scale))
+
+    @property
+    @of_one_moment
+    def intercept_(self) -> Array:
+        """Intercepts of the decision function."""
+        scores = self._scores
+        intercepts = (scores.intercepts - scores.centre @ scores.slopes) / scores.scale
+        return self._of_decisions(self._among_announced(intercepts, -np.inf), 1.0)
+
+    def _of_decisions(self, terms: Array, shift: float = 0.0) -> Array:
+        """The terms of the decision function, from those of the fitted values of indicators."""
+        if len(terms) == 2:
+            return terms[1:] - terms[:1]
+        return 2 * terms - shift if self._scores.scale == _SCALE else terms.copy()
+
+    # ------------------------------------------------------------------ predictions
+
+    @lazy_on_dask(columns=class_labels)
+    def decision_function(self, X: ArrayLike) -> Array:
+        """The fitted values of the regression of −1 and 1, as of scikit-learn's `RidgeClassifier`.
+
+        After ``calibrate(method="softmax")`` these are the logarithms of the probabilities, up to a term for
+        each row. Rows and errors are as for `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), or (n_rows,) for two classes
+            For two classes, the value of the second.
+        """
+        return self._apply(X, self._decisions)
+
+    def _decisions(self, scores: RowScores) -> Array:
+        fitted = scores.gaussians.discriminants(scores.rows) / self._scores.scale
+        return self._of_decisions(fitted.T, 1.0).T if fitted.shape[1] > 2 else decisions(fitted)
+
+    @property
+    def score_samples(self) -> NoReturn:
+        """There are no densities: AttributeError."""
+        raise AttributeError("RidgeClassifier has no densities; LinearDiscriminantAnalysis has")
+
+    def calibrate(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        method: Method = "auto",
+        learnt: bool = True,
+    ) -> Self:
+        """Make probabilities of the scores by rows that they are true for.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows in memory. Some thousand suffice.
+        y : array-like of shape (n_rows,)
+            Their labels, among `classes_`.
+        sample_weight : array-like of shape (n_rows,), optional
+            Their weights; of rows learnt, those with which they were learnt.
+        method : {"auto", "temperature", "softmax"}, default="auto"
+            "temperature" sets the parameter `temperature`, and changes no prediction. "softmax" fits a
+            softmax regression of the classes on the scores, which sets `temperature` to 1, and from then on
+            predicts. "auto" takes the one with the smaller log loss, by five folds of these rows.
+        learnt : bool, default=True
+            Whether the rows are among those that the model has learnt. Each is then scored by the model of
+            all other rows, in closed form.
+
+        Returns
+        -------
+        self : object
+            With `validation_error_` and `validation_log_loss_`. Both are of rows that the regression, and
+            but for a temperature the calibration, has not seen. `fit` forgets a softmax regression, and a
+            class that appears later ends it.
+
+        Raises
+        ------
+        ValueError
+            If a label is none of the classes, or has too few rows for ``method="softmax"``.
+        """
+        if method not in ("auto", "temperature", "softmax"):
+            raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
+        rows = np.asarray(check_rows(self, X), dtype=np.float64)
+        with at_one_moment(self):
+            scores, classes = self._scores, self.statistics_.classes
+        return self._calibrated(self._labelled(scores, classes, rows, y, sample_weight, learnt), method)
+
+    def _labelled(
+        self,
+        scores: LinearScores,
+        classes: NDArray[Any],
+        rows: Array,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        learnt: bool,
+    ) -> Labelled:
+        """The fitted values of rows, by the model of the others if they were learnt."""
+        seen, codes = np.unique(as_labels(y), return_inverse=True)
+        for label in np.setdiff1d(seen, classes)[:1]:
+            raise ValueError(f"label {named(label)} is none of the classes: {listed(classes.tolist())}")
+        codes = np.searchsorted(classes, seen)[codes]
+        weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        path, alpha = scores.path, scores.alpha
+        if learnt:
+            return Labelled(path.left_out(alpha, rows, codes, weights), codes, weights)
+        fitted = path.shares + (rows - path.centre) @ path.coefficients(alpha)
+        return Labelled(fitted, codes, weights)
+
+    def _calibrated(self, rows: Labelled, method: Method) -> Self:
+        temperature, softmax, loss = rows.choose(method)
+        self._softmax = None if softmax is None else (self.statistics_.classes, softmax)
+        self.temperature = temperature * (_SCALE if softmax is None else 1.0)
+        self.validation_error_, self.validation_log_loss_ = rows.error(softmax), loss
+        self.__dict__.pop("_cache", None)
+        return self
+
+    def _warn_once(self, state: Finalised[Any]) -> None:
+        """Warn, besides, if there are classes that the softmax regression of `calibrate` has not seen."""
+        super()._warn_once(state)
+        if self._softmax is not None and state.seen.gaussians.scale == _SCALE:
+            self._softmax = None
+            warnings.warn(
+                "the softmax regression of calibrate is of other classes, and is left out; calibrate again",
+                stacklevel=6,
+            )
+
+    # ------------------------------------------------------------------ exchange
+
+    def _beside_statistics(self) -> dict[str, Any]:
+        if self._softmax is None:
+            return {}
+        classes, softmax = self._softmax
+        arrays = {"slopes": softmax.slopes.tolist(), "intercepts": softmax.intercepts.tolist()}
+        return {"softmax": {"classes": classes.tolist(), **arrays}}
+
+    def _restore(self, document: Mapping[str, Any]) -> None:
+        if (saved := document.get("softmax")) is not None:
+            softmax = Softmax(np.array(saved["slopes"]), np.array(saved["intercepts"]))
+            self._softmax = as_labels(saved["classes"]), softmax
+
+    @of_one_moment
+    def to_sklearn(self) -> Any:
+        """A fitted `sklearn.linear_model.RidgeClassifier` with the same decisions.
+
+        It has no probabilities. With categories it is the last step of a `Pipeline` that takes frames.
+        """
+        from sklearn import linear_model  # which takes a tenth of a second to import
+
+        peer = linear_model.RidgeClassifier(alpha=self.alpha_)
+        peer.coef_, peer.intercept_ = self.coef_, self.intercept_
+        peer._label_binarizer = LabelBinarizer(pos_label=1, neg_label=-1).fit(self.classes_)
+        peer.n_features_in_ = self.n_features_in_
+        exchange.describe(peer, self)
+        return self.statistics_.schema.before(peer)

@@ -1,0 +1,82 @@
+"""The scores of classes that are linear in the features, without densities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.gaussians.posteriors import order_of
+from streamgda.gaussians.products import multiply_rows
+from streamgda.gaussians.whitening import Reason
+from streamgda.ridge.path import RidgePath
+from streamgda.statistics.covariances import Array
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScores:
+    """Scores (x − centre) · slopes + intercepts of each class, in the place of densities.
+
+    Attributes
+    ----------
+    centre : ndarray of shape (d,)
+        What is subtracted from rows.
+    slopes : ndarray of shape (d, K)
+        Coefficients.
+    intercepts : ndarray of shape (K,)
+        The scores of `centre`.
+    scale : float
+        What the fitted values, or the logarithms of a softmax regression, have been multiplied with.
+    path : RidgePath
+        The regressions that the scores come from.
+    alpha : float
+        Their penalty.
+    """
+
+    centre: Array
+    slopes: Array
+    intercepts: Array
+    scale: float
+    path: RidgePath
+    alpha: float
+
+    scores_from_distances = False
+    why_none = singular_common = None
+    singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
+
+    @property
+    def linear_terms(self) -> tuple[Array, Array, Array]:
+        """Centre, slopes and intercepts."""
+        return self.centre, self.slopes, self.intercepts
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
+        scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
+        scores += self.intercepts
+        return scores
+
+    discriminants = posterior_scores
+
+    def parts_with(self, constants: Array) -> tuple[Self, Array, NDArray[np.intp]]:
+        """The scores, what is added to them, and where the classes begin."""
+        return self, np.zeros(len(constants)), np.arange(len(constants))
+
+    def with_rest(self, formula: Any) -> Any:
+        """The scores of rows as arrays (`ScoreFormula`)."""
+        return formula
+
+    def tables(self, columns: tuple[str, ...]) -> None:
+        """None: there are no probabilities of categories."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError for all that densities have besides."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(
+            "regressions have no densities, and so no distances or likelihoods; LinearDiscriminantAnalysis "
+            "learns from the same statistics and has them"
+        )
