@@ -140,7 +140,9 @@ class RidgePath:
         With as many degrees of freedom as rows, the criterion is 0 / 0, and the regression interpolates.
         """
         tried = self.alphas
-        first = next((i for i, a in enumerate(tried) if self._allows(a, max_df)), len(tried) - 1)
+        while not self._allows(tried[-1], max_df):
+            tried = np.append(tried, 2 * tried[-1])
+        first = next(i for i, alpha in enumerate(tried) if self._allows(alpha, max_df))
         least = first + int(np.argmin([self.gcv(alpha) for alpha in tried[first:]]))
         if least in (first, len(tried) - 1):
             return float(tried[least])
@@ -149,7 +151,7 @@ class RidgePath:
         return float(np.exp(found.x))
 
     def _allows(self, alpha: float, max_df: float) -> bool:
-        return self.degrees_of_freedom(alpha) <= max_df * self.n_rows
+        return self.degrees_of_freedom(alpha) <= max(1.5, max_df * self.n_rows)
 
     def coefficients(self, alpha: float) -> Array:
         """The coefficients of the deviations x − centre: (d, K)."""

@@ -104,7 +104,7 @@ def test_weights_are_repetitions_and_small_ones_do_not_hide_the_rows():
 
 
 def test_interpolation_is_not_chosen():
-    X = RNG.normal(size=(40, 200))
+    X = np.random.default_rng(0).normal(size=(40, 200))
     model = RidgeClassifier().fit(X, np.arange(40) % 2)
     assert model.df_ <= 20
     assert RidgeClassifier(max_df=0.1).fit(X, np.arange(40) % 2).df_ <= 4 < model.df_
