@@ -53,7 +53,7 @@ def test_the_only_class_is_predicted(kind, n_rows, tmp_path):
         assert announced.decision_function(X[:2]).tolist() == [np.inf] * 2
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)])
 def test_fit_still_needs_two_classes(kind):
     with pytest.raises(ValueError, match="at least two classes; the data has only 1 class"):
         kind().fit(X[:50], Y[:50])
