@@ -21,6 +21,7 @@ from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.generative import GenerativeClassifier
 
 MODELS = [estimator_named(name) for name in ESTIMATORS]
+GENERATIVE = [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)]
 X, Y = load_iris(return_X_y=True)
 
 
@@ -53,7 +54,7 @@ def test_the_only_class_is_predicted(kind, n_rows, tmp_path):
         assert announced.decision_function(X[:2]).tolist() == [np.inf] * 2
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)])
+@pytest.mark.parametrize("kind", GENERATIVE)
 def test_fit_still_needs_two_classes(kind):
     with pytest.raises(ValueError, match="at least two classes; the data has only 1 class"):
         kind().fit(X[:50], Y[:50])
@@ -66,7 +67,7 @@ def test_fit_still_needs_two_classes(kind):
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind is not GaussianNB])
+@pytest.mark.parametrize("kind", [kind for kind in GENERATIVE if kind is not GaussianNB])
 def test_a_model_of_one_class_is_an_empirical_covariance(kind, exact):
     """Whether the rows were learnt in batches, or are those of a state whose labels are left out."""
     params = {"pooling": None, "subclasses": 1, "exact": exact}
@@ -129,7 +130,7 @@ def test_river_tells_the_classes_that_are_announced():
     assert answer[2] == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)])
+@pytest.mark.parametrize("kind", GENERATIVE)
 def test_rows_that_determine_no_density_have_the_priors(kind):
     """Two rows that are alike, each of another class."""
     model = kind(priors={0: 0.25, 1: 0.75}).partial_fit([[1.0, 2.0], [1.0, 2.0]], [0, 1], classes=[0, 1, 2])
