@@ -21,7 +21,7 @@ from streamgda.cli.running import report, running
 from streamgda.diagnostics import box_m, manova, select_features
 from streamgda.ledger.manifest import options_of
 from streamgda.passes.accumulate import read_into
-from streamgda.scoring.inference import apart, features_of
+from streamgda.scoring.inference import features_of, maps_and_model
 from streamgda.selection.candidates import candidates_of
 from streamgda.sources.base import FileSource, Source
 from streamgda.storage import tables
@@ -456,7 +456,7 @@ def _model_in(path: str) -> Any:
     """A model, or a pipeline that ends in one from a file of joblib, which gets ``--missing``."""
     saved = (joblib.load if path.endswith(".joblib") else sg.load_model)(path)
     if "missing" in given("scan_parquet"):
-        apart(saved)[1].set_params(missing=_missing_of_models())
+        maps_and_model(saved)[1].set_params(missing=_missing_of_models())
     return saved
 
 

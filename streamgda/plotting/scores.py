@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.blocks.wording import listed
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles, shown_classes
-from streamgda.scoring.measures import digits_held
+from streamgda.scoring.measures import certain_digits
 from streamgda.selection.splitters import is_leave_one_out
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def _styles(
     if measure:
         values, errors = getattr(evaluation, measure), getattr(evaluation, f"{measure}_error")
         for style, k in zip(styles, positions, strict=True):
-            written = below_one(values[k], max(1, digits_held(errors[k])))
+            written = below_one(values[k], max(1, certain_digits(errors[k])))
             style["label"] = f"{evaluation.classes[k]} ({area} = {written})"
     return styles
 

@@ -78,7 +78,7 @@ class PredictionColumns:
     least_odds: Array
 
     @classmethod
-    def checked(
+    def of(
         cls,
         model: Model,
         columns: Sequence[ColumnName],
@@ -93,9 +93,9 @@ class PredictionColumns:
         ValueError
             If a name is unknown, or there is none.
         """
-        known = ["label", *COLUMNS, "set"]
-        if isinstance(columns, str) or not columns or not set(columns) <= set(known):
-            raise ValueError(f"columns must be some of {', '.join(map(repr, known))}; got {columns!r}")
+        names = ["label", *COLUMNS, "set"]
+        if isinstance(columns, str) or not columns or not set(columns) <= set(names):
+            raise ValueError(f"columns must be some of {', '.join(map(repr, names))}; got {columns!r}")
         n_classes = len(model.known_labels)
         if not 1 <= top <= n_classes:
             raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
@@ -158,11 +158,11 @@ class PredictionColumns:
         sets = Column(
             _for_each_class("set", "in_set", pa.bool_()), lambda scores: scores.log_odds >= self.least_odds
         )
-        known = {**COLUMNS, "set": sets}
+        by_name = {**COLUMNS, "set": sets}
         kinds = [
             kind
             for name in self.columns
-            for kind in (map(self._label, range(self.top)) if name == "label" else [known[name]])
+            for kind in (map(self._label, range(self.top)) if name == "label" else [by_name[name]])
         ]
         return [(kind, kind.field(classes)) for kind in kinds]
 
@@ -177,7 +177,7 @@ class PredictionColumns:
 
 
 def pieces(
-    block: Block, kept: Mapping[str, pa.Array | NDArray[Any]], n_columns: int, written: pa.Schema
+    block: Block, beside: Mapping[str, pa.Array | NDArray[Any]], n_columns: int, schema: pa.Schema
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
     """Cut a block into pieces of about 32 MB of predictions and kept columns. Yield at least one, in order.
 
@@ -185,20 +185,20 @@ def pieces(
     ----------
     block : Block
         Rows.
-    kept : mapping of str to Arrow or NumPy arrays
+    beside : mapping of str to Arrow or NumPy arrays
         Columns of the same rows.
     n_columns : int
         How many columns of predictions there will be, of eight bytes a value.
-    written : pyarrow.Schema
+    schema : pyarrow.Schema
         The types that the columns will have; strings in a dictionary may become strings.
     """
     columns = {
-        name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in kept.items()
+        name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in beside.items()
     }
     n_rows = len(block.codes)
     n_bytes = np.full(n_rows, 8.0 * n_columns)
     for name, column in columns.items():
-        n_bytes += _bytes_of_rows(column, written.field(name).type)
+        n_bytes += _bytes_of_rows(column, schema.field(name).type)
     ends = n_bytes.cumsum()
     start, stop = 0, -1
     while stop < n_rows:
@@ -209,9 +209,9 @@ def pieces(
         start = stop
 
 
-def _bytes_of_rows(column: pa.Array, written: pa.DataType) -> float | NDArray[np.float64]:
+def _bytes_of_rows(column: pa.Array, kind: pa.DataType) -> float | NDArray[np.float64]:
     """The bytes of each row of a column; the mean, if all rows take about as many."""
-    is_decoded = pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(written)
+    is_decoded = pa.types.is_dictionary(column.type) and not pa.types.is_dictionary(kind)
     values = column.dictionary if is_decoded else column
     if values.type not in _OF_ANY_LENGTH:
         return float(column.nbytes / max(len(column), 1))

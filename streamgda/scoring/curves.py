@@ -132,20 +132,20 @@ class ScoreHistogram:
 
     def roc_curve(self) -> tuple[Array, Array, Array]:
         """False-positive rates, true-positive rates and thresholds, as in scikit-learn."""
-        above_n, above_p, thresholds = self._cumulated()
+        above_n, above_p, thresholds = self._cumulative_weights()
         return _share(above_n), _share(above_p), thresholds
 
     def precision_recall_curve(self) -> tuple[Array, Array, Array]:
         """Precisions, recalls and thresholds in ascending order of thresholds, as in scikit-learn."""
-        above_n, above_p, thresholds = (column[1:] for column in self._cumulated())
+        above_n, above_p, thresholds = (column[1:] for column in self._cumulative_weights())
         precision = above_p / (above_p + above_n)
         return np.append(precision[::-1], 1.0), np.append(_share(above_p)[::-1], 0.0), thresholds[::-1]
 
-    def _cumulated(self) -> tuple[Array, Array, Array]:
+    def _cumulative_weights(self) -> tuple[Array, Array, Array]:
         """The weights of both kinds of rows at or above each log-odds, and these log-odds, descending."""
-        used = np.flatnonzero(self.weights.sum(axis=0))[::-1]
-        negatives, positives = (np.concatenate([[0.0], np.cumsum(side[used])]) for side in self.weights)
-        return negatives, positives, np.concatenate([[np.inf], self.thresholds[used]])
+        bins = np.flatnonzero(self.weights.sum(axis=0))[::-1]
+        negatives, positives = (np.concatenate([[0.0], np.cumsum(side[bins])]) for side in self.weights)
+        return negatives, positives, np.concatenate([[np.inf], self.thresholds[bins]])
 
     def roc_auc(self) -> tuple[float, float]:
         """The area under the ROC curve, and a bound on its difference from the area for unbinned scores.
@@ -159,10 +159,10 @@ class ScoreHistogram:
         if not pairs:
             return np.nan, np.nan
         below = np.cumsum(negatives) - negatives
-        tied = 0.5 * positives @ negatives
-        area = (positives @ below + tied) / pairs
+        half_ties = 0.5 * positives @ negatives
+        area = (positives @ below + half_ties) / pairs
         if self.odds is None:
-            return float(area), float(tied / pairs)
+            return float(area), float(half_ties / pairs)
         error = 0.0
         for run in self._runs():
             n, p = self.weights[:, run]
@@ -191,13 +191,13 @@ class ScoreHistogram:
         total = self.weights[1].sum()
         if not total:
             return np.nan, np.nan
-        used = np.flatnonzero(self.weights[1])
-        above_n, above_p = self.weights[:, ::-1].cumsum(axis=1)[:, ::-1][:, used]
-        n, p = self.weights[:, used]
-        tied = p @ (above_p / (above_p + above_n))
+        bins = np.flatnonzero(self.weights[1])
+        above_n, above_p = self.weights[:, ::-1].cumsum(axis=1)[:, ::-1][:, bins]
+        n, p = self.weights[:, bins]
+        middle = p @ (above_p / (above_p + above_n))
         if self.odds is None:
             lowest, highest = _precise(above_n, above_p, n, p)
-            return float(tied / total), float(max(highest - tied, tied - lowest) / total)
+            return float(middle / total), float(max(highest - middle, middle - lowest) / total)
         error = 0.0
         for run in self._runs():
             above_n, above_p = self.weights[:, run.start :].sum(axis=1, keepdims=True)
@@ -205,7 +205,7 @@ class ScoreHistogram:
             if p[0]:
                 lowest, highest = _precise(above_n, above_p, n, p)
                 error += highest - lowest
-        return float(tied / total), float(error / total)
+        return float(middle / total), float(error / total)
 
 
 def _precise(above_n: Array, above_p: Array, n: Array, p: Array) -> tuple[float, float]:
@@ -216,6 +216,6 @@ def _precise(above_n: Array, above_p: Array, n: Array, p: Array) -> tuple[float,
     return float(lowest), float(highest)
 
 
-def _share(cumulated: Array) -> Array:
+def _share(sums: Array) -> Array:
     """Cumulated weights divided by the last; NaN if that is zero."""
-    return cumulated / cumulated[-1] if cumulated[-1] else np.full_like(cumulated, np.nan)
+    return sums / sums[-1] if sums[-1] else np.full_like(sums, np.nan)

@@ -91,11 +91,12 @@ def evaluate(
     array([[2, 0],
            [1, 2]])
     """
-    maps, model = inference.apart(model)
+    maps, model = inference.maps_and_model(model)
     model = inference.snapshot(model)
-    decision = inference.Decision.checked(model, threshold, costs)
+    decision = inference.Decision.of(model, threshold, costs)
     if isinstance(source, Source) or is_dask(source):
-        source = inference.matched(model, inference.scanned(maps or model, source, y, sample_weight), maps)
+        source = inference.scan_for(maps or model, source, y, sample_weight)
+        source = inference.with_features_of(model, source, maps)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(opening_on(scheduler))))
         if not groups:
@@ -177,11 +178,11 @@ def progressive_score(
     if step is not None and step < 1:
         raise ValueError(f"step must be a positive number of rows; got {step!r}")
     evaluations, evaluation, n_new = [], Evaluation(), 0
-    for scored in _scored_batches(model, batches):
+    for of_batch in _scored_batches(model, batches):
         if half_life is not None:
-            evaluation.decay(0.5 ** (scored.n_rows / half_life))
-        evaluation.merge(scored)
-        n_new += scored.n_rows
+            evaluation.decay(0.5 ** (of_batch.n_rows / half_life))
+        evaluation.merge(of_batch)
+        n_new += of_batch.n_rows
         if step is not None and n_new >= step:
             evaluations.append(0 + evaluation)
             n_new = 0
@@ -242,8 +243,8 @@ def _evaluate_blocks(
         for piece in inference.pieces_of(model, block):
             scores = _posterior_scores(model, block, piece)
             weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
-            known, predicted = model.known_labels, decision.ranked(scores)[:, 0]
-            rows = (block.classes, block.codes[piece], scores, known, weights, predicted)
+            labels, answers = model.known_labels, decision.ranked(scores)[:, 0]
+            rows = (block.classes, block.codes[piece], scores, labels, weights, answers)
             evaluation.add_coded(*rows, calibration)
     return evaluation
 

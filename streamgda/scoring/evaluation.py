@@ -112,14 +112,15 @@ class Evaluation(Measures, Loadable):
             labels are missing, of different kinds or repeated in `classes`, or a weight is missing, negative
             or infinite.
         """
-        seen, codes, unlabelled = labels.encode(y)
+        row_labels, codes, unlabelled = labels.encode(y)
         if unlabelled is not None:
             raise ValueError("a label is missing (null or NaN)")
-        known, scores = labels.as_labels(classes), np.asarray(scores, dtype=np.float64)
+        columns, scores = labels.as_labels(classes), np.asarray(scores, dtype=np.float64)
         weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        if scores.shape != (len(codes), len(known)) or (weights is not None and weights.shape != codes.shape):
+        shapes = scores.shape, codes.shape if weights is None else weights.shape
+        if shapes != ((len(codes), len(columns)), codes.shape):
             raise ValueError(
-                f"y has {counted(len(codes), 'row')} and classes has {counted(len(known), 'label')}, scores "
+                f"y has {counted(len(codes), 'row')} and classes has {counted(len(columns), 'label')}, scores "
                 f"have shape {scores.shape}" + ("" if weights is None else f", sample_weight {weights.shape}")
             )
         if not np.isfinite(scores.max(axis=1, initial=-np.inf)).all():
@@ -127,19 +128,19 @@ class Evaluation(Measures, Loadable):
         _check_logarithms(scores)
         if weights is not None:
             weights = checked_weights(weights, "row {}".format)
-        order = np.argsort(known)
-        _check_each_once(known[order])
-        with self._changing() as changed:
-            changed.add_coded(seen, codes, scores[:, order], known[order], weights)
+        order = np.argsort(columns)
+        _check_each_once(columns[order])
+        with self._changing() as draft:
+            draft.add_coded(row_labels, codes, scores[:, order], columns[order], weights)
         return self
 
     @contextmanager
     def _changing(self) -> Iterator[Self]:
         """Change a copy, whose sums then replace those of this evaluation; after an error they do not."""
         with self.lock:
-            changed = self.copy()
-            yield changed
-            vars(self).update(changed.__getstate__())
+            draft = self.copy()
+            yield draft
+            vars(self).update(draft.__getstate__())
 
     def copy(self) -> Self:
         """An evaluation that does not change with this one."""
@@ -152,28 +153,28 @@ class Evaluation(Measures, Loadable):
 
     def add_coded(
         self,
-        seen: Labels,
+        row_labels: Labels,
         codes: Codes,
         scores: Array,
-        known: Labels,
+        columns: Labels,
         weights: Array | None,
-        predicted: NDArray[np.intp] | None = None,
+        positions: NDArray[np.intp] | None = None,
         calibration: Calibration | None = UNCALIBRATED,
     ) -> None:
-        """Add checked rows with labels `seen[codes]` and a column of scores for each class of `known`.
+        """Add checked rows with labels `row_labels[codes]` and a column of scores for each of `columns`.
 
         The sums are changed in place, so this is for an evaluation that no other thread has.
 
-        The predicted classes are `known[predicted]`, or the likeliest ones if `predicted` is None.
+        The predicted classes are `columns[positions]`, or the likeliest ones if `positions` is None.
         The scores have been calibrated so. If it is None, the losses at other temperatures are not computed.
         """
-        classes = labels.union(self.classes, labels.union(known, seen))
+        classes = labels.union(self.classes, labels.union(columns, row_labels))
         self._reindex(classes)
         if not len(codes):
             return
-        truth = np.searchsorted(classes, seen)[codes]
-        here = np.searchsorted(classes, known)
-        answers = here[scores.argmax(axis=1) if predicted is None else predicted]
+        truth = np.searchsorted(classes, row_labels)[codes]
+        here = np.searchsorted(classes, columns)
+        answers = here[scores.argmax(axis=1) if positions is None else positions]
         scores = _with_unknown(scores, here, len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
         probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
@@ -186,8 +187,8 @@ class Evaluation(Measures, Loadable):
             self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
         np.add.at(self._confusion, (truth, answers), weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
-        for k, scored in enumerate(self._scores):
-            scored.add(log_odds[:, k], truth == k, weight)
+        for k, histogram in enumerate(self._scores):
+            histogram.add(log_odds[:, k], truth == k, weight)
         self._add_probabilities(probabilities, truth, weight)
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
@@ -212,10 +213,10 @@ class Evaluation(Measures, Loadable):
         self._calibration[here] = old._calibration
         self._squared_weights[here] = old._squared_weights
         never = (np.full(1, -np.inf), np.zeros(1, bool), np.full(1, old.weight))
-        for scored in self._scores if self.n_rows else ():
-            scored.add(*never)
-        for k, scored in zip(here.tolist(), old._scores, strict=True):
-            self._scores[k] = scored
+        for histogram in self._scores if self.n_rows else ():
+            histogram.add(*never)
+        for k, histogram in zip(here.tolist(), old._scores, strict=True):
+            self._scores[k] = histogram
         self.classes = classes
 
     # ------------------------------------------------------------------ merging
@@ -229,15 +230,15 @@ class Evaluation(Measures, Loadable):
             If the labels of the two are of different kinds.
         """
         other = other.copy()
-        with self._changing() as changed:
-            classes = labels.union(changed.classes, other.classes)
-            for evaluation in (changed, other):
+        with self._changing() as draft:
+            classes = labels.union(draft.classes, other.classes)
+            for evaluation in (draft, other):
                 evaluation._reindex(classes)
             for name in (*_WEIGHTED_SUMS, "_squared_weights", "n_rows", "n_dropped"):
-                vars(changed)[name] += vars(other)[name]
-            for ours, theirs in zip(changed._scores, other._scores, strict=True):
+                vars(draft)[name] += vars(other)[name]
+            for ours, theirs in zip(draft._scores, other._scores, strict=True):
                 ours.merge(theirs)
-            changed._is_weighted |= other._is_weighted
+            draft._is_weighted |= other._is_weighted
         return self
 
     def __add__(self, other: object) -> Evaluation:
@@ -266,13 +267,13 @@ class Evaluation(Measures, Loadable):
         """
         if not isinstance(factor, int | float | np.number) or not 0 <= factor <= 1:
             raise ValueError(f"factor must be from 0 to 1; got {factor!r}")
-        with self._changing() as changed:
+        with self._changing() as draft:
             for name in _WEIGHTED_SUMS:
-                vars(changed)[name] *= factor
-            changed._squared_weights *= factor**2
-            for scored in changed._scores:
-                scored.weights *= factor
-            changed._is_weighted = True
+                vars(draft)[name] *= factor
+            draft._squared_weights *= factor**2
+            for histogram in draft._scores:
+                histogram.weights *= factor
+            draft._is_weighted = True
         return self
 
     # ------------------------------------------------------------------ saved
@@ -281,8 +282,8 @@ class Evaluation(Measures, Loadable):
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         n_classes = len(self.classes)
         odds, weights = np.empty((2, n_classes), dtype=object)
-        for k, scored in enumerate(self._scores):
-            odds[k], weights[k] = scored.odds, scored.weights.ravel()
+        for k, histogram in enumerate(self._scores):
+            odds[k], weights[k] = histogram.odds, histogram.weights.ravel()
         matrices = {
             "confusion": self._confusion,
             "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
@@ -299,11 +300,11 @@ class Evaluation(Measures, Loadable):
         evaluation.classes = labels.as_labels(columns["label"])
         _check_saved(columns, len(columns["label"]))
         evaluation._allocate(len(evaluation.classes))
-        for k, scored in enumerate(evaluation._scores):
+        for k, histogram in enumerate(evaluation._scores):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
-            scored.odds = columns["odds"][k]
-            scored.weights = columns["odds_weights"][k].reshape(2, -1).copy()
+            histogram.odds = columns["odds"][k]
+            histogram.weights = columns["odds_weights"][k].reshape(2, -1).copy()
         for name in _PLAIN:
             kind, value = type(getattr(evaluation, name)), document[name]
             if type(value) not in {kind, int} or not 0 <= value < np.inf:
@@ -359,9 +360,9 @@ def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Arra
     """Scores with a column for each class; −inf for a class that the model does not know."""
     if len(here) == n_classes:
         return scores
-    extended = np.full((len(scores), n_classes), -np.inf)
-    extended[:, here] = scores
-    return extended
+    result = np.full((len(scores), n_classes), -np.inf)
+    result[:, here] = scores
+    return result
 
 
 def _add(sums: Array, places: NDArray[np.int64], values: Array) -> None:

@@ -87,7 +87,7 @@ class Decision:
     costs: Array | None = None
 
     @classmethod
-    def checked(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
+    def of(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
         """The decision by these parameters; ValueError if they do not fit the model."""
         n_classes = len(model.known_labels)
         if threshold is not None and costs is not None:
@@ -110,13 +110,13 @@ class Decision:
     def ranked(self, scores: Array, n_best: int = 1) -> NDArray[np.intp]:
         """The positions of the `n_best` classes of each row, the predicted one first: (n, n_best)."""
         losses = self._losses(scores)
-        ranked: NDArray[np.intp] = losses.argsort(axis=1, kind="stable") if n_best > 1 else losses.argmin(1)
-        return ranked.reshape(len(losses), -1)[:, :n_best]
+        order: NDArray[np.intp] = losses.argsort(axis=1, kind="stable") if n_best > 1 else losses.argmin(1)
+        return order.reshape(len(losses), -1)[:, :n_best]
 
     def _losses(self, scores: Array) -> Array:
         if self.costs is not None:
-            expected: Array = posteriors(scores) @ self.costs
-            return expected
+            losses: Array = posteriors(scores) @ self.costs
+            return losses
         if self.threshold is not None:
             losses = posteriors(scores)
             losses[:, 0] = losses[:, 1]
@@ -134,7 +134,7 @@ def features_of(model: Model) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def apart(model: Any) -> tuple[Pipeline | None, Any]:
+def maps_and_model(model: Any) -> tuple[Pipeline | None, Any]:
     """The fitted maps of a pipeline of scikit-learn, and the model after them; None where there is no map."""
     return (model[:-1], model[-1]) if isinstance(model, Pipeline) and len(model) > 1 else (None, model)
 
@@ -159,7 +159,7 @@ def snapshot(model: Any) -> Any:
     return model.snapshot()
 
 
-def scanned(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
+def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
     """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
     statistics = getattr(model, "statistics_", None)  # maps have none
     encoding = None if statistics is None else statistics.schema.encoding
@@ -169,7 +169,7 @@ def scanned(model: Any, data: Any, target: Any = None, weight: Any = None) -> So
 S = TypeVar("S", bound=Source)
 
 
-def matched(model: Model, source: S, maps: Pipeline | None = None) -> S:
+def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S:
     """The source with the features of the model, in its order. They are matched by name if both have names.
 
     With `maps`, the features go through them first.

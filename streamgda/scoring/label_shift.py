@@ -25,7 +25,7 @@ from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.scoring.inference import Model, matched, pieces_of, score_piece, snapshot
+from streamgda.scoring.inference import Model, pieces_of, score_piece, snapshot, with_features_of
 from streamgda.scoring.predict import as_scorable
 from streamgda.sources.base import ScorableSplit, Source, group_into_tasks
 
@@ -145,7 +145,7 @@ def estimate_priors(
     model = snapshot(model)
     check_scalar(max_rows, "max_rows", Integral, min_val=1)
     if isinstance(X, Source | PathLike | str):
-        source = matched(model, as_scorable(model, X))
+        source = with_features_of(model, as_scorable(model, X))
         scheduler = compute.scheduler_for(source, scheduler)
         splits, _ = source.to_score((), compute.opening_on(scheduler))
         groups = list(group_into_tasks(splits))
@@ -163,8 +163,8 @@ def estimate_priors(
 def _estimate(model: Model, posterior: Array) -> PriorEstimate:
     """The shares by posterior probabilities (n, K), and the test."""
     priors, n_rows = posteriors(finalised(model).log_priors[None, :])[0], len(posterior)
-    known = priors > 0
-    ratios = np.divide(posterior, priors, out=np.zeros_like(posterior), where=known)
+    has_prior = priors > 0
+    ratios = np.divide(posterior, priors, out=np.zeros_like(posterior), where=has_prior)
     shares = priors
     for _ in range(_MOST_STEPS):
         evidence = ratios @ shares
@@ -176,9 +176,9 @@ def _estimate(model: Model, posterior: Array) -> PriorEstimate:
         warnings.warn(f"the shares did not converge in {_MOST_STEPS:,} steps of EM", stacklevel=3)
     statistic = max(0.0, 2 * float(np.log(evidence).sum()))
     p_value = 1.0
-    if known.sum() > 1:
+    if has_prior.sum() > 1:
         spread = 1 + n_rows * _error_of_model(model, ratios, priors)
-        p_value = float(chdtrc(known.sum() - 1, statistic / spread))
+        p_value = float(chdtrc(has_prior.sum() - 1, statistic / spread))
     if p_value < _SURE and model.temperature == 1.0:
         warnings.warn(
             "the shares of the classes seem to have changed. They are estimated by the probabilities of the "
@@ -186,9 +186,9 @@ def _estimate(model: Model, posterior: Array) -> PriorEstimate:
             "evaluation on labelled rows that it has not learnt",
             stacklevel=3,
         )
-    moved = np.divide(shares, priors, out=np.zeros_like(shares), where=known) ** model.temperature
-    adjusted = priors * moved / (priors @ moved)
-    return PriorEstimate(model.classes_, shares, adjusted, statistic, p_value, n_rows)
+    changes = np.divide(shares, priors, out=np.zeros_like(shares), where=has_prior) ** model.temperature
+    new_priors = priors * changes / (priors @ changes)
+    return PriorEstimate(model.classes_, shares, new_priors, statistic, p_value, n_rows)
 
 
 def _error_of_model(model: Model, ratios: Array, priors: Array) -> float:
@@ -197,14 +197,14 @@ def _error_of_model(model: Model, ratios: Array, priors: Array) -> float:
     The classes are those that have priors. A class with more or fewer rows than its prior says counts as if
     all classes were known from as many rows for their priors.
     """
-    learnt = model.statistics_.by_label()
-    error = float((priors[np.isin(model.classes_, learnt.classes)] / learnt.effective_counts).max())
+    statistics = model.statistics_.by_label()
+    error = float((priors[np.isin(model.classes_, statistics.classes)] / statistics.effective_counts).max())
     if model.priors is None:
         return error
-    roots, known = np.sqrt(priors), priors > 0
+    roots, has_prior = np.sqrt(priors), priors > 0
     products = roots[:, None] * (ratios.T @ ratios / len(ratios) - 1) * roots
-    explained = np.linalg.eigvalsh(products[np.ix_(known, known)])
-    return error * (1 - float(np.clip(explained[1], 0.0, 1.0)))  # the first is of the sum of shares, and 0
+    eigenvalues = np.linalg.eigvalsh(products[np.ix_(has_prior, has_prior)])
+    return error * (1 - float(np.clip(eigenvalues[1], 0.0, 1.0)))  # the first is of the sum of shares, and 0
 
 
 # ---------------------------------------------------------------------- the sample
@@ -233,12 +233,12 @@ def _sample_of(model: Model, block: Block, most: int, below: np.uint64 = _LAST) 
     n_rows, names = len(block.codes), block.row_name
     keys = mixed(names.numbers(n_rows).astype(np.uint64), crc32(names.dataset.encode()))
     low = np.flatnonzero(keys < below)
-    chosen = np.sort(low[keys[low].argsort(kind="stable")[:most]])
-    part, posterior = block.take(chosen), np.empty((len(chosen), len(model.classes_)))
+    positions = np.sort(low[keys[low].argsort(kind="stable")[:most]])
+    part, posterior = block.take(positions), np.empty((len(positions), len(model.classes_)))
     for piece in pieces_of(model, part):
         for scores in score_piece(model, part, piece):
             posterior[piece][scores.positions] = scores.probabilities
-    return _Sample(keys[chosen], posterior, most, n_rows, block.n_dropped)
+    return _Sample(keys[positions], posterior, most, n_rows, block.n_dropped)
 
 
 def sample_splits(splits: Iterable[ScorableSplit], shared: tuple[Model, int]) -> _Sample:

@@ -97,8 +97,8 @@ class Measures(Locked):
     @at_one_moment
     def f1(self) -> Array:
         """The harmonic mean of precision and recall: (n_classes,)."""
-        matched = 2 * np.diag(self._confusion)
-        return _ratio(matched, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
+        twice_correct = 2 * np.diag(self._confusion)
+        return _ratio(twice_correct, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
 
     @property
     @at_one_moment
@@ -207,9 +207,9 @@ class Measures(Locked):
         with self.lock:
             scores, squares = self._scores, self._squared_weights
         if by == "all":
-            return _reached(scores, squares.sum(), coverage)
+            return _least_odds(scores, squares.sum(), coverage)
         by_class = zip(scores, squares, strict=True)
-        return np.array([_reached([own], square, coverage) for own, square in by_class])
+        return np.array([_least_odds([own], square, coverage) for own, square in by_class])
 
     @property
     @at_one_moment
@@ -348,7 +348,7 @@ class Measures(Locked):
         dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
         frame = self.to_frame()
         for area in ("roc_auc", "average_precision"):
-            frame[area] = [*map(_in_digits_held, frame[area], frame.pop(f"{area}_error"))]
+            frame[area] = [*map(_in_certain_digits, frame[area], frame.pop(f"{area}_error"))]
         more = len(frame) - _ROWS_SHOWN
         losses = f"log loss {self.log_loss:.4f}   Brier score {self.brier_score:.4f}"
         return "\n".join(
@@ -362,7 +362,7 @@ class Measures(Locked):
         )
 
 
-def _reached(classes: Sequence[ScoreHistogram], squares: float, coverage: float) -> float:
+def _least_odds(classes: Sequence[ScoreHistogram], squares: float, coverage: float) -> float:
     """The largest log-odds that at least (n + 1) times a share of the n rows of these classes reach.
 
     One row more weighs Σ w² / Σ w, as a typical row does.
@@ -376,18 +376,18 @@ def _reached(classes: Sequence[ScoreHistogram], squares: float, coverage: float)
 
 
 def _calibration_curve(sums: Array) -> tuple[Array, Array]:
-    used = sums[WEIGHT] > 0
-    return sums[MEMBERS, used] / sums[WEIGHT, used], sums[PROBABILITY, used] / sums[WEIGHT, used]
+    bins = sums[WEIGHT] > 0
+    return sums[MEMBERS, bins] / sums[WEIGHT, bins], sums[PROBABILITY, bins] / sums[WEIGHT, bins]
 
 
-def digits_held(error: float) -> int:
+def certain_digits(error: float) -> int:
     """How many decimals of a number, at most four, are certain if its error is at most `error`."""
     return int(min(4, max(0, -np.log10(2 * error)))) if error > 0 else 4
 
 
-def _in_digits_held(area: float, error: float) -> str:
+def _in_certain_digits(area: float, error: float) -> str:
     """An area with the decimals that are certain; with the bound on its error if none is."""
-    digits = digits_held(error)
+    digits = certain_digits(error)
     return f"{area:.{digits}f}" if digits else f"{area:.1f}±{error:.1f}"
 
 

@@ -25,7 +25,7 @@ from streamgda.passes.compute import Scheduler
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.scoring.inference import Decision, Model, apart, matched, scanned, snapshot
+from streamgda.scoring.inference import Decision, Model, maps_and_model, scan_for, snapshot, with_features_of
 from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.base import ScorableSource, Source, group_into_tasks
@@ -160,38 +160,38 @@ def predict_dataset(
     >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
     ((4, 2), ['a', 'b'])
     """
-    maps, model = apart(model)
+    maps, model = maps_and_model(model)
     model = snapshot(model)
-    decision = Decision.checked(model, threshold, costs)
-    predicted = PredictionColumns.checked(model, columns, decision, top, quantile)
+    decision = Decision.of(model, threshold, costs)
+    prediction = PredictionColumns.of(model, columns, decision, top, quantile)
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
-    kept = tuple(dict.fromkeys(keep))
-    for name in set(kept).intersection(predicted.names):
+    beside = tuple(dict.fromkeys(keep))
+    for name in set(beside).intersection(prediction.names):
         raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
     if is_dask(source):
         others = [maps, out, filesystem, scheduler, progress or None]
-        return _lazy_predictions(predicted, source, kept, others)
+        return _lazy_predictions(prediction, source, beside, others)
     out = _checked_place(out)
-    source = matched(model, as_scorable(maps or model, source), maps)
+    source = with_features_of(model, as_scorable(maps or model, source), maps)
     scheduler = compute.scheduler_for(source, scheduler)
-    splits, types = source.to_score(kept, compute.opening_on(scheduler))
+    splits, types = source.to_score(beside, compute.opening_on(scheduler))
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
-    output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *predicted.fields])
+    output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *prediction.fields])
     if source.overlaps(*output.location):
         raise ValueError(
             f"{out} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
-    decided = [] if top == 1 and threshold is None and costs is None else [top, threshold, decision.costs]
+    rule = [] if top == 1 and threshold is None and costs is None else [top, threshold, decision.costs]
     if quantile is not None:
-        decided.append(predicted.least_odds)
-    parts = output.parts(splits, [_FORMAT, _fingerprint(model), predicted.columns, kept, *decided])
+        rule.append(prediction.least_odds)
+    parts = output.parts(splits, [_FORMAT, _fingerprint(model), prediction.columns, beside, *rule])
     with ExitStack() as locking:
-        with output.named():
-            locking.enter_context(output.locked())
-        return _write_missing(output, parts, predicted, scheduler, progress)
+        with output.naming():
+            locking.enter_context(output.lock())
+        return _write_missing(output, parts, prediction, scheduler, progress)
 
 
 def _write_missing(
@@ -202,18 +202,18 @@ def _write_missing(
     progress: Progress,
 ) -> PredictionSummary:
     """Write the parts that are not finished, and complete the output."""
-    with output.named():
-        finished = output.prepare(parts)
-    written = list(finished.values())
-    missing = [part for part in parts if part.name not in finished]
+    with output.naming():
+        summaries = output.prepare(parts)
+    results = list(summaries.values())
+    missing = [part for part in parts if part.name not in summaries]
     most = _ROWS_PER_TASK if any(part.is_remote for part in missing) else 1
     groups = list(group_into_tasks(missing, rows_per_task=most))
     if groups:
         plan = Plan(groups, write_parts, (columns, output))
-        written.append(compute.compute_plan(plan, scheduler, progress))
-    with output.named():
+        results.append(compute.compute_plan(plan, scheduler, progress))
+    with output.naming():
         output.finish(parts)
-    return sum(written, PredictionSummary())
+    return sum(results, PredictionSummary())
 
 
 # ---------------------------------------------------------------------- input and output
@@ -223,7 +223,7 @@ def as_scorable(model: Model, source: Any) -> ScorableSource:
     """The source of a dataset that can be read without labels; TypeError for what cannot be."""
     if not (isinstance(source, Source | PathLike | Sequence) or is_arrow(source) or is_table(source)):
         raise TypeError(f"a dataset is needed, got {type(source).__name__}: {_REMEDY}")
-    source = scanned(model, source)
+    source = scan_for(model, source)
     if not isinstance(source, ScorableSource):
         raise TypeError(f"{source!r} cannot be scored part by part: {_REMEDY}")
     return source
@@ -268,28 +268,28 @@ def _fingerprint(model: Model) -> str:
 def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
-    with single_blas_thread(), Writes(output.named) as writes:
+    with single_blas_thread(), Writes(output.naming) as writes:
         summaries = (output.write(part, _predicted_rows(part, columns, output), writes) for part in parts)
         return sum(summaries, PredictionSummary())
 
 
 def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
-    for block, kept in part.features():
+    for block, columns_beside in part.features():
         n_dropped = block.n_dropped
-        for piece, beside in pieces(block, kept, len(columns.names), output.schema):
+        for piece, beside in pieces(block, columns_beside, len(columns.names), output.schema):
             yield PredictedRows(_table(columns, output, piece, beside), n_dropped)
             n_dropped = 0
-        del block, kept, piece, beside  # or they would be held while the next ones are read
+        del block, columns_beside, piece, beside  # or they would be held while the next ones are read
 
 
 def _table(
-    columns: PredictionColumns, output: Output[Any], block: Block, kept: Mapping[str, pa.Array]
+    columns: PredictionColumns, output: Output[Any], block: Block, beside: Mapping[str, pa.Array]
 ) -> pa.Table:
     classes = pa.array(columns.model.known_labels)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
-    table = pa.table({**kept, **predictions})
+    table = pa.table({**beside, **predictions})
     try:
-        return output.checked(table)
+        return output.in_schema(table)
     except RowError as error:
         raise error.named(block.row_name) from error
     except ValueError as error:
@@ -339,8 +339,8 @@ def _lazy_predictions(
     if hasattr(model, "feature_names_in_"):
         check_lazy(model, rows[features])
     predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
-    read = rows[list(dict.fromkeys((*features, *keep)))]
-    return read.map_partitions(predict, meta=predict(read._meta))
+    inputs = rows[list(dict.fromkeys((*features, *keep)))]
+    return inputs.map_partitions(predict, meta=predict(inputs._meta))
 
 
 def _predict_partition(
@@ -353,10 +353,10 @@ def _predict_partition(
     """Predict the rows of a partition, which may be empty. Dask gives its number."""
     import pandas as pd
 
-    model, read, rows = columns.model, frame[features], np.empty((0, len(features)))
+    model, values, rows = columns.model, frame[features], np.empty((0, len(features)))
     with in_partition(partition_info["number"] if partition_info else None):
         if len(frame):
-            rows = check_rows(model, read if hasattr(model, "feature_names_in_") else read.to_numpy())
+            rows = check_rows(model, values if hasattr(model, "feature_names_in_") else values.to_numpy())
         block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
         predictions = columns.compute(block, model.known_labels.__getitem__)
     return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)

@@ -29,7 +29,7 @@ from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.scoring.inference import apart
+from streamgda.scoring.inference import maps_and_model
 from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.selection.candidates import Candidate
 from streamgda.selection.downdates import Codes, Downdate, downdate_of
@@ -452,7 +452,7 @@ class RowScorer:
         """
         if self.scoring == "accuracy" or y is None:
             return float(estimator.score(X, y, sample_weight))
-        maps, estimator = apart(estimator)
+        maps, estimator = maps_and_model(estimator)
         rows = check_rows(estimator, X if maps is None else maps.transform(X))
         classes = estimator.known_labels
         scorer, held_out = ModelScorer(finalised(estimator), estimator.missing), HeldOutScores()

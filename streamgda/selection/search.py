@@ -24,7 +24,7 @@ from streamgda.estimators import DOCUMENTATION
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.scoring.calibration import warned_of
-from streamgda.scoring.inference import apart
+from streamgda.scoring.inference import maps_and_model
 from streamgda.selection.calibration import CALIBRATION, calibrations
 from streamgda.selection.candidates import (
     Candidate,
@@ -200,7 +200,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         """
         candidates, scorings = self._candidates(), self._measures()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
-        maps, _ = apart(self.estimator)
+        maps, _ = maps_and_model(self.estimator)
         if maps is not None and not isinstance(X, FoldStatistics):
             rows = source_of(X, y, sample_weight, encoding=common_encoding(candidates, X))
             X, y, sample_weight = rows.map(maps), None, None
@@ -245,7 +245,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
                 "batches are not kept, so folds of them can be scored by 'log_likelihood' alone, and do not "
                 "calibrate"
             )
-        maps, _ = apart(self.estimator)
+        maps, _ = maps_and_model(self.estimator)
         rows = X if maps is None else maps.transform(X)
         source, rule = with_folds(candidates, rows, y, sample_weight, self.cv, self.groups, self.fold)
         if not isinstance(source, ArraySource):
@@ -324,7 +324,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             if self.calibrate is not None:
                 others[CALIBRATION] = warned_of(float(self.cv_results_[CALIBRATION][self.best_index_]))
             self.best_estimator_ = best.fitted(self.fold_statistics_.total(), **others)
-            if apart(self.estimator)[0] is not None:
+            if maps_and_model(self.estimator)[0] is not None:
                 steps = self.estimator.steps
                 self.best_estimator_.__dict__.pop("feature_names_in_", None)  # transformers give arrays
                 self.best_estimator_ = Pipeline([*steps[:-1], (steps[-1][0], self.best_estimator_)])

@@ -137,18 +137,18 @@ class Writes:
     """Writes of a task that go on while it predicts its next rows; the end of `with` waits for all of them.
 
     At most 32 MB wait to be written, or one write if it is longer. An error of a write is raised here, within
-    the context that `named` makes.
+    the context that `naming` makes.
     """
 
-    def __init__(self, named: Callable[[], AbstractContextManager[None]]) -> None:
-        self._named, self._n_bytes = named, 0
+    def __init__(self, naming: Callable[[], AbstractContextManager[None]]) -> None:
+        self._naming, self._n_bytes = naming, 0
         self._waiting: deque[tuple[int, Future[Any]]] = deque()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        wait([written for _, written in self._waiting])
+        wait([future for _, future in self._waiting])
         while error is None and self._waiting:
             self._finish_first()
 
@@ -156,16 +156,16 @@ class Writes:
         """Call a function in another thread as soon as there is room for so many bytes."""
         while self._waiting and (self._waiting[0][1].done() or self._n_bytes + n_bytes > _MOST_BYTES_WAITING):
             self._finish_first()
-        written = request_threads().submit(write, *arguments)
-        self._waiting.append((n_bytes, written))
+        future = request_threads().submit(write, *arguments)
+        self._waiting.append((n_bytes, future))
         self._n_bytes += n_bytes
-        return written
+        return future
 
     def _finish_first(self) -> None:
-        n_bytes, written = self._waiting.popleft()
+        n_bytes, future = self._waiting.popleft()
         self._n_bytes -= n_bytes
-        with self._named():
-            written.result()
+        with self._naming():
+            future.result()
 
 
 class Output(ABC, Generic[P]):
@@ -201,7 +201,7 @@ class Output(ABC, Generic[P]):
         """
 
     @contextmanager
-    def named(self) -> Iterator[None]:
+    def naming(self) -> Iterator[None]:
         """Name the output in errors of the storage that name no file; only writing belongs in the block."""
         try:
             yield
@@ -211,7 +211,7 @@ class Output(ABC, Generic[P]):
             raise
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Keep other runs from writing to a local folder. On other filesystems, `finish` detects other runs.
 
         Raises
@@ -252,7 +252,7 @@ class Output(ABC, Generic[P]):
             If the folder holds anything that `predict_dataset` did not write. Then nothing is removed.
         """
 
-    def checked(self, table: pa.Table) -> pa.Table:
+    def in_schema(self, table: pa.Table) -> pa.Table:
         """The table with the columns and the types of `schema`.
 
         Raises

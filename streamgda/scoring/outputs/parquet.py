@@ -77,10 +77,10 @@ class ParquetOutput(Output[Part]):
         sizes = self._sizes()
         footers = self._footers(sizes)
         self._check_ours(sizes, footers)
-        wanted = {part.name: part.fingerprint for part in parts}
-        done = {name: summary for name, (made_by, summary) in footers.items() if made_by == wanted.get(name)}
-        self._delete([*filter(_is_unfinished, sizes), *(footers.keys() - done.keys())])
-        return done
+        by_name = {part.name: part.fingerprint for part in parts}
+        finished = {name: rows for name, (made_by, rows) in footers.items() if made_by == by_name.get(name)}
+        self._delete([*filter(_is_unfinished, sizes), *(footers.keys() - finished.keys())])
+        return finished
 
     def _sizes(self) -> dict[str, int]:
         """The names in the folder, with the sizes of the files."""
@@ -91,9 +91,9 @@ class ParquetOutput(Output[Part]):
 
     def _footers(self, sizes: Mapping[str, int]) -> dict[str, Footer]:
         """The footers of the files named like parts, except Parquet files that are not predictions."""
-        named = [name for name in sizes if _PART.fullmatch(name)]
-        read = request_threads().map(self._read_footer, named, map(sizes.__getitem__, named))
-        return {name: footer for name, footer in zip(named, read, strict=True) if footer is not None}
+        names = [name for name in sizes if _PART.fullmatch(name)]
+        footers = request_threads().map(self._read_footer, names, map(sizes.__getitem__, names))
+        return {name: footer for name, footer in zip(names, footers, strict=True) if footer is not None}
 
     def _read_footer(self, name: str, size: int) -> Footer | None:
         """Read what a footer says, by one request, since the size of the file is known."""
@@ -105,7 +105,7 @@ class ParquetOutput(Output[Part]):
                 return ds.ParquetFileFormat().make_fragment(path, filesystem, file_size=size).metadata
 
         try:
-            return _said(retried(metadata))
+            return _footer_of(retried(metadata))
         except ValueError:  # damaged; or fewer bytes came, which Arrow does not see
             return self._reread_footer(name)
 
@@ -115,19 +115,19 @@ class ParquetOutput(Output[Part]):
         try:
             with decoding(path):
                 tail, _ = retried(partial(read_footer, self.storage, path))
-                return _said(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
+                return _footer_of(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
         except ValueError:
             return _TORN
 
-    def _check_ours(self, sizes: Mapping[str, int], found: Mapping[str, Footer]) -> None:
+    def _check_ours(self, sizes: Mapping[str, int], footers: Mapping[str, Footer]) -> None:
         """Raise ValueError for a file that is not a part. Hidden files may be there, and stay.
 
         A file that is named like a part and cannot be read counts as a damaged part if there are other parts,
         or if it is empty. Otherwise it may be anything.
         """
-        among_parts = any(footer is not _TORN for footer in found.values())
+        among_parts = any(footer is not _TORN for footer in footers.values())
         for name, size in sorted(sizes.items()):
-            ours = name in found and (among_parts or size == 0)
+            ours = name in footers and (among_parts or size == 0)
             if not ours and not name.startswith(_HIDDEN):
                 raise ValueError(
                     f"{self.path} holds {name}, which is no part of predictions; choose a folder of their own"
@@ -148,17 +148,17 @@ class ParquetOutput(Output[Part]):
         """
         n_rows = n_dropped = 0
         path, schema = f"{self.path}/{part.name}", self.schema
-        with ExitStack() as opened:
-            file = _GrowingFile(lambda: opened.enter_context(self.storage.replacing(path)), self.named)
+        with ExitStack() as stack:
+            file = _GrowingFile(lambda: stack.enter_context(self.storage.replacing(path)), self.naming)
             with pq.ParquetWriter(file, schema, use_dictionary=_repetitive(schema)) as writer:
                 for piece in rows:
                     writer.write_table(piece.table)
                     n_rows, n_dropped = n_rows + piece.table.num_rows, n_dropped + piece.n_dropped
                     del piece  # or it would be held while the next one is made
                 writer.add_key_value_metadata({_FINGERPRINT: part.fingerprint, _N_DROPPED: str(n_dropped)})
-            with self.named():
-                opened.close()
-        if file.opened is None:
+            with self.naming():
+                stack.close()
+        if file.real_file is None:
             writes.begin(file.tell(), _put, self.storage, path, file.getvalue())
         return PredictionSummary(n_rows, 1, 0, n_dropped)
 
@@ -166,15 +166,15 @@ class ParquetOutput(Output[Part]):
         """Check that the folder holds just these parts, and remove unfinished ones."""
         sizes = self._sizes()
         fingerprints = {name: footer[0] for name, footer in self._footers(sizes).items()}
-        wanted = {part.name: part.fingerprint for part in parts}
-        for name in (name for name in fingerprints if fingerprints[name] != wanted.get(name)):
+        by_name = {part.name: part.fingerprint for part in parts}
+        for name in (name for name in fingerprints if fingerprints[name] != by_name.get(name)):
             fingerprints[name] = (self._reread_footer(name) or _TORN)[0]
-        if fingerprints != wanted:
+        if fingerprints != by_name:
             raise self._overwritten()
         self._delete(filter(_is_unfinished, sizes))
 
 
-def _said(footer: pq.FileMetaData) -> Footer | None:
+def _footer_of(footer: pq.FileMetaData) -> Footer | None:
     metadata = footer.metadata or {}
     if _FINGERPRINT not in metadata:
         return None
@@ -186,28 +186,28 @@ class _GrowingFile(io.BytesIO):
     """A file that is collected in memory. Once it is long, a real file is opened and written instead."""
 
     def __init__(
-        self, open_it: Callable[[], pa.NativeFile], named: Callable[[], AbstractContextManager[None]]
+        self, open_it: Callable[[], pa.NativeFile], naming: Callable[[], AbstractContextManager[None]]
     ) -> None:
         super().__init__()
-        self._open_it, self._named = open_it, named
-        self.opened: pa.NativeFile | None = None
+        self._open_it, self._naming = open_it, naming
+        self.real_file: pa.NativeFile | None = None
 
     def write(self, data: Any) -> int:
         """Add bytes."""
-        with self._named():
-            return self._written(data)
+        with self._naming():
+            return self._write(data)
 
-    def _written(self, data: Any) -> int:
-        if self.opened is None and self.tell() + len(data) > _MOST_IN_MEMORY:
-            self.opened = self._open_it()
+    def _write(self, data: Any) -> int:
+        if self.real_file is None and self.tell() + len(data) > _MOST_IN_MEMORY:
+            self.real_file = self._open_it()
             with storing():
-                self.opened.write(self.getvalue())
+                self.real_file.write(self.getvalue())
             self.seek(0)
             self.truncate()
-        if self.opened is None:
+        if self.real_file is None:
             return super().write(data)
         with storing():
-            return int(self.opened.write(data))
+            return int(self.real_file.write(data))
 
 
 def _put(storage: Storage, path: str, content: bytes) -> None:

@@ -134,15 +134,15 @@ class ZarrOutput(Output[ChunkRange]):
         note = whole or unfinished
         for name in sorted(names - {_UNFINISHED, LOCK, *((_METADATA, *note.arrays) if note else ())}):
             raise self.group.not_ours(name)
-        finished = self._finished() if _UNFINISHED in names else set()
+        indexes = self._finished() if _UNFINISHED in names else set()
         if whole and whole.fingerprint == fingerprint and {field.name for field in self.fields} <= names:
             if _UNFINISHED in names:
                 self.group.remove(_UNFINISHED)
-            return _found(parts)
+            return _summaries_of(parts)
         if not whole and unfinished and unfinished.fingerprint == fingerprint:
             self.group.write_note(_UNFINISHED, replace(unfinished, run=self.run))
             self.group.remove_half_written()
-            return _found(part for part in parts if part.index in finished)
+            return _summaries_of(part for part in parts if part.index in indexes)
         self._begin(parts, names)
         return {}
 
@@ -169,34 +169,34 @@ class ZarrOutput(Output[ChunkRange]):
         self.group.put(_bytes_of(documents))
         self.group.write_note(_UNFINISHED, Note(parts[0].fingerprint, arrays, self.run))
 
-    def checked(self, table: pa.Table) -> pa.Table:
+    def in_schema(self, table: pa.Table) -> pa.Table:
         """The table with the types of the arrays; ValueError if they cannot hold it."""
         _check_nulls(table, self.fields)
-        return super().checked(table)
+        return super().in_schema(table)
 
     # ------------------------------------------------------------------ writing
 
     def write(self, part: ChunkRange, rows: Iterable[PredictedRows], writes: Writes) -> PredictionSummary:
         """Encode the chunks of a range, write them in other threads, and then note that it is finished."""
-        encoded: dict[str, Buffer] = {}
-        arrays = _create_arrays(MemoryStore(encoded), self.fields, part.stop, part.chunk)
-        encoded.clear()
+        buffers: dict[str, Buffer] = {}
+        arrays = _create_arrays(MemoryStore(buffers), self.fields, part.stop, part.chunk)
+        buffers.clear()
         position = part.start
-        written: list[Future[Any]] = []
+        futures: list[Future[Any]] = []
         memory = [np.empty((part.chunk, *array.shape[1:]), array.dtype) for array in arrays]
         for chunk in self._in_chunks(rows, memory):
             stop = position + len(chunk[0])
             for array, values in zip(arrays, chunk, strict=True):
                 array[position:stop] = values
             position = stop
-            put = self.group.put if written else self._put  # another run is noticed once in a part
-            written.append(writes.begin(sum(map(len, encoded.values())), put, _bytes_of(encoded)))
-            encoded.clear()
+            put = self.group.put if futures else self._put  # another run is noticed once in a part
+            futures.append(writes.begin(sum(map(len, buffers.values())), put, _bytes_of(buffers)))
+            buffers.clear()
         if position != part.stop:
             raise ValueError(
                 f"rows {part.start} to {part.stop} were planned, and those to {position} came; start again"
             )
-        writes.begin(0, self._mark, part, written)
+        writes.begin(0, self._mark, part, futures)
         return PredictionSummary(part.stop - part.start, 1)
 
     def _put(self, contents: Mapping[str, bytes]) -> None:
@@ -206,9 +206,9 @@ class ZarrOutput(Output[ChunkRange]):
             raise self._overwritten()
         self.group.put(contents)
 
-    def _mark(self, part: ChunkRange, written: Sequence[Future[Any]]) -> None:
+    def _mark(self, part: ChunkRange, futures: Sequence[Future[Any]]) -> None:
         """Note that a part is finished, when its chunks are written."""
-        for chunk in written:  # other threads have them: an earlier write has its thread earlier
+        for chunk in futures:  # other threads have them: an earlier write has its thread earlier
             chunk.result()
         self._put({f"{_UNFINISHED}/{_MARKS}{part.index}": b"1"})
 
@@ -216,22 +216,22 @@ class ZarrOutput(Output[ChunkRange]):
         self, rows: Iterable[PredictedRows], memory: Sequence[NDArray[Any]]
     ) -> Iterator[Sequence[NDArray[Any]]]:
         """Yield the rows chunk by chunk, with an array for each field. All chunks share the same memory."""
-        filled, length = 0, len(memory[0])
+        n_filled, length = 0, len(memory[0])
         for piece in rows:
             table = piece.table
             while table.num_rows:
-                n_rows = min(length - filled, table.num_rows)
+                n_rows = min(length - n_filled, table.num_rows)
                 for values, field in zip(memory, self.fields, strict=True):
-                    place = values[filled : filled + n_rows].reshape(n_rows, -1)
+                    place = values[n_filled : n_filled + n_rows].reshape(n_rows, -1)
                     for j, name in enumerate(field.columns):
                         place[:, j] = table.column(name).slice(0, n_rows).to_numpy()
-                table, filled = table.slice(n_rows), filled + n_rows
-                if filled == length:
+                table, n_filled = table.slice(n_rows), n_filled + n_rows
+                if n_filled == length:
                     yield memory
-                    filled = 0
+                    n_filled = 0
             del piece, table  # or they would be held while the next one is made
-        if filled:
-            yield [values[:filled] for values in memory]
+        if n_filled:
+            yield [values[:n_filled] for values in memory]
 
     def finish(self, parts: Sequence[ChunkRange]) -> None:
         """Write the metadata that makes it a group."""
@@ -249,7 +249,7 @@ def _bytes_of(buffers: Mapping[str, Buffer]) -> dict[str, bytes]:
     return {key: buffer.to_bytes() for key, buffer in buffers.items()}
 
 
-def _found(parts: Iterable[ChunkRange]) -> dict[str, PredictionSummary]:
+def _summaries_of(parts: Iterable[ChunkRange]) -> dict[str, PredictionSummary]:
     return {part.name: PredictionSummary(part.stop - part.start, 1, 1) for part in parts}
 
 
