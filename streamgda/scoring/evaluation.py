@@ -120,8 +120,8 @@ class Evaluation(Measures, Loadable):
         shapes = scores.shape, codes.shape if weights is None else weights.shape
         if shapes != ((len(codes), len(columns)), codes.shape):
             raise ValueError(
-                f"y has {counted(len(codes), 'row')} and classes has {counted(len(columns), 'label')}, scores "
-                f"have shape {scores.shape}" + ("" if weights is None else f", sample_weight {weights.shape}")
+                f"y has {counted(len(codes), 'row')} and classes has {counted(len(columns), 'label')}, "
+                f"scores have shape {scores.shape}" + ("" if weights is None else f", sample_weight {weights.shape}")
             )
         if not np.isfinite(scores.max(axis=1, initial=-np.inf)).all():
             raise ValueError("a row has scores that are NaN or infinite")
