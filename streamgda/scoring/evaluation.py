@@ -121,7 +121,8 @@ class Evaluation(Measures, Loadable):
         if shapes != ((len(codes), len(columns)), codes.shape):
             raise ValueError(
                 f"y has {counted(len(codes), 'row')} and classes has {counted(len(columns), 'label')}, "
-                f"scores have shape {scores.shape}" + ("" if weights is None else f", sample_weight {weights.shape}")
+                f"scores have shape {scores.shape}"
+                + ("" if weights is None else f", sample_weight {weights.shape}")
             )
         if not np.isfinite(scores.max(axis=1, initial=-np.inf)).all():
             raise ValueError("a row has scores that are NaN or infinite")
