@@ -31,6 +31,7 @@ from streamgda.gaussians.absent import PriorsAlone
 from streamgda.gaussians.base import Densities
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.posteriors import decisions
+from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import Reason, Whitening
 from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.statistics.base import Statistics
@@ -154,21 +155,44 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         now: dict[str, Any] = {}
         if (why_none := state.gaussians.why_none) is not None and len(state.seen.classes) > 1:
             now["none"] = True
-            if "none" not in warned:
-                start = "no class can be estimated yet, so each row gets the priors. "
-                warnings.warn(start + str(why_none()), stacklevel=6)
+            self._warn_of_none(why_none, "none" in warned)
         if (common := state.gaussians.singular_common) is not None:
             now["rank"] = common.rank
             self._warn_of_rank(common, warned.get("rank"))
+        if (how := state.gaussians.regularisation) is not None and how.share_lacking > 0.5:
+            now["lacking"] = True
+            self._warn_of_lacking(how, "lacking" in warned)
         if state.densities.singular:
             now["classes"] = {label for label, _ in state.singular}
             self._warn_of_singular(state.singular, warned.get("classes", ()))
         if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
             now["priors"] = self.priors
-            if warned.get("priors") is not self.priors:
-                warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=6)
+            self._warn_of_priors(warned.get("priors"))
         if now:
             self._warned = now
+
+    def _warn_of_none(self, why_none: Reason, knows: bool) -> None:
+        """Warn that rows determine the density of no class, unless it is known."""
+        if not knows:
+            start = "no class can be estimated yet, so each row gets the priors. "
+            warnings.warn(start + str(why_none()), stacklevel=7)
+
+    def _warn_of_priors(self, warned: Any) -> None:
+        """Warn of priors that do not sum to 1, unless they are known."""
+        if warned is not self.priors:
+            warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=7)
+
+    def _warn_of_lacking(self, how: Regularisation, knows: bool) -> None:
+        """Warn that most rows are of classes without a say in pooling by evidence, unless it is known."""
+        if knows:
+            return
+        parts = counted(len(how.shares), "subclass" if self.divides_rows else "class")
+        warnings.warn(
+            f"{how.n_lacking} of {parts} lack a direction, as where features are constant in them, and hold "
+            f"{how.share_lacking:.0%} of the rows. So pooling='bayes' gives all the pooled covariance. A "
+            "number for pooling, which a search can choose, leaves them some of their own",
+            stacklevel=7,
+        )
 
     def _warn_of_rank(self, common: Whitening, warned: int | None) -> None:
         """Warn of directions in which no row deviates from the mean of its class, unless it is known."""

@@ -145,7 +145,7 @@ class PriorsAlone:
     why_none: Reason
 
     scores_from_distances = False
-    singular_common = None
+    singular_common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 
     def marginal(self, observed: Observed) -> Self:

@@ -207,11 +207,15 @@ class Gaussians(Densities):
             """The whitening of what all classes share or are pooled with, if it is singular."""
 
         @property
+        def regularisation(self) -> Any:
+            """The `Regularisation` by which the classes are pooled; None if they are not."""
+
+        @property
         def why_none(self) -> Reason | None:
             """Returns the error that says why the rows determine no density; None if they do."""
 
     else:
-        singular_common = why_none = None
+        singular_common = regularisation = why_none = None
 
     @property
     @abstractmethod

@@ -45,8 +45,10 @@ class Regularisation:
         The degrees of freedom of the predictive density. If they are not positive, it cannot be estimated.
     n_free : float
         The number of free covariances that those of the classes are equivalent to.
-    informative : ndarray of bool of shape (n_classes,), or None
-        The classes that have a say in the evidence, if it was asked.
+    n_lacking : int
+        How many classes have no say in the evidence, since they lack a direction.
+    share_lacking : float
+        Their share of the rows. Above ½, all classes have the pooled covariance.
     """
 
     prior_rows: float
@@ -55,7 +57,8 @@ class Regularisation:
     divisors: Array
     degrees: Array
     n_free: float
-    informative: NDArray[np.bool_] | None = None
+    n_lacking: int = 0
+    share_lacking: float = 0.0
 
     @classmethod
     def by_share(cls, share: float, weights: Array, rank: int) -> Self:
@@ -99,11 +102,14 @@ class Regularisation:
         rows = np.maximum(weights - 1, 0.0)
         _, n_scatters, dimension = eigenvalues.shape
         scatters = eigenvalues.reshape(-1, dimension) if eigenvalues.size else np.empty((0, 1))
-        prior_rows = most_likely_prior_rows(scatters, np.repeat(rows, n_scatters)[: len(scatters)])
+        of_scatters = np.repeat(rows, n_scatters)[: len(scatters)]
+        prior_rows = most_likely_prior_rows(scatters, of_scatters)
         divisors = prior_rows + rows
         how = cls._of(prior_rows, 1 / divisors, prior_rows / divisors, divisors, divisors + 2, weights)
-        informative = _are_informative(scatters, np.repeat(rows, n_scatters)[: len(scatters)])
-        return replace(how, informative=np.asarray(informative.reshape(-1, n_scatters).any(axis=1)))
+        lacking = ~_are_informative(scatters, of_scatters) & (of_scatters > 0)
+        share = float(of_scatters[lacking].sum() / max(of_scatters.sum(), 1.0))
+        n_lacking = int(lacking.reshape(-1, n_scatters).any(axis=1).sum())
+        return replace(how, n_lacking=n_lacking, share_lacking=share)
 
     @classmethod
     def _of(

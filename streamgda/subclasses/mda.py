@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -16,7 +15,6 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, label_columns, whole_classes
 from streamgda.blocks.options import option_of
-from streamgda.blocks.wording import counted
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.moment import of_one_moment
@@ -25,7 +23,6 @@ from streamgda.estimators.options import OptionOf
 from streamgda.estimators.priors import priors_of
 from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
 from streamgda.estimators.reading import one_of, source_to_learn
-from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage
 from streamgda.estimators.view import Predictive, View
 from streamgda.gaussians.base import Densities
@@ -207,25 +204,6 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
                 classes, normal.priors = every, shares * np.repeat(priors, sizes)
             statistics = statistics.of_classes(every, classes)
         return normal._finalise(statistics)
-
-    def _warn_once(self, state: Finalised[Any]) -> None:
-        """Warn, besides, if most rows are of subclasses that lack a direction."""
-        super()._warn_once(state)
-        state = state.seen
-        if state.gaussians.why_none is not None:
-            return
-        how, weights = getattr(state.gaussians, "regularisation", None), self.statistics_.weights
-        lacking = None if how is None or how.informative is None else ~how.informative
-        if isinstance(state.densities, Mixtures) and lacking is not None and not self.__dict__.get("_lacks"):
-            share = float(weights[lacking].sum() / weights.sum())
-            if share > 0.5:
-                self._lacks = True
-                warnings.warn(
-                    f"{lacking.sum()} of {counted(len(weights), 'subclass')} lack a direction, as where "
-                    f"features are constant in them, and hold {share:.0%} of the rows; all have the "
-                    "pooled covariance. Fewer subclasses vary in all directions",
-                    stacklevel=6,
-                )
 
     def labels_of(self, statistics: Statistics) -> Labels:
         """The labels of the classes of statistics, sorted; shape (n_classes,)."""
