@@ -185,21 +185,23 @@ class DriftReport:
         no_new_categories : bool, default=False
             Whether new categories of a column are an alarm.
         """
-        found = [f"class {named(label)} is new" for label in self.new_classes if no_new_classes]
-        found += [f"category {name} is new" for name in self.new_categories if no_new_categories]
+        alarms = [f"class {named(label)} is new" for label in self.new_classes if no_new_classes]
+        alarms += [f"category {name} is new" for name in self.new_categories if no_new_categories]
         for drift in self.drift:
-            name, (feature, moved) = f"class {named(drift.label)}", self._furthest(drift)
-            if max_shift is not None and abs(moved) > max_shift + drift.shift_by_chance:
-                found.append(f"{name}: the mean of {feature} has shifted by {moved:.4g} standard deviations")
+            name, (feature, change) = f"class {named(drift.label)}", self._furthest(drift)
+            if max_shift is not None and abs(change) > max_shift + drift.shift_by_chance:
+                alarms.append(
+                    f"{name}: the mean of {feature} has shifted by {change:.4g} standard deviations"
+                )
             by_chance = drift.divergence_by_chance
             if max_divergence is not None and drift.divergence > max_divergence + by_chance:
-                found.append(f"{name}: the divergence is {drift.divergence:.4g}")
+                alarms.append(f"{name}: the divergence is {drift.divergence:.4g}")
             if max_share_shift is not None and abs(drift.share_shift) > max_share_shift:
-                found.append(
+                alarms.append(
                     f"{name}: its share has moved from {drift.prior_before:.4g} to {drift.prior:.4g}, by "
                     f"{drift.share_shift:.4g} standard errors"
                 )
-        return tuple(found)
+        return tuple(alarms)
 
     def _furthest(self, drift: ClassDrift) -> tuple[Any, float]:
         """The feature whose mean has shifted most, and how far."""
@@ -331,23 +333,23 @@ class Baseline:
 
     def _drifts(self, after: Statistics) -> Iterator[ClassDrift]:
         before, old, new = self._before, self._gaussians, gaussians_of(after)
-        (held, _), (now, absent) = (_sizes(one) for one in (before, after))
+        (sizes, _), (new_sizes, absent) = (_sizes(one) for one in (before, after))
         kind, n_features = kind_named(before.covariance_type), before.n_features
-        for label, size in held.items():
-            other = now.get(label, absent)
-            moved, apart = np.full(n_features, np.nan), np.nan
+        for label, size in sizes.items():
+            other = new_sizes.get(label, absent)
+            shifts, distance = np.full(n_features, np.nan), np.nan
             if label in old and label in new:
-                moved = shift(old[label], new[label]) if size.count > 1 else moved
-                apart = divergence(old[label], new[label])
+                shifts = shift(old[label], new[label]) if size.count > 1 else shifts
+                distance = divergence(old[label], new[label])
             error = math.sqrt(1 / other.rows + 1 / size.rows) if other.count else math.inf
-            expected, by_chance = _divergence_by_chance(kind, n_features, size, other)
+            mean, by_chance = _divergence_by_chance(kind, n_features, size, other)
             yield ClassDrift(
                 label,
                 size.count,
                 other.count,
-                moved,
-                apart,
-                expected,
+                shifts,
+                distance,
+                mean,
                 size.share,
                 other.share,
                 _share_shift(size, other),
@@ -370,11 +372,11 @@ class _Size:
     share : float
         The share of the class in the weight of all rows.
     rows : float
-        Those of its mean.
+        The effective rows of its mean.
     rows_of_share : float
-        The rows of all classes by which the share is as sure as it is.
+        How many rows of all classes give a share of this variance.
     rows_of_scatter, freedom : float
-        Those of its covariance, which classes may share, and how many of them the means leave.
+        The effective rows of its covariance, which classes may share, and its degrees of freedom.
     """
 
     count: int
@@ -411,9 +413,9 @@ def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Stati
     both = [one.in_schema(schema) for one in (before, after)]
     old, new = ((one.means != 0).any(axis=0) for one in both)
     is_number = np.arange(len(old)) < schema.n_numbers(len(old))
-    added = np.array(schema.feature_names, dtype=object)[new & ~old & ~is_number]
+    new_names = np.array(schema.feature_names, dtype=object)[new & ~old & ~is_number]
     before, after = (one.select(is_number | (old & new)) for one in both)
-    return before, after, tuple(added.tolist())
+    return before, after, tuple(new_names.tolist())
 
 
 def _check_alike(before: Statistics, after: Statistics) -> None:
@@ -439,7 +441,7 @@ def _share_shift(old: _Size, new: _Size) -> float:
 
 
 def _shift_by_chance(n_features: int, old: _Size, standard_error: float) -> float:
-    """What the largest shift passes by chance: a quantile of Student's t, by Bonferroni's bound."""
+    """The largest shift that chance gives: a quantile of Student's t, by Bonferroni's bound."""
     if old.freedom <= 0:
         return math.inf
     quantile = -float(stdtrit(old.freedom, _SURE / 2 / n_features))
@@ -449,7 +451,7 @@ def _shift_by_chance(n_features: int, old: _Size, standard_error: float) -> floa
 def _divergence_by_chance(
     kind: CovarianceKind, n_features: int, old: _Size, new: _Size
 ) -> tuple[float, float]:
-    """The expected divergence between rows of one Gaussian, and what it passes by chance.
+    """The expected divergence between rows of one Gaussian, and the largest that chance gives.
 
     Of a covariance S with ν degrees of freedom, from r rows, E S = (ν / r) Σ and E S⁻¹ = r / (ν − d − 1) Σ⁻¹
     (the Wishart distribution and its inverse). The results are infinite if this does not exist.
@@ -466,12 +468,12 @@ def _divergence_by_chance(
     spread = [one.freedom / one.rows_of_scatter for one in both]
     inverse = [one.rows_of_scatter / (one.freedom - d - 1) for one in both]
     covariances, means = spread[0] * inverse[1] + spread[1] * inverse[0] - 2, 1 / old.rows + 1 / new.rows
-    expected = features * d / 2 * (covariances + means * sum(inverse))
+    mean = features * d / 2 * (covariances + means * sum(inverse))
     terms = [(1 / old.rows_of_scatter + 1 / new.rows_of_scatter, (d + 1) / 2), (means, 1.0)]
     a = features * d * sum(c * n for c, n in terms) ** 2 / sum(c**2 * n for c, n in terms)
     b = least - d + 1
     quantile = float(fdtri(a, b, 1 - _SURE)) * (b - 2) / b
-    return expected, max(_TIMES, quantile) * expected
+    return mean, max(_TIMES, quantile) * mean
 
 
 # ---------------------------------------------------------------------- the distance of two Gaussians
@@ -510,24 +512,24 @@ class Gaussian:
 
 def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
     """The density of each class by its label, except those that the rows do not determine."""
-    known = _determined(statistics)
-    if not len(known.classes):
+    moments = _with_densities(statistics)
+    if not len(moments.classes):
         return {}
-    covariances = known.covariance()
-    if kind_named(known.covariance_type).is_pooled:
-        covariances = np.broadcast_to(covariances, (len(known.classes), *covariances.shape))
-    densities = map(Gaussian, known.means, known.mean_tails, covariances)
-    return dict(zip(known.classes.tolist(), densities, strict=True))
+    covariances = moments.covariance()
+    if kind_named(moments.covariance_type).is_pooled:
+        covariances = np.broadcast_to(covariances, (len(moments.classes), *covariances.shape))
+    densities = map(Gaussian, moments.means, moments.mean_tails, covariances)
+    return dict(zip(moments.classes.tolist(), densities, strict=True))
 
 
-def _determined(statistics: Statistics) -> Statistics:
+def _with_densities(statistics: Statistics) -> Statistics:
     """The statistics of the classes that are determined; of no class, if classes share what is not."""
     unknown = list(statistics.reasons)
     if not unknown:
         return statistics.moments_for()
-    apart = statistics.covariance_type == "full"
-    kept = np.delete(np.arange(len(statistics.classes)), unknown) if apart else np.arange(0)
-    return statistics.of_classes(kept).moments_for()
+    is_full = statistics.covariance_type == "full"
+    positions = np.delete(np.arange(len(statistics.classes)), unknown) if is_full else np.arange(0)
+    return statistics.of_classes(positions).moments_for()
 
 
 def _variances(covariance: Array) -> Array:
@@ -552,14 +554,14 @@ def divergence(old: Gaussian, new: Gaussian) -> float:
         return np.inf
     first, second = old.whitening, new.whitening
     if old.covariance.ndim == 1:
-        changed = first * (old.covariance - new.covariance) * second
-        moved = gap * first, gap * second
+        spread = first * (old.covariance - new.covariance) * second
+        gaps = gap * first, gap * second
     elif _differ_in_range(old, new, gap):
         return np.inf
     else:
-        changed = first.T @ (old.covariance - new.covariance) @ second
-        moved = gap @ first, gap @ second
-    return float(sum((part**2).sum() for part in (changed, *moved))) / 2
+        spread = first.T @ (old.covariance - new.covariance) @ second
+        gaps = gap @ first, gap @ second
+    return float(sum((part**2).sum() for part in (spread, *gaps))) / 2
 
 
 def _gap(old: Gaussian, new: Gaussian) -> Array:
@@ -582,11 +584,11 @@ def _differ_in_range(old: Gaussian, new: Gaussian, gap: Array) -> bool:
     if rank == varying.sum():
         return False
     scale = np.sqrt(old.variances + new.variances)[varying]
-    spanned, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
+    span, _ = np.linalg.qr((old.covariance @ old.whitening)[varying] / scale[:, None])
     others, _ = np.linalg.qr((new.covariance @ new.whitening)[varying] / scale[:, None])
 
     def outside(vectors: Array) -> float:
         """The sum of squares of the parts of vectors that are orthogonal to the span."""
-        return float(((vectors - spanned @ (spanned.T @ vectors)) ** 2).sum())
+        return float(((vectors - span @ (span.T @ vectors)) ** 2).sum())
 
     return outside(others) > _NEGLIGIBLE or outside(gap[varying] / scale) > _NEGLIGIBLE

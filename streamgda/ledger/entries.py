@@ -60,7 +60,7 @@ class Entry(NamedTuple):
         return cls(record, table, document, table.get_total_buffer_size())
 
 
-class Packed(NamedTuple):
+class NewTable(NamedTuple):
     """A table of entries to be written, its document, and the records of its files, which name it."""
 
     table: pa.Table
@@ -68,23 +68,23 @@ class Packed(NamedTuple):
     records: list[FileRecord]
 
 
-def packed(entries: Iterable[Entry], reads: str) -> Iterator[Packed]:
+def new_tables(entries: Iterable[Entry], reads: str) -> Iterator[NewTable]:
     """Yield tables of a few megabytes with some entries, of which each has the columns of its own table."""
     waiting: dict[str, list[Entry]] = {}
     sizes: Counter[str] = Counter()
     for entry in entries:
         columns = str(entry.table.schema)  # which takes a fifth of the time of hashing it
         if sizes[columns] and sizes[columns] + entry.n_bytes > TABLE_BYTES:
-            yield _packed(waiting.pop(columns), reads)
+            yield _new_table(waiting.pop(columns), reads)
             sizes[columns] = 0
         waiting.setdefault(columns, []).append(entry)
         sizes[columns] += entry.n_bytes
         del entry  # or it would be in memory while the next one is made
     for alike in waiting.values():
-        yield _packed(alike, reads)
+        yield _new_table(alike, reads)
 
 
-def _packed(entries: Sequence[Entry], reads: str) -> Packed:
+def _new_table(entries: Sequence[Entry], reads: str) -> NewTable:
     name = table_name([entry.record for entry in entries], reads)
     # The manifest says which files count; a table that is found without it must not.
     records = [replace(entry.record, entry=name, status="held", alarm="") for entry in entries]
@@ -106,7 +106,7 @@ def _packed(entries: Sequence[Entry], reads: str) -> Packed:
         "own": [{k: v for k, v in document.items() if k not in common} for document in documents],
     }
     table = pa.concat_tables([entry.table for entry in entries])
-    return Packed(table.append_column("path", pa.array(paths, pa.string())), document, records)
+    return NewTable(table.append_column("path", pa.array(paths, pa.string())), document, records)
 
 
 @dataclass(frozen=True)
@@ -148,25 +148,25 @@ class EntryTable:
         columns = table.select([one for one in table.column_names if one != "path"]).replace_schema_metadata()
         return cls(path, columns, records, ends, documents)
 
-    def entries(self, wanted: Collection[str]) -> Iterator[tuple[str, Entry]]:
-        """Yield the path and the entry of each file that is wanted."""
+    def entries(self, paths: Collection[str]) -> Iterator[tuple[str, Entry]]:
+        """Yield the path and the entry of each of some files."""
         row_bytes = self.table.nbytes // max(1, len(self.table))
         for i, record in enumerate(self.records):
-            if record.path in wanted:
+            if record.path in paths:
                 n_rows = self.ends[i + 1] - self.ends[i]
                 table = self.table.slice(self.ends[i], n_rows)
                 yield record.path, Entry(record, table, self.documents[i], row_bytes * n_rows)
 
-    def states(self, wanted: Collection[str], empty: S) -> Iterator[tuple[str, S]]:
-        """Yield the path and the state of each file that is wanted, of the kind of `empty`."""
-        for run in self._runs(wanted):
+    def states(self, paths: Collection[str], empty: S) -> Iterator[tuple[str, S]]:
+        """Yield the path and the state of each of some files, of the kind of `empty`."""
+        for run in self._runs(paths):
             start, stop = self.ends[run[0]], self.ends[run[-1] + 1]
             lengths = [self.ends[i + 1] - self.ends[i] for i in run]
             documents = [self.documents[i] for i in run]
             rows = self.table.slice(start, stop - start)
             for i, state in zip(run, _states_of(rows, documents, lengths, self.path, empty), strict=True):
-                held = self.records[i : i + 1] if len(self.documents) > 1 else self.records
-                if state.n_rows != (n_rows := sum(record.rows for record in held)):
+                records = self.records[i : i + 1] if len(self.documents) > 1 else self.records
+                if state.n_rows != (n_rows := sum(record.rows for record in records)):
                     raise ValueError(
                         f"{self.path} is damaged: it holds {counted(state.n_rows, 'row')}, and lists files "
                         f"of {n_rows:,}; delete the file, and refresh the ledger"
@@ -174,15 +174,15 @@ class EntryTable:
                 yield self.records[i].path, cast("S", state)
                 del state  # or it would be in memory while the next one is made
 
-    def _runs(self, wanted: Collection[str]) -> Iterator[list[int]]:
-        """The places of files that are wanted: neighbours whose states are decoded together."""
+    def _runs(self, paths: Collection[str]) -> Iterator[list[int]]:
+        """The positions of some files, in runs of neighbours whose states are decoded together."""
         at_once = max(1, _DECODED_BYTES * len(self.documents) // max(1, self.table.nbytes))
         run: list[int] = []
         for i in range(len(self.documents)):
             if run and (len(run) == at_once or run[-1] != i - 1):
                 yield run
                 run = []
-            if self.records[i].path in wanted:
+            if self.records[i].path in paths:
                 run.append(i)
         if run:
             yield run

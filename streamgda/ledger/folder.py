@@ -23,7 +23,7 @@ from streamgda.ledger.entries import (
     S,
     State,
     holdings,
-    packed,
+    new_tables,
     state_in,
     table_of,
 )
@@ -76,7 +76,7 @@ class LedgerFolder:
     # ------------------------------------------------------------------ the lock, and what is there
 
     @contextmanager
-    def locked(self) -> Iterator[Contents]:
+    def lock(self) -> Iterator[Contents]:
         """Make the folder, and hold its lock, so that no other process writes there; yield what it holds.
 
         Raises
@@ -84,14 +84,14 @@ class LedgerFolder:
         RuntimeError
             If another process holds the lock.
         """
-        is_here, seen = self.storage.is_local, None
+        is_here, contents = self.storage.is_local, None
         if not is_here or MANIFEST not in self._names():  # or a folder of other things would get a lock
-            seen = self.contents()
+            contents = self.contents()
         if not self.storage.is_object_store:  # which has no folders to make
             reached(self.path, partial(self.storage.filesystem.create_dir, self._at(ENTRIES), recursive=True))
         busy = f"another process is refreshing the ledger {self.path}; try again when it has ended"
         with self.storage.locked(self.path, busy):
-            yield self.contents() if is_here or seen is None else seen
+            yield self.contents() if is_here or contents is None else contents
 
     def contents(self) -> Contents:
         """What the folder holds now.
@@ -142,9 +142,9 @@ class LedgerFolder:
         the commit, and those that count again leave it afterwards. So if this is interrupted, and the
         manifest is lost later, no file counts that should not.
         """
-        apart, known = manifest.apart, before.apart
-        every = known.updated(apart.records.values())
-        if every.records != known.records:
+        apart, former = manifest.apart, before.apart
+        every = former.updated(apart.records.values())
+        if every.records != former.records:
             manifests.write(self.storage, self._at(APART), every)
         manifests.write(self.storage, self.manifest_path, manifest)
         if apart.records != every.records:
@@ -161,18 +161,18 @@ class LedgerFolder:
     def tables(self) -> dict[str, Version]:
         """The tables and unfinished tables that are there now; foreign files are left out."""
         folder = self._at(ENTRIES)
-        seen = reached(folder, partial(self.storage.listing, folder))
+        versions = reached(folder, partial(self.storage.listing, folder))
         above = folder.strip("/") + "/"
-        names = {path.strip("/").removeprefix(above): version for path, version in seen.items()}
+        names = {path.strip("/").removeprefix(above): version for path, version in versions.items()}
         return {name: version for name, version in names.items() if is_entry(name)}
 
     def write(self, entries: Iterable[Entry], reads: str) -> list[FileRecord]:
         """Write some entries to tables, and return their records. `reads` is a hash of what is read."""
-        written: list[FileRecord] = []
-        for table, document, records in packed(entries, reads):
-            tables.write(self._at(ENTRIES, records[0].entry), table, document, self.storage)
-            written += records
-        return written
+        records: list[FileRecord] = []
+        for table, document, of_table in new_tables(entries, reads):
+            tables.write(self._at(ENTRIES, of_table[0].entry), table, document, self.storage)
+            records += of_table
+        return records
 
     def found(self, there: Iterable[str], reads: str) -> dict[str, FileRecord]:
         """The records by path in tables that no manifest names, as an interrupted refresh leaves them.
@@ -190,13 +190,13 @@ class LedgerFolder:
             path = self._at(ENTRIES, name)
             try:
                 document = tables.read_metadata(path, self.storage)
-                listed = holdings(document, name)
+                of_table = holdings(document, name)
             except (DamagedFileError, FileNotFoundError):
                 continue
             except SENSELESS as error:
                 raise self._senseless(path, error) from error
             if reads_in(document, name) == reads:
-                records |= {record.path: record for record in listed}
+                records |= {record.path: record for record in of_table}
         return records
 
     def entries(self, records: Iterable[FileRecord]) -> Iterator[Entry]:
@@ -258,31 +258,31 @@ class LedgerFolder:
         records = _unfolded(records)
         for record in records:
             files.setdefault(record.entry, set()).add(record.path)
-        fetched = self._fetched(list(files))
+        buffers = self._buffers_of(list(files))
         parts: dict[str, Iterator[tuple[str, T]]] = {}
         for record in records:
-            name, wanted = record.entry, files[record.entry]
+            name, paths = record.entry, files[record.entry]
             if name not in parts:
-                parts[name] = parts_of(self._parsed(next(fetched), name), frozenset(wanted))
+                parts[name] = parts_of(self._table_in(next(buffers), name), frozenset(paths))
             path, part = next(parts[name], ("", None))
             if path != record.path:
                 raise self._senseless(self._at(ENTRIES, name), f"damaged: it does not hold {record.path}")
-            wanted.remove(path)
-            if not wanted:
+            paths.remove(path)
+            if not paths:
                 del parts[name]  # and with it the table
             yield cast("T", part)
             del part
 
-    def _fetched(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
+    def _buffers_of(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
         if len(names) < 2:  # without threads, and without a listing
             return (_fetch(self.storage, self._at(ENTRIES, name)) for name in names)
-        seen = self.tables()
-        sizes = {self._at(ENTRIES, name): seen[name].size for name in names if name in seen}
+        versions = self.tables()
+        sizes = {self._at(ENTRIES, name): versions[name].size for name in names if name in versions}
         paths = [self._at(ENTRIES, name) for name in names]
         fetch = partial(_fetch, self.storage, sizes=sizes)
         return read_ahead(fetch, paths, _READERS, [sizes.get(path) or 0 for path in paths])
 
-    def _parsed(self, content: pa.Buffer, name: str) -> EntryTable:
+    def _table_in(self, content: pa.Buffer, name: str) -> EntryTable:
         path = self._at(ENTRIES, name)
         try:
             return EntryTable.of(*tables.parse(pa.BufferReader(content), COLUMNS, path), path, name)
@@ -291,8 +291,8 @@ class LedgerFolder:
         except SENSELESS as error:
             raise self._senseless(path, error) from error
 
-    def _senseless(self, path: str, said: object) -> ValueError:
-        return ValueError(f"{path} is {said}; delete the file, and refresh the ledger")
+    def _senseless(self, path: str, fault: object) -> ValueError:
+        return ValueError(f"{path} is {fault}; delete the file, and refresh the ledger")
 
     # ------------------------------------------------------------------ the total of all entries, a cache
 
@@ -334,7 +334,7 @@ class LedgerFolder:
                 self.storage.filesystem.delete_file(self._at(name))
         else:
             latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
-            strays = {name: seen for name, seen in strays.items() if (seen.modified or latest) < latest}
+            strays = {name: old for name, old in strays.items() if (old.modified or latest) < latest}
         for path in (self._at(ENTRIES, name) for name in strays):
             with suppress(FileNotFoundError):
                 reached(path, partial(self.storage.filesystem.delete_file, path))

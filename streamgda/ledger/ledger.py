@@ -140,8 +140,8 @@ class StatisticsLedger:
         self._own_options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         where, name = resolve(path, filesystem)
-        found, folder = where.unwrapped(name)
-        self._folder = LedgerFolder(found, folder.rstrip("/"))
+        storage, folder = where.unwrapped(name)
+        self._folder = LedgerFolder(storage, folder.rstrip("/"))
 
     def _state_of_no_rows(self, missing: MissingRows = "raise") -> State:
         """The state of no rows; with patterns, if features may be missing in rows to be read."""
@@ -213,20 +213,20 @@ class StatisticsLedger:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         alarms_of = methodcaller("alarms", **limits)
         alarms_of(DriftReport())  # raises if a limit is not known
-        files = self._checked(source).rescanned()
+        files = self._check_source(source).rescanned()
         scheduler = scheduler_for(files, scheduler)
         if dry_run:
             plan = self._plan(files, self._folder.contents(), scheduler, verify)
             return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
-        with self._folder.locked() as seen:
-            plan = self._plan(files, seen, scheduler, verify)
-            held, folder, source, there = plan.held, self._folder, plan.source, seen.tables
+        with self._folder.lock() as contents:
+            plan = self._plan(files, contents, scheduler, verify)
+            before, folder, source, there = plan.held, self._folder, plan.source, contents.tables
             empty = self._state_of_no_rows(self.missing or source.missing_rows)
-            reader = Reader(folder, held.reads, empty, on_error == "skip")
-            read, skipped = read_files(source, plan.missing, reader, scheduler, progress)
-            there = folder.tables() if read else seen.tables
-            former = [held.records[path] for path in skipped if path in held.records]
-            fresh = [as_known(record, held) for record in (*plan.found, *read)]
+            reader = Reader(folder, before.reads, empty, on_error == "skip")
+            new, skipped = read_files(source, plan.missing, reader, scheduler, progress)
+            there = folder.tables() if new else contents.tables
+            former = [before.records[path] for path in skipped if path in before.records]
+            fresh = [as_known(record, before) for record in (*plan.found, *new)]
             now = plan.reused.updated([*(one for one in former if one.is_usable(there)), *fresh])
             if lost := now.tables - there.keys():
                 raise OSError(
@@ -234,15 +234,15 @@ class StatisticsLedger:
                     "the workers wrote elsewhere, or another refresh has deleted them; use a folder "
                     "or URL that all share, and refresh again"
                 )
-            now, drift = compare(folder, held, now, there, self._empty, alarms_of)
-            now = self._compacted(now, there)
-            if now != seen.manifest:
-                folder.write_manifest(now, held)
+            now, drift = compare(folder, before, now, there, self._empty, alarms_of)
+            now = self._compact(now, there)
+            if now != contents.manifest:
+                folder.write_manifest(now, before)
             folder.restore_apart(now)
             folder.tidy(now, there)
             return plan.report(now, drift, skipped)
 
-    def _checked(self, source: Source) -> FileSource:
+    def _check_source(self, source: Source) -> FileSource:
         if not isinstance(source, FileSource):
             raise TypeError(
                 f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
@@ -254,36 +254,36 @@ class StatisticsLedger:
             )
         return source
 
-    def _plan(self, source: FileSource, seen: Contents, scheduler: Scheduler, verify: bool) -> RefreshPlan:
+    def _plan(self, source: FileSource, there: Contents, scheduler: Scheduler, verify: bool) -> RefreshPlan:
         """What is to be read, with the features of the source in the order of the ledger."""
-        held = seen.manifest or self._folder.read_apart()
-        if held is not None:
-            source = source.in_order_of(held.read_options.get("features") or ())
+        before = there.manifest or self._folder.read_apart()
+        if before is not None:
+            source = source.in_order_of(before.read_options.get("features") or ())
         if self.groups is not None:
             source = source.with_groups(self.groups)
         read_options = {**source.read_options, **self._own_options}
-        if held is not None:
-            check_reads_alike(held, read_options, str(self._place))
-        held = Manifest(read_options, {} if held is None else held.records)
+        if before is not None:
+            check_reads_alike(before, read_options, str(self._place))
+        before = Manifest(read_options, {} if before is None else before.records)
         each = opening_on(scheduler)
-        return plan_refresh(source, held, seen, self._folder, verify=verify, each=each)
+        return plan_refresh(source, before, there, self._folder, verify=verify, each=each)
 
-    def _compacted(self, now: Manifest, there: Mapping[str, Version], *, every: bool = False) -> Manifest:
+    def _compact(self, now: Manifest, there: Mapping[str, Version], *, every: bool = False) -> Manifest:
         """The manifest with its entries in other tables.
 
         Tables of old versions, tables of which less than half is used and, if there are many, small ones are
         written anew; or all of them.
         """
-        used = Counter(record.entry for record in now.records.values())
-        chosen = {name for name, n_files in used.items() if every or not 0 < n_files_of(name) <= 2 * n_files}
-        few = {name for name, n_files in used.items() if n_files < _FILES_OF_TABLE and name in there}
+        sizes = Counter(record.entry for record in now.records.values())
+        names = {name for name, n_files in sizes.items() if every or not 0 < n_files_of(name) <= 2 * n_files}
+        few = {name for name, n_files in sizes.items() if n_files < _FILES_OF_TABLE and name in there}
         small = {name for name in few if 2 * (there[name].size or 0) < TABLE_BYTES}
-        chosen |= small if len(small) > _MOST_SMALL else set()
-        records = [record for record in now.sorted() if record.entry in chosen and not record.is_folded]
+        names |= small if len(small) > _MOST_SMALL else set()
+        records = [record for record in now.sorted() if record.entry in names and not record.is_folded]
         if not records:
             return now
-        written = self._folder.write(self._folder.entries(records), now.reads)
-        return now.updated(replace(now.records[one.path], entry=one.entry) for one in written)
+        copies = self._folder.write(self._folder.entries(records), now.reads)
+        return now.updated(replace(now.records[one.path], entry=one.entry) for one in copies)
 
     # ------------------------------------------------------------------ files and statistics
 
@@ -377,34 +377,34 @@ class StatisticsLedger:
     ) -> State:
         """The merged entries of the chosen files."""
 
-        def merged(manifest: Manifest) -> State:
-            chosen = select(manifest.held, where, since)
-            if not chosen:
+        def merge(manifest: Manifest) -> State:
+            records = select(manifest.held, where, since)
+            if not records:
                 n_held, n_apart = len(manifest.held.records), len(manifest.quarantined)
                 raise ValueError(
                     f"the ledger in {self._place} holds no file that is chosen, of {n_held} in all"
                     + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
                 )
-            if len(chosen) < len(manifest.held.records) or half_life:
-                _check_unfolded(chosen)
-            weights = weights_by_age(chosen, half_life, age)
-            return self._folder.merged(chosen, self._empty, weights)
+            if len(records) < len(manifest.held.records) or half_life:
+                _check_unfolded(records)
+            weights = weights_by_age(records, half_life, age)
+            return self._folder.merged(records, self._empty, weights)
 
         manifest = None
         while True:
-            before, manifest = manifest, self._opened_manifest()
+            before, manifest = manifest, self._checked_manifest()
             try:
-                return merged(manifest)
+                return merge(manifest)
             except FileNotFoundError:
                 if manifest == before:
                     raise
                 # A refresh has replaced the manifest meanwhile.
 
-    def _opened_manifest(self) -> Manifest:
+    def _checked_manifest(self) -> Manifest:
         """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
         manifest = self._existing_manifest()
-        read = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
-        check_reads_alike(manifest, {**read, **self._own_options}, str(self._place))
+        options = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
+        check_reads_alike(manifest, {**options, **self._own_options}, str(self._place))
         return manifest
 
     def _existing_manifest(self) -> Manifest:
@@ -462,15 +462,15 @@ class StatisticsLedger:
     def _answer(self, paths: Sequence[str], status: Status) -> None:
         if not paths:
             return
-        with self._folder.locked() as seen:
-            manifest = self._existing(seen.manifest)
-            meant = [manifest.records[path] for name in paths for path in _matching(manifest, name)]
-            _check_unfolded(meant)
-            answered = [
+        with self._folder.lock() as contents:
+            manifest = self._existing(contents.manifest)
+            records = [manifest.records[path] for name in paths for path in _matching(manifest, name)]
+            _check_unfolded(records)
+            answers = [
                 replace(record, status=status, alarm="" if status == "held" else record.alarm)
-                for record in meant
+                for record in records
             ]
-            self._folder.write_manifest(manifest.updated(answered), manifest)
+            self._folder.write_manifest(manifest.updated(answers), manifest)
 
     # ------------------------------------------------------------------ compaction
 
@@ -494,11 +494,11 @@ class StatisticsLedger:
         OSError
             If a table cannot be written, or the ledger cannot be reached.
         """
-        with self._folder.locked() as seen:
-            manifest = self._existing(seen.manifest)
-            now = self._compacted(manifest, seen.tables, every=True)
+        with self._folder.lock() as contents:
+            manifest = self._existing(contents.manifest)
+            now = self._compact(manifest, contents.tables, every=True)
             self._folder.write_manifest(now, manifest)
-            self._folder.tidy(now, seen.tables)
+            self._folder.tidy(now, contents.tables)
             return len(now.tables)
 
 
@@ -512,11 +512,11 @@ def _check_unfolded(records: Sequence[FileRecord]) -> None:
             )
 
 
-def _matching(manifest: Manifest, meant: str) -> list[str]:
+def _matching(manifest: Manifest, name: str) -> list[str]:
     """The file with this path, or the quarantined files whose paths match this pattern."""
     apart = list(manifest.quarantined)
-    found = [meant] if meant in manifest.records else fnmatch.filter(apart, meant)
-    if not found:
-        known = f"quarantined: {abridged(apart, 10)}" if apart else "no file is quarantined"
-        raise ValueError(f"the ledger has no file {meant!r}; {known}")
-    return found
+    paths = [name] if name in manifest.records else fnmatch.filter(apart, name)
+    if not paths:
+        hint = f"quarantined: {abridged(apart, 10)}" if apart else "no file is quarantined"
+        raise ValueError(f"the ledger has no file {name!r}; {hint}")
+    return paths

@@ -1023,7 +1023,7 @@ def rewrite_and_refresh(data, ledger):
 
 
 def hold_the_lock(ledger, locked):
-    with ledger._folder.locked():
+    with ledger._folder.lock():
         locked.set()
         time.sleep(60)
 

@@ -298,7 +298,7 @@ def test_an_answer_waits_for_no_other_process(data, ledger):
 
 
 def hold(ledger, locked):
-    with ledger._folder.locked():
+    with ledger._folder.lock():
         locked.set()
         time.sleep(60)
 
