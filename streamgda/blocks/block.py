@@ -194,7 +194,7 @@ class Block:
 
     def matrix(self, start: int, stop: int) -> NDArray[np.float64]:
         """The features of the rows start:stop as float64, in C order."""
-        rows = _rows(self.features, slice(start, stop))
+        rows = rows_of(self.features, slice(start, stop))
         if isinstance(rows, np.ndarray):
             return np.ascontiguousarray(rows, dtype=np.float64)
         matrix = np.empty((len(rows[0]), len(rows)))
@@ -225,7 +225,7 @@ class Block:
         """Some of the rows, under the names of the first ones."""
         return replace(
             self,
-            features=_rows(self.features, rows),
+            features=rows_of(self.features, rows),
             codes=self.codes[rows],
             weights=None if self.weights is None else self.weights[rows],
             groups=self.groups and (self.groups[0], self.groups[1][rows]),
@@ -355,7 +355,7 @@ def cut_into_blocks(
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)
         block = Block(
-            _rows(features, rows),
+            rows_of(features, rows),
             *labels.drop_unused(classes, codes[rows]),
             weights=None if weights is None else weights[rows],
             feature_names=feature_names,
@@ -410,7 +410,8 @@ def checked_weights(
     return weights
 
 
-def _rows(features: Features, rows: slice | NDArray[np.intp]) -> Features:
+def rows_of(features: Features, rows: slice | NDArray[np.intp]) -> Features:
+    """Some of the rows."""
     if isinstance(features, np.ndarray):
         return features[rows]
     return features.rows(rows) if isinstance(features, MadeColumns) else [column[rows] for column in features]

@@ -1,7 +1,8 @@
-"""Rules that give rows their class before they are added up, and their registry.
+"""Rules that give rows their class or their features before they are added up, and their registry.
 
-Rows come with the labels that the data give them. A state with a rule divides the rows of a label further.
-The core has no rule of its own: it applies them, compares them in a merge, and saves them.
+Rows come with the labels and features that the data give them. A state with a rule divides the rows of a
+label further, or maps the rows. The core has no rule of its own: it applies them, compares them in a merge,
+and saves them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from streamgda.blocks.block import Block
 
 
 class RowRule(Protocol):
-    """A rule by which rows get the class under which they are added up."""
+    """A rule by which rows get the class under which they are added up, or their features."""
 
     saved_as: ClassVar[str]
     """The key of the rule in the metadata of a saved state, and in `RULES`."""
 
     def assign(self, block: Block) -> Block:
-        """The same rows, of other classes."""
+        """The same rows, of other classes or features."""
 
     def check_same(self, other: Any) -> None:
         """Raise ValueError unless rows that went by two rules, or one of them by none (None), add up."""
@@ -29,7 +30,10 @@ class RowRule(Protocol):
         """Plain values that JSON holds, and `from_document` of the class reads."""
 
 
-RULES = {"subclass_centers": "streamgda.subclasses.centers:SubclassCenters"}
+RULES = {
+    "mapped_rows": "streamgda.ridge.rule:MappedRows",
+    "subclass_centers": "streamgda.subclasses.centers:SubclassCenters",
+}
 """Where the rule that is saved under a key is defined."""
 
 

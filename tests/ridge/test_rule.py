@@ -1,0 +1,213 @@
+"""Mapped rows add up: in any order, in both precisions, as the mapped features would by themselves."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.datasets import load_digits, load_iris
+
+from streamgda import (
+    Categorical,
+    ClassStatistics,
+    LinearDiscriminantAnalysis,
+    RandomFeatures,
+    accumulate,
+    load,
+    scan_arrow,
+    scan_parquet,
+)
+from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.schema import Columns
+from streamgda.ridge.rule import MappedRows
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.required import Required
+
+X, y = load_iris(return_X_y=True, as_frame=True)
+FRAME = X.assign(species=y)
+TABLE = pa.Table.from_pandas(FRAME)
+RNG = np.random.default_rng(0)
+IN_SINGLE = 3e-6  # of the scatter of all rows
+
+
+def map_of(**options):
+    return MappedRows(RandomFeatures(60, **options).fit(X[::3]))
+
+
+def state_of(frame, rule, kind="tied", **options):
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    return accumulate(scan_arrow(table, "species", **options), covariance_type=kind, rule=rule)
+
+
+def assert_same(state, expected, tolerance=IN_SINGLE):
+    """The same moments, to an error relative to the scatter of all rows."""
+    assert np.array_equal(state.counts, expected.counts)
+    np.testing.assert_allclose(state.weights, expected.weights, rtol=1e-15)
+    offsets = expected.means - np.average(expected.means, axis=0, weights=expected.weights)
+    within = expected.scatter if expected.scatter.ndim == 2 else expected.scatter.sum(axis=0)
+    squares = np.diag(within) + expected.weights @ offsets**2
+    deviations = np.sqrt(squares)
+    gaps = np.abs(state.means - expected.means) / (deviations / np.sqrt(expected.weights.sum()))
+    assert np.nan_to_num(gaps).max() < 1e-6
+    gaps = np.abs(state.scatter - expected.scatter) / np.outer(deviations, deviations)
+    assert np.nan_to_num(gaps).max() < tolerance
+
+
+@pytest.mark.parametrize("kind", ["tied", "full"])
+@pytest.mark.parametrize("products", ["float32", "float64"])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_a_state_of_mapped_rows_is_that_of_the_mapped_features(kind, products, weight):
+    features = RandomFeatures(60, random_state=1).fit(X[::3])
+    frame = FRAME.assign(weight=RNG.integers(0, 4, 150) * 10.0**30)
+    frame = frame if weight else frame.drop(columns="weight")
+    state = state_of(frame, MappedRows(features, products=products), kind, weight=weight)
+    expected = ClassStatistics(kind).update(features.transform(X).astype(float), y, frame.get("weight"))
+    assert state.feature_names == tuple(features.get_feature_names_out())
+    assert_same(state, expected, IN_SINGLE if products == "float32" else 1e-13)
+
+
+@pytest.mark.parametrize("kind", ["tied", "full"])
+def test_rows_of_many_pieces_and_blocks_of_columns(kind, monkeypatch):
+    monkeypatch.setattr("streamgda.ridge.rule._ROWS_TOGETHER", 100)
+    monkeypatch.setattr("streamgda.ridge.rule._MOST_COLUMNS", 40)
+    rows = RNG.normal(size=(1_500, 3)) * [1, 1e3, 1e-3] + [0, 1e6, 1]
+    labels = np.minimum(RNG.geometric(0.2, 1_500), 20)
+    features = RandomFeatures(90).fit(rows[:500])
+    for products in ("float32", "float64"):
+        rule = MappedRows(features, products=products)
+        state = empty_statistics(Required.of(kind), rule=rule).update(rows, labels)
+        assert_same(state, ClassStatistics(kind).update(features.transform(rows), labels))
+        assert np.array_equal(state.scatter, np.swapaxes(state.scatter, -1, -2))
+
+
+def test_rows_add_up_in_any_split_and_order_and_are_taken_back():
+    rule, order = map_of(), RNG.permutation(150)
+    whole = state_of(FRAME, rule)
+    parts = [state_of(FRAME.iloc[some], rule) for some in np.array_split(order, 7)]
+    assert_same(sum(parts), whole)
+    assert_same(sum(parts[::-1]), whole)
+    assert_same(whole - parts[0] - parts[1], sum(parts[2:]))
+    assert (whole - whole).n_rows == 0
+
+
+@pytest.mark.parametrize("products", ["float32", "float64"])
+def test_a_saved_state_is_the_same_and_goes_on(tmp_path, products):
+    rule = MappedRows(RandomFeatures(60).fit(X[::3]), products=products)
+    first, second = state_of(FRAME[:70], rule), state_of(FRAME[70:], rule)
+    first.save(tmp_path / "state.parquet")
+    again = load(tmp_path / "state.parquet")
+    assert again.digest() == first.digest()
+    assert again.rule.products == products
+    assert (again + second).digest() == (first + second).digest()
+    again.update(X[70:], y[70:])
+    assert_same(again, state_of(FRAME, rule))
+
+
+def test_the_bits_are_those_of_any_scheduler(tmp_path):
+    for i, start in enumerate(range(0, 150, 40)):
+        pq.write_table(TABLE.slice(start, 40), tmp_path / f"{i}.parquet")
+    source = scan_parquet(tmp_path, "species")
+    states = [
+        accumulate(source, covariance_type="tied", rule=map_of(), scheduler=scheduler)
+        for scheduler in ("synchronous", "threads")
+    ]
+    assert len({state.digest() for state in states}) == 1
+
+
+def test_states_of_other_maps_do_not_merge():
+    ours = state_of(FRAME, map_of())
+    plain = accumulate(scan_arrow(TABLE, "species"), covariance_type="tied")
+    for other in (state_of(FRAME, map_of(random_state=1)), plain):
+        for first, second in ((ours, other), (other, ours)):
+            with pytest.raises(ValueError, match="fit one map and hand it to both|features"):
+                _ = first + second
+    assert (ours + state_of(FRAME, map_of())).n_rows == 300
+
+
+def test_a_map_that_is_fitted_again_does_not_change_the_rule():
+    features = RandomFeatures(60).fit(X[::3])
+    rule = MappedRows(features)
+    before = state_of(FRAME, rule)
+    features.set_params(n_components=30).fit(X[:9] * 2)
+    assert state_of(FRAME, rule).digest() == before.digest()
+
+
+def test_categories_are_inputs_as_dummies_and_an_unknown_one_has_none():
+    frame = FRAME.assign(colour=np.array(["red", "green", "blue"])[np.arange(150) % 3])
+    schema = state_of(frame[:60], None, categories=Categorical(columns=["colour"])).schema
+    dummies = pd.get_dummies(frame, columns=["colour"], dtype=float).drop(columns="species")
+    dummies.columns = [name.replace("colour_", "colour=") for name in dummies]
+    features = RandomFeatures(50).fit(dummies)
+    rule = MappedRows(features, schema)
+    state = state_of(frame, rule, categories=Categorical(columns=["colour"]))
+    assert "colour=red" in state.feature_names
+    assert_same(state, ClassStatistics("tied").update(features.transform(dummies), y))
+    strange = frame.assign(colour=frame["colour"].where(frame.index != 7, "black"))
+    dummies.iloc[7, 4:] = 0
+    state = state_of(strange, rule, categories=Categorical(columns=["colour"]))
+    assert_same(state, ClassStatistics("tied").update(features.transform(dummies), y))
+
+
+def test_rows_that_do_not_go_through_the_map_are_refused_by_name():
+    rule = map_of()
+    with pytest.raises(ValueError, match="columns.*other.* do not go through a map of rows with the columns"):
+        state_of(FRAME.rename(columns={FRAME.columns[0]: "other"}), rule)
+    with pytest.raises(ValueError, match="map is of 4 features; got rows of 3"):
+        next(map(rule.assign, array_blocks(X.to_numpy()[:, :3], y)))
+    with pytest.raises(ValueError, match="'tied' or 'full'"):
+        state_of(FRAME, rule, "diag")
+    for bad, word in ((np.nan, "NaN"), (np.inf, "infinity")):
+        frame = FRAME.copy()
+        frame.iloc[33, 2] = bad
+        for products in ("float32", "float64"):
+            with pytest.raises(ValueError, match=rf"33.*'petal length \(cm\)' is {word}"):
+                state_of(frame, MappedRows(rule.features, products=products))
+    with pytest.raises(ValueError, match="products must be 'float32' or 'float64'"):
+        MappedRows(rule.features, products="half")
+    with pytest.raises(ValueError, match="no mapped rows"):
+        MappedRows.from_document({"features": rule.features.to_document()})
+
+
+def test_a_class_that_does_not_vary_and_rows_of_their_own_have_no_scatter():
+    frame = pd.DataFrame({"a": [1.0, 1.0, 2.0, 2.0], "species": [0, 0, 1, 1]})
+    rule = MappedRows(RandomFeatures(20, scale="std").fit(frame[["a"]]))
+    assert not state_of(frame, rule).scatter.any()
+    assert not state_of(frame.assign(species=range(4)), rule).scatter.any()
+
+
+@pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
+def test_a_linear_model_is_made_of_the_state():
+    features, (rows, labels) = RandomFeatures(300, scale="common"), load_digits(return_X_y=True)
+    rule = MappedRows(features.fit(rows[:500]))
+    state = empty_statistics(Required.of("tied"), rule=rule).update(rows[::2], labels[::2])
+    model = LinearDiscriminantAnalysis(shrinkage=0.01).from_statistics(state)
+    made = pd.DataFrame(features.transform(rows[1::2]), columns=features.get_feature_names_out())
+    assert model.score(made, labels[1::2]) > 0.95
+
+
+@pytest.mark.skipif("STREAMGDA_DATA" not in os.environ, reason="needs the letters")
+def test_letters_mapped_by_fixed_hinges_have_the_published_criterion():
+    table = pq.read_table(Path(os.environ["STREAMGDA_DATA"]) / "letter.parquet").slice(0, 16_000)
+    names = [name for name in table.column_names if name != "letter"]
+    rows = np.column_stack([table[name].to_numpy() for name in names]).astype(float)
+    features = RandomFeatures(200, "relu", scale="std", include_inputs=False).fit(rows)
+    i, j = np.arange(1, 17)[:, None], np.arange(1, 201)
+    features.frequencies_ = (np.sqrt(2) * np.sin(i * j) / 4).astype(np.float32)
+    features.offsets_ = np.cos(j).astype(np.float32)
+    source = scan_arrow(table, "letter")
+    state = accumulate(source, covariance_type="tied", rule=MappedRows(features, Columns(tuple(names))))
+    n, means = state.counts.astype(float), state.means
+    offsets = means - n @ means / n.sum()
+    total = state.scatter + (offsets.T * n) @ offsets
+    varying = np.diag(total) > 1e-6 * np.diag(total).max()
+    scale = np.sqrt(np.diag(total)[varying] / n.sum())
+    e, vectors = np.linalg.eigh(total[np.ix_(varying, varying)] / np.outer(scale, scale))
+    q = np.square(vectors.T @ (offsets[:, varying] / scale * n[:, None]).T).sum(axis=1)
+    residual = (n - n**2 / n.sum()).sum() - 2 * (q / (e + 1)).sum() + (q * e / (e + 1) ** 2).sum()
+    freedom = 1 + (e / (e + 1)).sum()
+    assert residual == pytest.approx(9708.777616545, rel=1e-6)
+    assert freedom == pytest.approx(184.816250658, rel=1e-4)
+    assert n.sum() * residual / (n.sum() - freedom) ** 2 == pytest.approx(0.621063565, rel=1e-5)
