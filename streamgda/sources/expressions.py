@@ -72,16 +72,16 @@ class ColumnExpression:
                     "predictions that were made with it cannot be told from others; use source.map, or do "
                     "without a checkpoint, a ledger and predict_dataset"
                 )
-        told: list[Any] = []
+        details: list[Any] = []
         if _SHORTENED.search(text) or any(map(_is_ambiguous, values)):
-            told = [repr(values)]
+            details = [repr(values)]
         if called and not set(types) <= _USUAL_TYPES:  # such as 1 in 8 bits, or the bytes of a text
-            told.append(types)
+            details.append(types)
         if "divide" in text and "int64" in types and any(map(pa.types.is_integer, self.columns.types)):
-            told.append("whole numbers")  # 2 and 2.0 have the same text, and other quotients
-        if not told:
+            details.append("whole numbers")  # 2 and 2.0 have the same text, and other quotients
+        if not details:
             return text
-        document = told[0] if len(told) == 1 and isinstance(told[0], str) else repr(told)
+        document = details[0] if len(details) == 1 and isinstance(details[0], str) else repr(details)
         return f"{text} {hashlib.blake2b(document.encode(), digest_size=16).hexdigest()}"
 
 
@@ -99,11 +99,11 @@ def type_of(expression: ds.Expression, schema: pa.Schema) -> pa.DataType:
 
 def evaluated(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]) -> dict[str, pa.Array]:
     """The values of expressions for the rows of a batch, by their names."""
-    table = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
+    rows = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     project = acero.ProjectNodeOptions([column.expression for column in expressions.values()])
-    steps = [acero.Declaration("table_source", table), acero.Declaration("project", project)]
-    made = acero.Declaration.from_sequence(steps).to_table(use_threads=False).combine_chunks()
-    return {name: column.combine_chunks() for name, column in zip(expressions, made.columns, strict=True)}
+    steps = [acero.Declaration("table_source", rows), acero.Declaration("project", project)]
+    table = acero.Declaration.from_sequence(steps).to_table(use_threads=False).combine_chunks()
+    return {name: column.combine_chunks() for name, column in zip(expressions, table.columns, strict=True)}
 
 
 def referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
@@ -145,7 +145,7 @@ def _values_of(expression: ds.Expression) -> tuple[list[str], list[Any]]:
 def _is_ambiguous(values: list[Any]) -> bool:
     """Whether strings in the list of an "in" hold quotes, which Arrow prints as they are."""
     sets = (options.get("value_set", ()) for options in values if isinstance(options, dict))
-    return any(isinstance(value, str) and '"' in value for listed in sets for value in listed)
+    return any(isinstance(value, str) and '"' in value for values_of_set in sets for value in values_of_set)
 
 
 def in_words(error: Exception) -> str:
@@ -179,8 +179,8 @@ class Filter(ColumnExpression):
             expression = filters if isinstance(filters, ds.Expression) else pq.filters_to_expression(filters)
             schema.empty_table().filter(expression)
         except _NO_FILTER as error:
-            if found := _NO_COLUMN.search(str(error)):
-                check_known([found[1]], schema.names, "filters")
+            if match := _NO_COLUMN.search(str(error)):
+                check_known([match[1]], schema.names, "filters")
             needed = "" if isinstance(error, pa.ArrowException) else f"; {_NEEDED}"
             raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
         if "FieldPath(" in _QUOTED.sub("", str(expression)):

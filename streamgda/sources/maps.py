@@ -45,16 +45,16 @@ class FeatureMap:
             As `Source.map` does.
         """
         transformer = _checked(transformer, names)
-        expected = getattr(transformer, "n_features_in_", source.n_features)
-        if source.n_features not in {None, expected}:
-            raise ValueError(f"{source!r}: {name_of(transformer)} was fitted to {expected} features")
+        n_features = getattr(transformer, "n_features_in_", source.n_features)
+        if source.n_features not in {None, n_features}:
+            raise ValueError(f"{source!r}: {name_of(transformer)} was fitted to {n_features} features")
         if not source.maps:  # later ones are given the array that a transformer makes
             _set_names(transformer, source.feature_names)
-        given = transformer.get_feature_names_out(source.feature_names) if names is None else names
-        made = tuple(map(str, given))
-        if isinstance(names, str) or len(set(made)) < len(made):
+        outputs = transformer.get_feature_names_out(source.feature_names) if names is None else names
+        features = tuple(map(str, outputs))
+        if isinstance(names, str) or len(set(features)) < len(features):
             raise ValueError(f"features must be a list of different names for what it makes; got {names!r}")
-        return cls(transformer, made)
+        return cls(transformer, features)
 
     @cached_property
     def digest(self) -> str:
@@ -71,10 +71,11 @@ class FeatureMap:
         """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
         from streamgda.sources.identity import value_digest  # which imports pyarrow
 
-        function = getattr(self.transformer, "feature_names_out", None)
-        is_ours = isinstance(function, partial) and function.func is _given
-        used = self.transformer.func if is_ours else self.transformer
-        return digest([is_ours, value_digest(used, f"the map by {name_of(self.transformer)}"), self.names])
+        names_out = getattr(self.transformer, "feature_names_out", None)
+        is_ours = isinstance(names_out, partial) and names_out.func is _names_out
+        function = self.transformer.func if is_ours else self.transformer
+        name = f"the map by {name_of(self.transformer)}"
+        return digest([is_ours, value_digest(function, name), self.names])
 
     def check_unchanged(self) -> None:
         """Check that the transformer is still as `digest` tells, if that was asked for.
@@ -106,17 +107,17 @@ class FeatureMap:
             piece = block.between(start, start + size)
             classes, codes = drop_unused(piece.classes, piece.codes)
             labelled = replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
-            made = replace(labelled, features=self._made_of(piece), feature_names=self.names)
-            yield made, slice(start, start + size)
+            result = replace(labelled, features=self._output_of(piece), feature_names=self.names)
+            yield result, slice(start, start + size)
 
-    def _made_of(self, block: Block) -> NDArray[Any]:
+    def _output_of(self, block: Block) -> NDArray[Any]:
         """What the transformer makes of the features of a block: (n_rows, n_features)."""
         is_view = isinstance(block.features, np.ndarray)  # which a transformer with copy=False would change
         rows: Any = np.array(block.matrix(0, len(block.codes)), copy=is_view or None)
         if not len(rows):  # which transformers refuse
             return np.empty((0, len(self.names)))
         try:
-            made = self.transformer.transform(_named(self.transformer, rows, block.feature_names))
+            result = self.transformer.transform(_named(self.transformer, rows, block.feature_names))
         except Exception as error:  # a transformer may raise anything
             if isinstance(error, ValueError) and not np.isfinite(rows).all():
                 block.raise_for_values(
@@ -125,12 +126,12 @@ class FeatureMap:
                 )
             error.add_note(f"{_RAISED_BY} {name_of(self.transformer)}, for rows from {block.row_name(0)} on")
             raise
-        expected = len(rows), len(self.names)
-        values = np.asarray(made.toarray() if hasattr(made, "toarray") else made)
-        if values.shape != expected or values.dtype.kind not in "biuf":
+        shape = len(rows), len(self.names)
+        values = np.asarray(result.toarray() if hasattr(result, "toarray") else result)
+        if values.shape != shape or values.dtype.kind not in "biuf":
             raise ValueError(
                 f"{name_of(self.transformer)}, for {counted(len(rows), 'row')} from {block.row_name(0)} on: "
-                f"it made {values.dtype} of shape {values.shape}, not numbers of shape {expected}"
+                f"it made {values.dtype} of shape {values.shape}, not numbers of shape {shape}"
             )
         return values
 
@@ -145,13 +146,13 @@ def _checked(transformer: Any, names: Sequence[str] | None) -> Any:
     if not hasattr(transformer, "transform"):
         if names is None:
             raise ValueError(f"what {transformer!r:.80} makes needs names: map(..., features=[...])")
-        return FunctionTransformer(transformer, validate=True, feature_names_out=partial(_given, names))
+        return FunctionTransformer(transformer, validate=True, feature_names_out=partial(_names_out, names))
     if hasattr(transformer, "fit"):
         check_is_fitted(transformer, msg="%(name)s is not fitted; fit it to a sample of the rows first")
     return deepcopy(transformer)
 
 
-def _given(names: Sequence[str], transformer: Any, input_features: Any) -> NDArray[Any]:
+def _names_out(names: Sequence[str], transformer: Any, input_features: Any) -> NDArray[Any]:
     return np.array(names, dtype=object)
 
 
@@ -168,17 +169,17 @@ def _set_names(transformer: Any, names: Sequence[str] | None) -> None:
         first.feature_names_in_, first.n_features_in_ = np.array(names, dtype=object), len(names)
 
 
-def _named(transformer: Any, rows: NDArray[Any], held: Sequence[str] | None) -> Any:
+def _named(transformer: Any, rows: NDArray[Any], columns: Sequence[str] | None) -> Any:
     """Rows as a frame, if a transformer knows the names of its features."""
     names = getattr(transformer, "feature_names_in_", None)
     if names is None:
         return rows
     import pandas as pd
 
-    return pd.DataFrame(rows, columns=names if held is None else held, copy=False)[list(names)]
+    return pd.DataFrame(rows, columns=names if columns is None else columns, copy=False)[list(names)]
 
 
 def name_of(transformer: Any) -> str:
     """What messages call a transformer or a function."""
-    used = getattr(transformer, "func", transformer)
-    return str(getattr(used, "__qualname__", f"{used!r:.80}"))
+    function = getattr(transformer, "func", transformer)
+    return str(getattr(function, "__qualname__", f"{function!r:.80}"))

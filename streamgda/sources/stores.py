@@ -150,7 +150,7 @@ class WatchedStore(WrapperStore[Store]):
         self._documents = documents
         self._blosc = blosc
         self._shards = shards
-        self._seen = {**chunks, **documents}
+        self._versions = {**chunks, **documents}
         self._ends: dict[str, asyncio.Future[Buffer | None]] = {}
         self._folder = _local_folder(store)
 
@@ -161,7 +161,7 @@ class WatchedStore(WrapperStore[Store]):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Read an object, and check that it is there in the version that was planned for."""
-        if self._documents and key not in self._seen:
+        if self._documents and key not in self._versions:
             return None
         if isinstance(byte_range, SuffixByteRequest):
             if key not in self._ends:
@@ -172,24 +172,24 @@ class WatchedStore(WrapperStore[Store]):
     async def _read(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        size = (self._seen.get(key) or (None,))[0] if self._folder is None else None
-        asked = _with_known_size(byte_range, size)
+        size = (self._versions.get(key) or (None,))[0] if self._folder is None else None
+        request = _with_known_size(byte_range, size)
         with storing(f"{self._store}/{key}"):
-            answer = await self._store.get(key, prototype, asked)
+            answer = await self._store.get(key, prototype, request)
         if answer is None:
-            if key in self._seen:
+            if key in self._versions:
                 raise FileNotFoundError(f"{self._store}/{key} is gone since the pass was planned")
             return None
-        if size and isinstance(asked, RangeByteRequest):
-            await self._check_length(key, len(answer), min(asked.end, size) - asked.start)
+        if size and isinstance(request, RangeByteRequest):
+            await self._check_length(key, len(answer), min(request.end, size) - request.start)
         if not len(answer):  # an empty shard would be read as fill values
             raise ValueError(f"{self._store}/{key} is empty")
         if key in self._chunks and byte_range is None and key.startswith(self._blosc):
             _check_blosc(f"{self._store}/{key}", answer)
         if key in self._chunks and (index := self._shard_index(key)) is not None:
             await self._check_shard(key, index, answer, byte_range)
-        planned = None if self._folder is None else self._seen.get(key)
-        if planned is not None and planned != _version_of(self._folder, key):
+        version = None if self._folder is None else self._versions.get(key)
+        if version is not None and version != _version_of(self._folder, key):
             raise self._changed(key)
         return answer
 
@@ -200,11 +200,11 @@ class WatchedStore(WrapperStore[Store]):
         self, key: str, index: ShardIndex, answer: Buffer, byte_range: ByteRequest | None
     ) -> None:
         """Check that a shard has all its bytes, if what was read of it holds its index."""
-        wanted = RangeByteRequest(0, index.size) if index.is_at_start else SuffixByteRequest(index.size)
-        if byte_range not in (None, wanted) or len(answer) < index.size:
+        index_range = RangeByteRequest(0, index.size) if index.is_at_start else SuffixByteRequest(index.size)
+        if byte_range not in (None, index_range) or len(answer) < index.size:
             return
-        planned, _ = self._chunks[key] or (None, None)
-        size = len(answer) if byte_range is None else planned or await self._store.getsize(key)
+        size_in_plan, _ = self._chunks[key] or (None, None)
+        size = len(answer) if byte_range is None else size_in_plan or await self._store.getsize(key)
         content = answer.to_bytes()
         end = index.end(content[: index.size] if index.is_at_start else content[-index.size :])
         if end > size - (0 if index.is_at_start else index.size):
@@ -217,8 +217,8 @@ class WatchedStore(WrapperStore[Store]):
             path = f"{beneath.path}/{key}"
             with storing(path):
                 beneath.fs.invalidate_cache()
-                seen = version_of_info(await beneath.fs._info(path)).identity
-            if seen == self._seen[key]:
+                present = version_of_info(await beneath.fs._info(path)).identity
+            if present == self._versions[key]:
                 raise StorageError(f"{path}: of {expected:,} bytes, the storage gave {n_bytes:,}")
         if n_bytes != expected:
             raise self._changed(key)
@@ -227,13 +227,13 @@ class WatchedStore(WrapperStore[Store]):
         return ChangedChunkError(f"{self._store}/{key} has changed since the pass was planned")
 
 
-def _with_known_size(asked: ByteRequest | None, size: int | None) -> ByteRequest | None:
+def _with_known_size(request: ByteRequest | None, size: int | None) -> ByteRequest | None:
     """The same bytes as a range, which is one request in every store; one byte more if all are asked for."""
-    if size and asked is None:
+    if size and request is None:
         return RangeByteRequest(0, size + 1)
-    if size and isinstance(asked, SuffixByteRequest):
-        return RangeByteRequest(max(size - asked.suffix, 0), size)
-    return asked
+    if size and isinstance(request, SuffixByteRequest):
+        return RangeByteRequest(max(size - request.suffix, 0), size)
+    return request
 
 
 def ends_in_blosc(array: zarr.Array[Any]) -> bool:

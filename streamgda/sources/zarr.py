@@ -215,8 +215,8 @@ class ZarrSource(ScorableSource):
         try:
             arrays = _opened(self.store, self._paths, self.zarr_format)
         except ValueError:
-            known = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
-            check_known(self.names, known, self.origin, "array")
+            names = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
+            check_known(self.names, names, self.origin, "array")
             raise
         roles: dict[str | None, tuple[str, str]] = {
             self.features: ("the features", _NUMBERS),
@@ -231,10 +231,10 @@ class ZarrSource(ScorableSource):
                 raise ValueError(f"{self.origin}: array {name!r} is {array.dtype} and cannot be {role}")
             if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
                 both = {self.features: arrays[0].shape, name: array.shape}
-                found = ", ".join(f"{which!r} is {shape}" for which, shape in both.items())
+                shapes = ", ".join(f"{which!r} is {shape}" for which, shape in both.items())
                 raise ValueError(
                     f"{self.origin}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,)"
-                    f"; {found}"
+                    f"; {shapes}"
                 )
         if not arrays[0].shape[1]:
             raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")
@@ -499,9 +499,9 @@ def _slabs_of(
 
     unit, firsts = _rows_at_once(array), range(start, stop, size)
     ends = [min(-(-min(first + size, stop) // unit) * unit, stop) for first in firsts]
-    held = read((start, start))
+    rest = read((start, start))
     for first, more in zip(firsts, read_ahead(read, pairwise([start, *ends]), n_ahead), strict=True):
-        held = np.concatenate([held, more]) if len(held) else more
+        rest = np.concatenate([rest, more]) if len(rest) else more
         del more
-        yield held[: min(size, stop - first)]
-        held = held[size:].copy()  # a view would keep the slab
+        yield rest[: min(size, stop - first)]
+        rest = rest[size:].copy()  # a view would keep the slab
