@@ -65,9 +65,10 @@ class FileRecord:
     @classmethod
     def of(cls, plan: FilePlan, *, rows: int, dropped: int, entry: str) -> FileRecord:
         """The record of a file that has been read."""
-        file, partition = plan.file, json.dumps(dict(plan.file.partition), default=str)
-        size, modified, etag = file.version.size, file.version.modified, file.version.etag
-        return cls(file.path, size, modified, etag, rows, dropped, plan.schema, partition, entry, plan.footer)
+        partition = json.dumps(dict(plan.file.partition), default=str)
+        version, read = plan.file.version or Version(None, None), (rows, dropped, plan.fingerprint)
+        place = plan.file.path, version.size, version.modified, version.etag
+        return cls(*place, *read, partition, entry, plan.footer)
 
     @property
     def version(self) -> Version:

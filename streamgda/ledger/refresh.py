@@ -6,9 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from streamgda.blocks.block import Block
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.ledger.entries import Entry, S, State, total_of
 from streamgda.ledger.folder import Contents, LedgerFolder
@@ -27,7 +26,6 @@ from streamgda.sources.base import (
     group_into_tasks,
 )
 from streamgda.sources.maps import is_of_map
-from streamgda.storage.fetching import Prefetcher
 from streamgda.storage.retries import repeated
 
 OnError = Literal["raise", "skip"]
@@ -122,11 +120,12 @@ def plan_refresh(
     """
     files, records = source.files(), held.records
     for file in files:
-        file.version.warn_if_size_alone(file.path)
+        if file.version is not None:
+            file.version.warn_if_size_alone(file.path)
     if verify:
         alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
         footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
-        files = [replace(file, footer=footers.get(file.path)) for file in files]
+        files = [file._replace(footer=footers.get(file.path)) for file in files]
     target = str(held.read_options.get("target"))
     reused: dict[str, FileRecord] = {}
     others: list[InputFile] = []
@@ -162,28 +161,10 @@ Unread: TypeAlias = tuple[str, str]
 """The path of a file, and why it cannot be read."""
 
 
-class WholeFile(Split):
-    """All the splits of a file, so that one task can read many files, and fetch the next ones meanwhile."""
-
-    def __init__(self, plan: FilePlan) -> None:
-        self.plan = plan
-        self.n_rows = sum(split.n_rows or 0 for split in plan.splits)
-        self.n_bytes = sum(split.n_bytes or 0 for split in plan.splits)
-        self.is_remote = any(split.is_remote for split in plan.splits)
-
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows, in order."""
-        return chain.from_iterable(split.blocks() for split in self.plan.splits)
-
-    def prefetch(self, prefetcher: Prefetcher) -> Self:
-        """Start to fetch as much as there is room for, and return the file with what is fetched."""
-        splits = [split.prefetch(prefetcher) for split in self.plan.splits]
-        return type(self)(replace(self.plan, splits=splits))
-
-    def entry(self, state: State) -> Entry:
-        """The entry of the file, whose rows are those of a state."""
-        record = FileRecord.of(self.plan, rows=state.n_rows, dropped=state.n_dropped, entry="")
-        return Entry.of(record, state)
+def _entry_of(plan: FilePlan, state: State) -> Entry:
+    """The entry of a file, whose rows are those of a state."""
+    record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry="")
+    return Entry.of(record, state)
 
 
 @dataclass(frozen=True)
@@ -207,18 +188,18 @@ class Reader:
     empty: State
     skips: bool
 
-    def plans(self, files: Sequence[WholeFile]) -> Iterator[Plan]:
+    def plans(self, files: Sequence[FilePlan]) -> Iterator[Plan]:
         """One task reads many small files, and several read a large one."""
         for group in group_into_tasks(files):
             if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
                 runs = [group[i : i + _FILES_PER_TASK] for i in range(0, len(group), _FILES_PER_TASK)]
                 yield Plan(runs, self.read_small, None, retries=0)
             else:
-                parts = list(group_into_tasks(group[0].plan.splits))
+                parts = list(group_into_tasks(group[0].splits))
                 finish = partial(self.write_large, group[0])
                 yield Plan(parts, self.read, None, self.merge, finish, retries=0)
 
-    def read_small(self, files: Iterable[WholeFile], _: None) -> list[FileRecord | Unread]:
+    def read_small(self, files: Iterable[FilePlan], _: None) -> list[FileRecord | Unread]:
         """Read some files one by one, and write their entries."""
         unread: list[FileRecord | Unread] = []
 
@@ -226,9 +207,9 @@ class Reader:
             for file in files:
                 state = self.read([file], None)
                 if isinstance(state, str):
-                    unread.append((file.plan.file.path, state))
+                    unread.append((file.file.path, state))
                 else:
-                    yield file.entry(state)
+                    yield _entry_of(file, state)
 
         written = self.folder.write(entries(), self.reads)
         return [*unread, *written]
@@ -254,11 +235,11 @@ class Reader:
                 raise
             return str(error)
 
-    def write_large(self, file: WholeFile, state: State | str) -> list[FileRecord | Unread]:
+    def write_large(self, file: FilePlan, state: State | str) -> list[FileRecord | Unread]:
         """Write the entry of a file, unless it could not be read."""
         if isinstance(state, str):
-            return [(file.plan.file.path, state)]
-        return [*self.folder.write([file.entry(state)], self.reads)]
+            return [(file.file.path, state)]
+        return [*self.folder.write([_entry_of(file, state)], self.reads)]
 
 
 def read_files(
@@ -277,7 +258,7 @@ def read_files(
     """
     planned, skipped = _plan_files(source, files, opening_on(scheduler), skips=reader.skips)
     planned.sort(key=lambda plan: plan.file.path)
-    plans = list(reader.plans([WholeFile(plan) for plan in planned]))
+    plans = list(reader.plans(planned))
     outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
     every = list(chain.from_iterable(outcomes))
     skipped |= dict(one for one in every if isinstance(one, tuple))

@@ -25,7 +25,7 @@ from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
 from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.planning import DatasetFiles
+from streamgda.sources.planning import Dataset
 from streamgda.sources.roles import Roles, TabularSource
 from streamgda.sources.row_groups import without_views
 from streamgda.storage.filesystems import Storage, Version
@@ -116,7 +116,7 @@ def scan_arrow(
         data = data.to_table()  # which can be sent to another process
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
         kind: type[ParquetSource | ArrowSource] = ParquetSource
-        data = DatasetFiles.of_dataset(data)
+        data = Dataset.of_arrow(data)
         origin, stored = data.first[0], data.stored
     else:
         kind, data = _described(data)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -347,32 +349,51 @@ class PinnedSource(WrappedSource):
         return self._parts
 
 
-@dataclass(frozen=True)
-class InputFile:
+class InputFile(NamedTuple):
     """A file of a source: its path in the dataset, where it lies, its version and its partition keys.
 
-    Where the content is to be verified, `footer` is the digest of the footer that it has now, and "" if the
-    file cannot be opened.
+    If the version is None, the present one is to be read. Where the content is to be verified, `footer` is
+    the digest of the footer that it has now, and "" if the file cannot be opened. If a pyarrow dataset holds
+    some row groups of the file, `row_groups` has these, and how many the file has.
     """
 
     path: str
     location: str
-    version: Version
+    version: Version | None
     partition: Mapping[str, Any]
     footer: str | None = None
+    row_groups: tuple[list[int], int] | None = None
 
 
 @dataclass(frozen=True)
-class FilePlan:
-    """What is to be read of a file, by its footer.
+class FilePlan(Split):
+    """What is to be read of a file, by its footer, whose digest is `footer`: all its splits in one.
 
-    `schema` is a fingerprint of the names and types of the columns to read, `footer` the footer's digest.
+    `schema` has the columns to read.
     """
 
     file: InputFile
     splits: Sequence[Split]
-    schema: str
+    schema: pa.Schema
     footer: str
+
+    n_rows = property(lambda plan: total(split.n_rows for split in plan.splits))
+    n_bytes = property(lambda plan: total(split.n_bytes for split in plan.splits))
+    is_remote = property(lambda plan: any(split.is_remote for split in plan.splits))
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        return chain.from_iterable(split.blocks() for split in self.splits)
+
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch as much as there is room for, and return the file with what is fetched."""
+        return replace(self, splits=[split.prefetch(prefetcher) for split in self.splits])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the names and types of the columns to read."""
+        columns = (f"{column.name}: {column.type}" for column in self.schema)
+        return hashlib.blake2b("\n".join(columns).encode(), digest_size=16).hexdigest()
 
 
 class FileSource(Source):

@@ -54,7 +54,7 @@ Keys = Mapping[str, pa.Scalar]
 
 
 @dataclass(frozen=True)
-class FoundFiles:
+class Listing:
     """The files of a dataset as they are now, in order, and the locations that they were found in.
 
     `versions` has the versions of the files that were listed; of others, the storage was not asked for them.
@@ -71,14 +71,13 @@ class FoundFiles:
     @property
     def folder(self) -> str:
         """The folder that was given, below which folders may have keys; "" if anything else was given."""
-        location, *others = self.locations
-        return location.path if isinstance(location, Folder) and not others else ""
+        places = [location.path for location in self.locations if isinstance(location, Folder)]
+        return places[0] if len(places) == len(self.locations) == 1 else ""
 
     @property
     def root(self) -> str:
         """The folder that all the files are in, if they were found in one location; else ""."""
-        location, *others = self.locations
-        return "" if others else location.root
+        return self.locations[0].root if len(self.locations) == 1 else ""
 
     def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file that is written to a path would be found from then on."""
@@ -86,7 +85,7 @@ class FoundFiles:
         return any(location.includes(self.storage, place) for location in self.locations)
 
 
-def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time: bool = True) -> FoundFiles:
+def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time: bool = True) -> Listing:
     """Find the files that a path, a URL, a list of them or a table stands for.
 
     If the storage fails, it is asked again. The folders above are looked at the first time only, to find out
@@ -116,14 +115,14 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
     files = [name for name in names if not _WILDCARD.search(name)]
     listed = wait_for(partial(retried, partial(there.listed_together, files)))
     parts = [
-        FoundFiles(there, [name], (File(name),), {name: listed[name]})
+        Listing(there, [name], (File(name),), {name: listed[name]})
         if name in listed
         else _find(there, name, Address(entry), first_time=first_time)
         for name, entry in zip(names, path, strict=True)
     ]
     paths = [path for part in parts for path in part.paths]
     _check_listed_once(there, paths)
-    return FoundFiles(
+    return Listing(
         there,
         paths,
         tuple(location for part in parts for location in part.locations),
@@ -131,12 +130,12 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
     )
 
 
-def _find(storage: Storage, name: str, given: Address, *, first_time: bool) -> FoundFiles:
+def _find(storage: Storage, name: str, given: Address, *, first_time: bool) -> Listing:
     find = partial(_find_once, storage, name, given, first_time=first_time)
     return wait_for(partial(retried, find, place=str(given)))
 
 
-def _find_once(storage: Storage, name: str, given: Address, *, first_time: bool) -> FoundFiles:
+def _find_once(storage: Storage, name: str, given: Address, *, first_time: bool) -> Listing:
     """The files at a path, which was given as `given`."""
     is_pattern = _WILDCARD.search(name) is not None
     if storage.is_object_store and not is_pattern and not name.endswith(SUFFIXES):
@@ -184,7 +183,7 @@ class Location(ABC):
         """The folder that all the files are in."""
 
     @abstractmethod
-    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> Listing:
         """The files that are there now, in order."""
 
     @abstractmethod
@@ -203,9 +202,9 @@ class File(Location):
 
     path: str
 
-    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> Listing:
         """The file itself."""
-        return FoundFiles(storage, [self.path], (self,), {})
+        return Listing(storage, [self.path], (self,), {})
 
     @property
     def root(self) -> str:
@@ -223,7 +222,7 @@ class Folder(Location):
 
     path: str
 
-    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> Listing:
         """The Parquet files at any depth that are not hidden."""
         listed = storage.listing(self.path)
         seen = [path for path in listed if not _is_hidden(_inside(path, self.path))]
@@ -235,7 +234,7 @@ class Folder(Location):
             )
         above = _marks_above(storage, self.path) if first_time else ()
         _check_no_table_format([*listed, *above], files)
-        return FoundFiles(storage, files, (self,), {path: listed[path] for path in files})
+        return Listing(storage, files, (self,), {path: listed[path] for path in files})
 
     @property
     def root(self) -> str:
@@ -253,13 +252,13 @@ class Pattern(Location):
 
     pattern: str
 
-    def found(self, storage: Storage, *, first_time: bool) -> FoundFiles:
+    def found(self, storage: Storage, *, first_time: bool) -> Listing:
         """The files that match, and the Parquet files in folders that match."""
         return self.found_in(storage, self.listed(storage), first_time=first_time)
 
     def found_in(
         self, storage: Storage, listed: Mapping[str, Version | None], *, first_time: bool
-    ) -> FoundFiles:
+    ) -> Listing:
         """The files that `found` finds, among what `listed` has listed."""
         matching = sorted(path for path, version in listed.items() if version and self.matches(path))
         files = self._each_once(storage, matching)
@@ -272,7 +271,7 @@ class Pattern(Location):
         _check_no_table_format([*listed, *above], files)
         seen = listed if storage.is_object_store else {}
         versions = {path: version for path in files if (version := seen.get(path)) is not None}
-        return FoundFiles(storage, files, (self,), versions)
+        return Listing(storage, files, (self,), versions)
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
@@ -391,7 +390,7 @@ def is_table(data: Any) -> bool:
     return any(library in libraries and hasattr(data, method) for library, method in _METHODS)
 
 
-def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> FoundFiles:
+def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> Listing:
     """List the files of a table in the version that it is open in, in the order of their paths.
 
     Raises
@@ -411,7 +410,7 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> FoundF
     paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
     _check_listed_once(there, paths)
     keys = dict(sorted(zip(paths, (keys for _, keys in found), strict=True), key=lambda file: file[0]))
-    return FoundFiles(there, list(keys), tuple(map(File, keys)), {}, columns, keys)
+    return Listing(there, list(keys), tuple(map(File, keys)), {}, columns, keys)
 
 
 def field_numbers(schema: pa.Schema) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -15,11 +15,11 @@ import pyarrow as pa
 from streamgda.blocks.block import Missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
-from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource
-from streamgda.sources.discovery import FoundFiles, field_numbers, find_files
+from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource, Split
+from streamgda.sources.discovery import Listing, find_files
 from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
-from streamgda.sources.planning import DatasetFiles, FilePlanner, ListedFile, PlannedFile, unified_types
+from streamgda.sources.planning import Dataset, unified_types
 from streamgda.sources.roles import Roles, TabularSource
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.storage.filesystems import Storage
@@ -105,11 +105,11 @@ def scan_parquet(
     array([1.5, 7.5])
     """
     find = partial(find_files, path, filesystem)
-    files = DatasetFiles.of_found(find())
-    chosen = Filter.of(filters, files.schema)
+    dataset = Dataset.of(find())
+    chosen = Filter.of(filters, dataset.schema)
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(files.schema, files.first[0], *chosen_as, files.stored)
-    return ParquetSource(files, roles, chosen, find)
+    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored)
+    return ParquetSource(dataset, roles, chosen, find)
 
 
 class ParquetSource(TabularSource, FileSource, ScorableSource):
@@ -125,80 +125,66 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def __init__(
         self,
-        files: DatasetFiles,
+        dataset: Dataset,
         roles: Roles,
         chosen: Filter | None = None,
-        find: Callable[..., FoundFiles] | None = None,
+        find: Callable[..., Listing] | None = None,
     ) -> None:
-        self._files, self._find = files, find
+        self._dataset, self._find = dataset, find
         self.target = roles.target
-        root = "" if files.found is None else files.found.root
-        read_options = ReadOptions(files.storage, roles, chosen, root=root)
-        types = files.schema.remove_metadata(), files.stored.remove_metadata()
-        columns = None if files.found is None else files.found.columns
-        numbers = {} if columns is None else field_numbers(columns)
-        self._planner = FilePlanner(*types, files.first, read_options, find is not None, numbers)
+        self._options = ReadOptions(dataset.listing.storage, roles, chosen, root=dataset.listing.root)
         self._set_roles(roles)
 
     def __repr__(self) -> str:
-        files = self._files.paths
+        files = self._dataset.listing.paths
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         n_features = counted(len(self._roles.features), "feature")
         return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
 
-    def splits(self) -> list[RowGroups]:
+    def splits(self) -> list[Split]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
         return self.planned()
 
-    def planned(self, each: Map = map) -> list[RowGroups]:
+    def planned(self, each: Map = map) -> list[Split]:
         """The splits; `each` opens the files."""
-        return self._splits(self._planner.plan(self._chosen(), each))
-
-    def _chosen(self) -> list[ListedFile]:
-        """The files that the filter does not rule out by their keys."""
-        return list(self._files.listed(self._files.chosen(self._planner.read_options.filter)))
-
-    def _splits(
-        self, planned: Iterable[PlannedFile], read_options: ReadOptions | None = None
-    ) -> list[RowGroups]:
-        options, found, splits = read_options or self._planner.read_options, self._files.found, []
-        for path, version, runs, *_ in planned:
-            listed = version if found is None else found.versions.get(path, version)
-            once = listed if listed == version else version  # in memory, if it is the one that was listed
-            splits += [RowGroups(options, path, once, self._files.keys(path), *run) for run in runs]
-        return splits
+        plans = self._dataset.plan(self._dataset.files(self._options.filter), self._options, each)
+        return [split for plan in plans for split in plan.splits]
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
-        check_known(keep, self._files.schema.names, self._files.paths[0])
+        schema, (first, *_) = self._dataset.schema, self._dataset.listing.paths
+        check_known(keep, schema.names, first)
         roles = replace(self._roles, target=None, weight=None, groups=None)
-        read_options = replace(self._planner.read_options, roles=roles, kept=tuple(keep))
-        planner = replace(self._planner, read_options=read_options)
-        planned = list(planner.plan(self._chosen(), each))
-        return self._splits(planned, read_options), unified_types(keep, self._files.schema, planned)
+        options = replace(self._options, roles=roles, kept=tuple(keep))
+        splits: list[Any] = []
+        kinds = {}
+        for plan in self._dataset.plan(self._dataset.files(options.filter), options, each):
+            splits += plan.splits
+            kinds[id(plan.schema)] = plan
+        return splits, unified_types(keep, schema, kinds.values())
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         find = self._find
-        files = self._files if find is None else DatasetFiles.of_found(find(first_time=False))
-        self._roles.check_there(files.schema.names, files.first[0])
-        self._roles.check_types(files.stored, files.first[0])
-        chosen = self._planner.read_options.filter
-        again = None if chosen is None else Filter.of(chosen.expression, files.schema)
-        return type(self)(files, self._roles, again, self._find)
+        now = self._dataset if find is None else Dataset.of(find(first_time=False), self._dataset)
+        self._roles.check_there(now.schema.names, now.first[0])
+        self._roles.check_types(now.stored, now.first[0])
+        chosen = self._options.filter
+        again = None if chosen is None else Filter.of(chosen.expression, now.schema)
+        return type(self)(now, self._roles, again, find)
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
-        return self._files.schema, self._files.paths[0]
+        return self._dataset.schema, self._dataset.listing.paths[0]
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)
-        self._planner = replace(self._planner, read_options=replace(self._planner.read_options, roles=roles))
+        self._options = replace(self._options, roles=roles)
 
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, chosen = self._roles, self._planner.read_options.filter
+        roles, chosen = self._roles, self._options.filter
         return {
             "target": roles.target,
             "features": list(roles.features),
@@ -212,42 +198,35 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they were listed, in order."""
-        found, storage = self._files.found, self._files.storage
-        paths = self._files.chosen(self._planner.read_options.filter)
-        folder, seen = ("", {}) if found is None else (found.folder, found.versions)
-        if not seen:
-            seen = retried(partial(storage.listed_together, paths))
+        files, listing = self._dataset.files(self._options.filter), self._dataset.listing
+        folder, storage = listing.folder, listing.storage
+        seen = listing.versions or retried(
+            partial(storage.listed_together, [file.location for file in files])
+        )
         return [
-            InputFile(
-                path=path.removeprefix(folder).lstrip("/") if folder else path,
-                location=path,
-                version=seen.get(path) or retried(partial(storage.version, path)),
-                partition=self._files.keys(path),
+            file._replace(
+                path=file.path.removeprefix(folder).lstrip("/") if folder else file.path,
+                version=seen.get(file.path) or retried(partial(storage.version, file.path)),
             )
-            for path in paths
+            for file in files
         ]
 
     def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file written to a path would then be one of the files."""
-        return self._files.found is not None and self._files.found.includes(storage, path)
+        return self._dataset.listing.includes(storage, path)
 
     def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether one of the files lies in a folder, or a file written there would become one of them."""
-        place = storage.place(folder)
-        folders = {file.rpartition("/")[0] for file in self._files.paths}
+        place, listing = storage.place(folder), self._dataset.listing
+        folders = {file.rpartition("/")[0] for file in listing.paths}
         return self.includes(storage, f"{folder.rstrip('/')}/part-00000.parquet") or any(
-            self._files.storage.place(other).is_within(place) for other in folders
+            listing.storage.place(other).is_within(place) for other in folders
         )
 
     def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
         """The digest of the footer of each file; no file is decoded."""
-        return self._planner.footers([file.location for file in files], each)
+        return self._dataset.planner(self._options, each).footers([file.location for file in files], each)
 
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
         """The row groups of some files, in the versions that were listed."""
-        versions = {file.location: file.version for file in files}
-        planned = self._planner.plan(list(self._files.listed(versions, versions)), each)
-        return [
-            FilePlan(file, self._splits([plan]), self._planner.fingerprint(plan.schema), plan.footer)
-            for file, plan in zip(files, planned, strict=True)
-        ]
+        return list(self._dataset.plan(files, self._options, each))

@@ -7,25 +7,24 @@ files with equal schemas share one.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from operator import and_, itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.sources.base import Map, group_into_tasks
-from streamgda.sources.discovery import FoundFiles, field_numbers
+from streamgda.sources.base import FilePlan, InputFile, Map, group_into_tasks
+from streamgda.sources.discovery import Listing, field_numbers
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import label_kind
-from streamgda.sources.row_groups import VIEWS, ReadOptions, without_views
+from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
 from streamgda.storage.filesystems import Storage, Version, conceal
 from streamgda.storage.footers import Footer, digest_of_footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
@@ -45,29 +44,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class ListedFile(NamedTuple):
-    """A file to plan.
-
-    `expression` holds the partition keys and their values. `version` is the version to read; None is the
-    present one. `wanted` holds the row groups to read, and how many the file has; None is all of them.
-    """
-
-    path: str
-    expression: ds.Expression
-    version: Version | None = None
-    wanted: tuple[list[int], int] | None = None
-
-
 @dataclass(frozen=True, eq=False)
-class DatasetFiles:
-    """The files of a dataset, in order.
+class Dataset:
+    """The files of a dataset, and what is known of them from the names of folders and one footer.
 
     Attributes
     ----------
-    storage : Storage
-        Where they are.
-    paths : sequence of str
-        Their paths.
+    listing : Listing
+        The files, in order.
     first : tuple of str and Footer
         The path and the footer of the first one that can be read.
     stored : pyarrow.Schema
@@ -77,108 +61,141 @@ class DatasetFiles:
     expressions : mapping of str to pyarrow.dataset.Expression
         The keys, by folder; by path if the user gave a table or a pyarrow dataset.
     fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
-        The files of a pyarrow dataset, by path; empty for found files.
-    found : FoundFiles or None
-        Where the files were found; None for a pyarrow dataset.
+        The files of a pyarrow dataset, by path; empty for listed files.
     """
 
-    storage: Storage
-    paths: Sequence[str]
+    listing: Listing
     first: tuple[str, Footer]
     stored: pa.Schema
     schema: pa.Schema
     expressions: Mapping[str, ds.Expression]
-    fragments: Mapping[str, ds.ParquetFileFragment]
-    found: FoundFiles | None = None
+    fragments: Mapping[str, ds.ParquetFileFragment] = field(default_factory=dict)
 
     @classmethod
-    def of_found(cls, found: FoundFiles) -> DatasetFiles:
-        """Found files, with the hive keys of their paths, except keys that are columns of the files too.
+    def of(cls, listing: Listing, known: Dataset | None = None) -> Dataset:
+        """Listed files, with the hive keys of their paths, except keys that are columns of the files too.
 
-        The value in a row is used, and not the one in the name of its folder.
+        The value in a row is used, and not the one in the name of its folder. The first file is not opened if
+        its footer is known from an earlier listing.
         """
-        first = _first_readable(found.storage, found.paths)
+        first = known.first if known and known._has_first(listing) else _first_readable(listing)
         stored = first[1].schema
-        if found.columns is not None:
-            return cls._of_table(found, found.columns, first)
-        folders = dict.fromkeys(map(_folder, found.paths))
-        inside = {folder: f"{folder.removeprefix(found.folder)}/file" for folder in folders}
+        if listing.columns is not None:
+            return cls._of_table(listing, listing.columns, first)
+        folders = dict.fromkeys(map(_folder, listing.paths))
+        inside = {folder: f"{folder.removeprefix(listing.folder)}/file" for folder in folders}
         keys = _types_of_keys(inside.values(), stored.names)
         partitioning = ds.HivePartitioning(keys)
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
-        schema = without_views(pa.schema([*stored, *keys]))
-        return cls(found.storage, found.paths, first, stored, schema, expressions, {}, found)
+        return cls(listing, first, stored, without_views(pa.schema([*stored, *keys])), expressions)
 
     @classmethod
-    def _of_table(cls, found: FoundFiles, columns: pa.Schema, first: tuple[str, Footer]) -> DatasetFiles:
+    def _of_table(cls, listing: Listing, columns: pa.Schema, first: tuple[str, Footer]) -> Dataset:
         """The files of a table, which has columns and keys of its own. Types are those in the first file."""
         stored = {field.name: field.type for field in first[1].schema}
         columns = pa.schema([column.with_type(stored.get(column.name, column.type)) for column in columns])
         keys = {
-            path: {name: value for name, value in pairs.items() if name not in stored}
-            for path, pairs in found.keys.items()
+            path: {name: value.as_py() for name, value in pairs.items() if name not in stored}
+            for path, pairs in listing.keys.items()
         }
         own = pa.schema([column for column in columns if column.name not in keys[first[0]]])
         expressions = {path: _all_hold(pairs) for path, pairs in keys.items()}
-        return cls(found.storage, found.paths, first, own, without_views(columns), expressions, {}, found)
+        return cls(listing, first, own, without_views(columns), expressions)
 
     @classmethod
-    def of_dataset(cls, dataset: ds.FileSystemDataset) -> DatasetFiles:
+    def of_arrow(cls, dataset: ds.FileSystemDataset) -> Dataset:
         """The files of a pyarrow dataset."""
-        found = list(dataset.get_fragments())
-        storage, paths = conceal(Storage(dataset.filesystem), [fragment.path for fragment in found])
-        fragments = dict(zip(paths, found, strict=True))
-        expressions = {path: fragment.partition_expression for path, fragment in fragments.items()}
-        first = _first_readable(storage, fragments)
+        parts = list(dataset.get_fragments())
+        storage, paths = conceal(Storage(dataset.filesystem), [part.path for part in parts])
+        listing = Listing(storage, paths, (), {})
+        fragments = dict(zip(paths, parts, strict=True))
+        expressions = {path: part.partition_expression for path, part in fragments.items()}
+        first = _first_readable(listing)
         schema = without_views(dataset.schema)
-        return cls(storage, list(fragments), first, first[1].schema, schema, expressions, fragments)
+        return cls(listing, first, first[1].schema, schema, expressions, fragments)
 
-    def chosen(self, chosen: Filter | None) -> Sequence[str]:
-        """The files that a filter does not rule out by their keys."""
-        if chosen is None:
-            return self.paths
-        places = list(self.expressions)
-        stand_ins = ds.FileSystemDataset.from_paths(
-            list(map(str, range(len(places)))),
-            schema=self.schema,
-            format=_FORMAT,
-            filesystem=self.storage.filesystem,
-            partitions=list(self.expressions.values()),
-        )
-        left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
-        return [path for path in self.paths if self._place(path) in left]
+    def _has_first(self, listing: Listing) -> bool:
+        """Whether the first of the files is in the version of which the footer is known."""
+        path, footer = self.first
+        seen = listing.versions.get(path)
+        return path == listing.paths[0] and footer.version.tells_content and seen == footer.version
 
-    def keys(self, path: str) -> dict[str, Any]:
-        """The keys of a file and their values."""
-        return self._keys[self._place(path)]
+    def files(self, chosen: Filter | None) -> list[InputFile]:
+        """The files that a filter does not rule out by their keys, to be read in their present versions."""
+        paths = self.listing.paths
+        if chosen is not None:
+            places = list(self.expressions)
+            stand_ins = ds.FileSystemDataset.from_paths(
+                list(map(str, range(len(places)))),
+                schema=self.schema,
+                format=_FORMAT,
+                filesystem=self.listing.storage.filesystem,
+                partitions=list(self.expressions.values()),
+            )
+            left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
+            paths = [path for path in paths if self._place(path) in left]
+        return [InputFile(path, path, None, self._keys[self._place(path)]) for path in paths]
 
     @cached_property
     def _keys(self) -> dict[str, dict[str, Any]]:
-        return {place: ds.get_partition_keys(found) for place, found in self.expressions.items()}
-
-    def listed(
-        self, paths: Iterable[str], versions: Mapping[str, Version] | None = None
-    ) -> Iterator[ListedFile]:
-        """Yield some of the files to plan, in the versions to read; the present ones by default."""
-        known = versions or {}
-        for path in paths:
-            fragment, wanted = self.fragments.get(path), None
-            if fragment is not None:
-                with decoding(path):
-                    concealing([fragment.path], fragment.ensure_complete_metadata)
-                    groups = [group.id for group in fragment.row_groups]
-                    n_groups = fragment.metadata.num_row_groups
-                wanted = None if groups == list(range(n_groups)) else (groups, n_groups)
-            yield ListedFile(path, self.expressions[self._place(path)], known.get(path), wanted)
+        return {place: ds.get_partition_keys(keys) for place, keys in self.expressions.items()}
 
     def _place(self, path: str) -> str:
         """The key of a file in `expressions`."""
         return path if path in self.expressions else _folder(path)
 
+    def plan(
+        self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
+    ) -> Iterator[FilePlan]:
+        """Read the footers of some files, and plan what is to be read of each.
 
-def _all_hold(keys: Mapping[str, pa.Scalar]) -> ds.Expression:
+        Parameters
+        ----------
+        files : sequence of InputFile
+            The files.
+        read_options : ReadOptions
+            What is read of each.
+        each : callable, default=map
+            Applies a function to lists of files, in order: `map`, or one that does so on the workers of a
+            cluster.
+        """
+        if self.fragments:
+            files = [file._replace(row_groups=self._row_groups(file.location)) for file in files]
+        batches, planner = _batches(files), self.planner(read_options, each)
+        schemas: list[tuple[pa.Schema, pa.Schema]] = []
+        retries: list[str] = []
+        for batch, (footers, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
+            retries += noted
+            for file, (version, runs, schema, digest) in zip(batch, footers, strict=True):
+                listed = file.version or self.listing.versions.get(file.location)
+                once = listed if listed == version else version  # in memory, with the one that was listed
+                splits = [RowGroups(read_options, file.location, once, file.partition, *run) for run in runs]
+                yield FilePlan(file, splits, planner.columns(schema, schemas), digest)
+        with warning_of_retries() as warned_of:
+            warned_of.extend(retries)
+
+    def planner(self, read_options: ReadOptions, each: Map) -> FilePlanner:
+        """What opens the files, also on the workers of a cluster."""
+        columns = self.listing.columns
+        return FilePlanner(
+            self.schema.remove_metadata(),
+            self.stored.remove_metadata(),
+            self.first if each is map else None,
+            read_options,
+            {} if columns is None else field_numbers(columns),
+        )
+
+    def _row_groups(self, path: str) -> tuple[list[int], int]:
+        """The row groups of a file that a pyarrow dataset holds, and how many the file has."""
+        fragment = self.fragments[path]
+        with decoding(path):
+            concealing([fragment.path], fragment.ensure_complete_metadata)
+            return [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
+
+
+def _all_hold(keys: Mapping[str, Any]) -> ds.Expression:
     """The expression that is true where the keys have these values."""
-    each = (ds.field(k) == value if value.is_valid else ds.field(k).is_null() for k, value in keys.items())
+    each = (ds.field(k).is_null() if value is None else ds.field(k) == value for k, value in keys.items())
     return reduce(and_, each, ds.scalar(True))
 
 
@@ -205,7 +222,7 @@ def _type_of(values: list[str]) -> pa.DataType:
     return pa.int32() if values else pa.string()
 
 
-def _first_readable(storage: Storage, paths: Iterable[str]) -> tuple[str, Footer]:
+def _first_readable(listing: Listing) -> tuple[str, Footer]:
     """The first file whose footer can be read. A pass reads all the footers, and names the damaged files.
 
     Raises
@@ -214,10 +231,10 @@ def _first_readable(storage: Storage, paths: Iterable[str]) -> tuple[str, Footer
         If none can be read. It is the error of the first one.
     """
     damaged: ValueError | None = None
-    for path in paths:
+    for path in listing.paths:
         try:
-            read = partial(_read_footer, storage, path)
-            return path, read() if storage.is_local else wait_for(read)
+            read = partial(_read_footer, listing.storage, path)
+            return path, read() if listing.storage.is_local else wait_for(read)
         except ValueError as error:
             damaged = damaged or error
     raise damaged or ValueError("the dataset has no files")
@@ -234,18 +251,12 @@ def _read_footer(storage: Storage, path: str) -> Footer:
 # ---------------------------------------------------------------------- what is read of each file
 
 
-class PlannedFile(NamedTuple):
-    """The parts of a file to read, its columns, and its footer's digest.
+Planned: TypeAlias = tuple[Version, list[tuple[bytes, int, int]], pa.Schema, str]
+"""The version of a file, its parts to read, its columns to read, and its footer's digest.
 
-    Each part is a run of row groups: their numbers and rows, as `RowGroups` has them; the rows and the bytes
-    of all of them.
-    """
-
-    path: str
-    version: Version
-    runs: list[tuple[bytes, int, int]]
-    schema: pa.Schema
-    footer: str
+Each part is a run of row groups, as `RowGroups` has it: their numbers and rows; the rows and the bytes of all
+of them.
+"""
 
 
 @dataclass(frozen=True)
@@ -262,8 +273,6 @@ class FilePlanner:
         The path and the footer of that file, which is not read again while it is unchanged.
     read_options : ReadOptions
         What is read of each file.
-    whole : bool
-        Whether the dataset holds all row groups of its files. A pyarrow dataset may hold some of them.
     numbers : mapping of str to bytes
         The numbers of the columns of an Iceberg table.
     """
@@ -272,42 +281,25 @@ class FilePlanner:
     stored: pa.Schema
     first: tuple[str, Footer] | None
     read_options: ReadOptions
-    whole: bool
-    numbers: Mapping[str, bytes] = field(default_factory=dict)
+    numbers: Mapping[str, bytes]
 
-    def plan(self, files: Iterable[ListedFile], each: Map = map) -> Iterator[PlannedFile]:
-        """Read the footers of some files, and plan what is to be read of each.
-
-        Parameters
-        ----------
-        files : iterable of ListedFile
-            The files.
-        each : callable, default=map
-            Applies a function to lists of files, in order: `map`, or one that does so on the workers of a
-            cluster.
-        """
-        batches = _batches(list(files))
-        planner = self if each is map else replace(self, first=None)
-        schemas: list[pa.Schema] = []
-        retries: list[str] = []
-        for batch, (planned, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
-            retries += noted
-            for file, plan in zip(batch, planned, strict=True):  # so that each path is in memory once
-                yield plan._replace(path=file.path, schema=_shared(plan.schema, schemas))
-        with warning_of_retries() as warned_of:
-            warned_of.extend(retries)
-
-    def plan_batch(self, files: Sequence[ListedFile]) -> tuple[list[PlannedFile], list[str]]:
+    def plan_batch(self, files: Sequence[InputFile]) -> tuple[list[Planned], list[str]]:
         """One task: plan some files. Return the plans, and the errors after which storage was asked again."""
-        schemas: list[pa.Schema] = []
+        schemas: list[tuple[pa.Schema, pa.Schema]] = []
         with noting_retries() as noted:
-            planned = self._each(self._plan, files)
-            return [file._replace(schema=_shared(file.schema, schemas)) for file in planned], noted
+            return self._each(partial(self._plan, schemas), files), noted
+
+    def columns(self, schema: pa.Schema, known: list[tuple[pa.Schema, pa.Schema]]) -> pa.Schema:
+        """The columns to read of a file: one schema for all files that are alike, of which some are known."""
+        read = next((read for stored, read in known if stored.equals(schema)), None)
+        if read is None:
+            read = pa.schema([column for column in schema if column.name in self.read_options.columns])
+            known.append((schema, read))
+        return read
 
     def footers(self, paths: Sequence[str], each: Map = map) -> list[str]:
         """The digests of the footers that files have now; "" for one that cannot be opened."""
-        planner = replace(self, first=None)
-        digests = each(partial(planner._each, planner._digest), _batches(paths))
+        digests = each(partial(self._each, self._digest), _batches(paths))
         return [digest for batch in digests for digest in batch]
 
     def _each(self, function: Callable[[T], R], files: Sequence[T]) -> list[R]:
@@ -325,20 +317,15 @@ class FilePlanner:
         except OSError:
             return ""
 
-    def fingerprint(self, schema: pa.Schema) -> str:
-        """A hash of the names and types of the columns that are read from a file with this schema."""
-        read = [f"{field.name}: {field.type}" for field in schema if field.name in self.read_options.columns]
-        return hashlib.blake2b("\n".join(read).encode(), digest_size=16).hexdigest()
-
-    def _plan(self, file: ListedFile) -> PlannedFile:
-        footer = self._footer(file.path)
-        self._check(file.path, footer.schema, ds.get_partition_keys(file.expression))
+    def _plan(self, known: list[tuple[pa.Schema, pa.Schema]], file: InputFile) -> Planned:
+        footer = self._footer(file.location)
+        self._check(file, footer.schema)
         wanted = self._row_groups(file, footer)
-        found = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
-        groups = [(index, group.num_rows, group.total_byte_size) for index, group in found]
+        said = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
+        groups = [(index, group.num_rows, group.total_byte_size) for index, group in said]
         columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, n_rows=itemgetter(1)))
         runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
-        return PlannedFile(file.path, file.version or footer.version, runs, footer.schema, footer.digest)
+        return file.version or footer.version, runs, self.columns(footer.schema, known), footer.digest
 
     def _footer(self, path: str) -> Footer:
         """The footer that a file has now."""
@@ -350,31 +337,33 @@ class FilePlanner:
                 return footer
         return _read_footer(storage, path)
 
-    def _row_groups(self, file: ListedFile, footer: Footer) -> list[int]:
+    def _row_groups(self, file: InputFile, footer: Footer) -> list[int]:
         """The row groups in which rows may pass the filter, by their statistics.
 
         A pyarrow dataset may hold only some row groups of a file. Then these are read.
         """
-        chosen = self.read_options.filter
-        if file.wanted is not None:
-            wanted, known = file.wanted
-            if footer.metadata.num_row_groups != known:
+        chosen, every = self.read_options.filter, list(range(footer.metadata.num_row_groups))
+        wanted, n_groups = file.row_groups or (every, len(every))
+        if wanted != list(range(n_groups)):
+            if len(every) != n_groups:
                 raise ValueError(
-                    f"{file.path} has other row groups than when the dataset was made; make it again"
+                    f"{file.location} has other row groups than when the dataset was made; make it again"
                 )
             return wanted
-        every = list(range(footer.metadata.num_row_groups))
         if chosen is None or chosen.passes_beyond_statistics:
             return every
         if any(field.type in VIEWS for field in footer.schema if field.name in chosen.columns.names):
             return every  # Arrow does not compare the statistics of views
-        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=file.expression)
-        with filtering(file.path):
-            kept = fragment.split_by_row_group(chosen.expression, schema=self.schema)
-        return [group.id for part in kept for group in part.row_groups]
+        fragment = _FORMAT.make_fragment(
+            pa.py_buffer(footer.tail), partition_expression=_all_hold(file.partition)
+        )
+        with filtering(file.location):
+            left = fragment.split_by_row_group(chosen.expression, schema=self.schema)
+        return [group.id for part in left for group in part.row_groups]
 
-    def _check(self, path: str, schema: pa.Schema, partition: Mapping[str, Any]) -> None:
+    def _check(self, file: InputFile, schema: pa.Schema) -> None:
         """Raise ValueError if the columns to read are not in a file, each once, with types that can serve."""
+        path, partition = file.location, file.partition
         times, numbers = Counter(schema.names), field_numbers(schema) if self.numbers else {}
         for name in self.read_options.columns:
             if numbers.get(name, number := self.numbers.get(name)) != number:
@@ -388,7 +377,7 @@ class FilePlanner:
                 raise ValueError(
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
-            if self.whole and times[name] and name in partition:
+            if file.row_groups is None and times[name] and name in partition:
                 raise ValueError(
                     f"{path}: {name!r} is a column of this file, and elsewhere a key in folders' names; scan "
                     "the two kinds of files apart"
@@ -413,16 +402,7 @@ def _batches(files: Sequence[T]) -> list[Sequence[T]]:
     return [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
 
 
-def _shared(schema: pa.Schema, known: list[pa.Schema]) -> pa.Schema:
-    """The one of the known schemas that equals this one; it becomes known if there is none."""
-    found = next((other for other in known if other.equals(schema)), None)
-    if found is None:
-        found = schema.remove_metadata()
-        known.append(found)
-    return found
-
-
-def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[PlannedFile]) -> pa.Schema:
+def unified_types(names: Iterable[str], dataset: pa.Schema, plans: Iterable[FilePlan]) -> pa.Schema:
     """The types of columns that hold the values of all the files.
 
     Parameters
@@ -431,8 +411,8 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[Plan
         The columns.
     dataset : pyarrow.Schema
         Of the dataset, with its partition keys; the types of the first file.
-    files : iterable of PlannedFile
-        The files, which may have columns of other types.
+    plans : iterable of FilePlan
+        One for each schema of the files, which may have columns of other types.
 
     Raises
     ------
@@ -441,10 +421,10 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[Plan
     """
     types = {name: dataset.field(name).type for name in names}
     stored = {
-        (name, without_views(file.schema).field(name).type): file.path
-        for file in files
+        (name, without_views(plan.schema).field(name).type): plan.file.location
+        for plan in plans
         for name in types
-        if name in file.schema.names
+        if name in plan.schema.names
     }
     for (name, kind), path in stored.items():
         types[name] = _unified(types[name], kind, f"{path}: column {name!r}")
