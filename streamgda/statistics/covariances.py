@@ -27,6 +27,7 @@ N = TypeVar("N", bound=np.generic)
 _SEMIDEFINITE_TOL = 1e-8
 _ASYMMETRY = 1e-5  # of what another library may have computed in float32
 _ELEMENTS_IN_CACHE = 1 << 15  # float64 values that fit in the second-level cache
+_MOST_COLUMNS = 1 << 11  # of which products are formed at once
 _MOST_ELEMENTS = 1 << 20  # of the matrices that are checked at once
 
 
@@ -267,13 +268,19 @@ class Tied(CovarianceKind):
         add_products(rows, bounds[[0, -1]], np.array([0]), scatter[None])
 
     def add_outer(self, scatter: Array, vectors: Array) -> None:
-        if len(vectors) != 1:
-            scatter += vectors.T @ vectors
+        if len(vectors) == 1:
+            (vector,) = vectors
+            step = max(1, _ELEMENTS_IN_CACHE // max(1, len(vector)))
+            for start in range(0, len(vector), step):
+                scatter[start : start + step] += vector[start : start + step, None] * vector
             return
-        (vector,) = vectors
-        step = max(1, _ELEMENTS_IN_CACHE // max(1, len(vector)))
-        for start in range(0, len(vector), step):
-            scatter[start : start + step] += vector[start : start + step, None] * vector
+        columns = [slice(i, i + _MOST_COLUMNS) for i in range(0, len(scatter), _MOST_COLUMNS)]
+        for i, rows in enumerate(columns):
+            scatter[rows, rows] += vectors[:, rows].T @ vectors[:, rows]
+            for others in columns[i + 1 :]:
+                products = vectors[:, rows].T @ vectors[:, others]
+                scatter[rows, others] += products
+                scatter[others, rows] += products.T
 
 
 class Diagonal(CovarianceKind):

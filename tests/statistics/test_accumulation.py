@@ -111,3 +111,14 @@ def test_blocks_are_longer_where_states_are_large_and_never_beyond_memory():
     for n_features in (1, 5, 50, 400, 2048):
         for n_classes in (1, 10, 1000, 10**6):
             assert rows_per_block(n_features, n_classes) * n_features <= 1 << 23
+
+
+def test_states_of_many_features_merge_in_blocks_of_columns(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 11)), np.repeat(["a", "b", "c"], 20)
+    first, second = (ClassStatistics("tied").update(X[i::2], y[i::2]) for i in range(2))
+    whole = first + second
+    monkeypatch.setattr("streamgda.statistics.covariances._MOST_COLUMNS", 4)
+    in_blocks = first + second
+    assert in_blocks.allclose(whole, 1e-14)
+    assert np.array_equal(in_blocks.scatter, in_blocks.scatter.T)
