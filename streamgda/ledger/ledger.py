@@ -220,13 +220,13 @@ class StatisticsLedger:
             return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
         with self._folder.lock() as contents:
             plan = self._plan(files, contents, scheduler, verify)
-            before, folder, source, there = plan.held, self._folder, plan.source, contents.tables
+            before, folder, source, there = plan.before, self._folder, plan.source, contents.tables
             empty = self._state_of_no_rows(self.missing or source.missing_rows)
             reader = Reader(folder, before.reads, empty, on_error == "skip")
             new, skipped = read_files(source, plan.missing, reader, scheduler, progress)
             there = folder.tables() if new else contents.tables
             former = [before.records[path] for path in skipped if path in before.records]
-            fresh = [as_known(record, before) for record in (*plan.found, *new)]
+            fresh = [as_known(record, before) for record in (*plan.leftovers, *new)]
             now = plan.reused.updated([*(one for one in former if one.is_usable(there)), *fresh])
             if lost := now.tables - there.keys():
                 raise OSError(

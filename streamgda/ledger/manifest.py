@@ -66,9 +66,9 @@ class FileRecord:
     def of(cls, plan: FilePlan, *, rows: int, dropped: int, entry: str) -> FileRecord:
         """The record of a file that has been read."""
         partition = json.dumps(dict(plan.file.partition), default=str)
-        version, read = plan.file.version or Version(None, None), (rows, dropped, plan.fingerprint)
+        version, numbers = plan.file.version or Version(None, None), (rows, dropped, plan.fingerprint)
         place = plan.file.path, version.size, version.modified, version.etag
-        return cls(*place, *read, partition, entry, plan.footer)
+        return cls(*place, *numbers, partition, entry, plan.footer)
 
     @property
     def version(self) -> Version:
@@ -247,12 +247,12 @@ OPTIONS = (*PARAMETERS, *RULES)
 
 def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters with which a ledger must be opened, from the read options in its manifest."""
-    kept = {name: read_options[name] for name in PARAMETERS if name in read_options}
+    options = {name: read_options[name] for name in PARAMETERS if name in read_options}
     rule = rule_in(read_options)
-    return kept if rule is None else {**kept, "rule": rule}
+    return options if rule is None else {**options, "rule": rule}
 
 
-def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: str) -> None:
+def check_reads_alike(manifest: Manifest, read_options: Mapping[str, Any], ledger: str) -> None:
     """Check that a source is read as the files of a ledger were.
 
     Where no row was dropped, ``missing="raise"`` and ``missing="drop"`` read the same.
@@ -263,15 +263,15 @@ def check_reads_alike(held: Manifest, read_options: Mapping[str, Any], ledger: s
         If another column is read, or the statistics are of another kind.
     """
     for name in dict.fromkeys((*read_options, *OPTIONS, AS_STORED)):
-        ours, value = held.read_options.get(name), read_options.get(name)
+        ours, value = manifest.read_options.get(name), read_options.get(name)
         if ours == value:
             continue
-        if name == "missing" and (value == "drop" or not any(r.dropped for r in held.records.values())):
+        if name == "missing" and (value == "drop" or not any(r.dropped for r in manifest.records.values())):
             continue
-        said = AS_NAMED.get(name, name)
+        option = AS_NAMED.get(name, name)
         raise ValueError(
-            f"the ledger in {ledger} holds statistics with {said}={ours!r:.200}, and here it is "
-            f"{said}={value!r:.200}; open it as it was made, or use a ledger of its own for "
+            f"the ledger in {ledger} holds statistics with {option}={ours!r:.200}, and here it is "
+            f"{option}={value!r:.200}; open it as it was made, or use a ledger of its own for "
             "each way to read a dataset"
         )
 
@@ -306,8 +306,8 @@ def reads_in(document: Mapping[str, Any], name: str) -> str:
 
 def n_files_of(name: str) -> int:
     """How many files a table was written with; 0 for an entry of an old version."""
-    found = _TABLE.fullmatch(name)
-    return int(found[1]) if found else 0
+    match = _TABLE.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def is_entry_name(name: object) -> bool:
@@ -474,13 +474,13 @@ def _time_of(record: FileRecord, age: Age) -> int:
     if isinstance(age, Mapping):
         text = str(age.get(record.path))
     else:
-        held = {name: value for name, value in record.partition_keys.items() if value is not None}
+        values = {name: value for name, value in record.partition_keys.items() if value is not None}
         keys = [age] if isinstance(age, str) else age
-        if unknown := [key for key in keys if key not in held]:
+        if unknown := [key for key in keys if key not in values]:
             raise ValueError(
-                f"age: {record.path} has no partition key {unknown[0]!r}; its keys: {listed(list(held))}"
+                f"age: {record.path} has no partition key {unknown[0]!r}; its keys: {listed(list(values))}"
             )
-        text = "-".join(f"{held[key]:02d}" if isinstance(held[key], int) else held[key] for key in keys)
+        text = "-".join(f"{values[key]:02d}" if isinstance(values[key], int) else values[key] for key in keys)
     for rest in ("", "-01", "-01-01"):  # the first day of a month or a year
         with suppress(ValueError):
             return _nanoseconds(datetime.fromisoformat(text + rest))

@@ -43,11 +43,11 @@ class RefreshPlan:
     ----------
     source : FileSource
         The files that are there now.
-    held : Manifest
+    before : Manifest
         The manifest before the refresh.
     reused : Manifest
         The manifest with only the records that stay unchanged.
-    found : sequence of FileRecord
+    leftovers : sequence of FileRecord
         The files that an interrupted refresh has read: tables that the manifest does not name hold them.
     missing : sequence of InputFile
         The files to read.
@@ -56,9 +56,9 @@ class RefreshPlan:
     """
 
     source: FileSource
-    held: Manifest
+    before: Manifest
     reused: Manifest
-    found: Sequence[FileRecord]
+    leftovers: Sequence[FileRecord]
     missing: Sequence[InputFile]
     dropped: Sequence[str]
 
@@ -78,28 +78,28 @@ class RefreshPlan:
         dry_run : bool, default=False
             Whether nothing was done.
         """
-        files: tuple[InputFile | FileRecord, ...] = (*self.missing, *self.found)
-        read = {file.path: file for file in files if file.path not in skipped}
-        known = {path: file for path, file in read.items() if path in self.held.records}
-        changed = {path for path, file in known.items() if not self.held.records[path].is_of(file)}
+        files: tuple[InputFile | FileRecord, ...] = (*self.missing, *self.leftovers)
+        by_path = {file.path: file for file in files if file.path not in skipped}
+        former = {path: file for path, file in by_path.items() if path in self.before.records}
+        changed = {path for path, file in former.items() if not self.before.records[path].is_of(file)}
         return RefreshReport(
             dry_run=dry_run,
-            added=tuple(sorted(read.keys() - known.keys())),
+            added=tuple(sorted(by_path.keys() - former.keys())),
             changed=tuple(sorted(changed)),
-            reread=tuple(sorted(known.keys() - changed)),
-            reused=tuple(sorted(now.held.records.keys() - read.keys())),
+            reread=tuple(sorted(former.keys() - changed)),
+            reused=tuple(sorted(now.held.records.keys() - by_path.keys())),
             dropped=tuple(sorted(self.dropped)),
             skipped=dict(sorted(skipped.items())),
             quarantined=now.quarantined,
             rejected=now.rejected,
-            rows=0 if dry_run else sum(now.records[path].rows for path in read),
+            rows=0 if dry_run else sum(now.records[path].rows for path in by_path),
             rows_held=0 if dry_run else now.held.n_rows,
             **vars(drift),
         )
 
 
 def plan_refresh(
-    source: FileSource, held: Manifest, seen: Contents, folder: LedgerFolder, *, verify: bool, each: Map
+    source: FileSource, before: Manifest, contents: Contents, folder: LedgerFolder, *, verify: bool, each: Map
 ) -> RefreshPlan:
     """Compare the files of a source with the records of a ledger, and with the tables that are there.
 
@@ -107,9 +107,9 @@ def plan_refresh(
     ----------
     source : FileSource
         The files.
-    held : Manifest
+    before : Manifest
         The records, and what is read of each file now.
-    seen : Contents
+    contents : Contents
         What is in the folder.
     folder : LedgerFolder
         The folder, in which tables are opened that the manifest does not name.
@@ -118,7 +118,7 @@ def plan_refresh(
     each : callable
         Reads these footers.
     """
-    files, records = source.files(), held.records
+    files, records = source.files(), before.records
     for file in files:
         if file.version is not None:
             file.version.warn_if_size_alone(file.path)
@@ -126,26 +126,27 @@ def plan_refresh(
         alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
         footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
         files = [file._replace(footer=footers.get(file.path)) for file in files]
-    target = str(held.read_options.get("target"))
+    target = str(before.read_options.get("target"))
     reused: dict[str, FileRecord] = {}
     others: list[InputFile] = []
     for file in files:
         record = records.get(file.path)
-        if record and record.is_usable(seen.tables) and _is_unchanged(record, file, target):
+        if record and record.is_usable(contents.tables) and _is_unchanged(record, file, target):
             footer = file.footer or record.footer  # which may have been read now
             reused[file.path] = record if footer == record.footer else replace(record, footer=footer)
         else:
             others.append(file)
-    strays = seen.tables.keys() - held.tables if others else ()
-    left = folder.found(strays, held.reads)
-    found, missing = [], []
+    strays = contents.tables.keys() - before.tables if others else ()
+    unnamed = folder.found(strays, before.reads)
+    leftovers, missing = [], []
     for file in others:
-        if file.path in left and _is_unchanged(left[file.path], file, target):
-            found.append(left[file.path])
+        if file.path in unnamed and _is_unchanged(unnamed[file.path], file, target):
+            leftovers.append(unnamed[file.path])
         else:
             missing.append(file)
     dropped = records.keys() - {file.path for file in files}
-    return RefreshPlan(source, held, Manifest(held.read_options, reused), found, missing, sorted(dropped))
+    unchanged = Manifest(before.read_options, reused)
+    return RefreshPlan(source, before, unchanged, leftovers, missing, sorted(dropped))
 
 
 def _is_unchanged(record: FileRecord, file: InputFile, target: str) -> bool:
@@ -211,8 +212,8 @@ class Reader:
                 else:
                     yield _entry_of(file, state)
 
-        written = self.folder.write(entries(), self.reads)
-        return [*unread, *written]
+        records = self.folder.write(entries(), self.reads)  # which fills `unread` too
+        return [*unread, *records]
 
     def read(self, splits: Iterable[Split], _: None) -> State | str:
         """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
@@ -256,10 +257,10 @@ def read_files(
     skipped : dict of str to str
         Why the other files could not be read, by path.
     """
-    planned, skipped = _plan_files(source, files, opening_on(scheduler), skips=reader.skips)
-    planned.sort(key=lambda plan: plan.file.path)
-    plans = list(reader.plans(planned))
-    outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
+    plans, skipped = _plan_files(source, files, opening_on(scheduler), skips=reader.skips)
+    plans.sort(key=lambda plan: plan.file.path)
+    tasks = list(reader.plans(plans))
+    outcomes: list[Any] = compute_plans(tasks, scheduler, progress) if tasks else []
     every = list(chain.from_iterable(outcomes))
     skipped |= dict(one for one in every if isinstance(one, tuple))
     return [one for one in every if isinstance(one, FileRecord)], skipped
@@ -289,17 +290,17 @@ def _plan_files(
 # ---------------------------------------------------------------------- comparing
 
 
-def as_known(record: FileRecord, held: Manifest) -> FileRecord:
+def as_known(record: FileRecord, before: Manifest) -> FileRecord:
     """The record of a file that was read. An unchanged file keeps its status and its alarm."""
-    if _is_new(record, held):
+    if _is_new(record, before):
         return record
-    known = held.records[record.path]
-    return replace(record, status=known.status, alarm=known.alarm)
+    former = before.records[record.path]
+    return replace(record, status=former.status, alarm=former.alarm)
 
 
 def compare(
     folder: LedgerFolder,
-    held: Manifest,
+    before: Manifest,
     now: Manifest,
     there: Collection[str],
     empty: S,
@@ -314,7 +315,7 @@ def compare(
     ----------
     folder : LedgerFolder
         Where the entries are.
-    held, now : Manifest
+    before, now : Manifest
         Before and after the refresh.
     there : collection of str
         The tables that are in the folder.
@@ -330,37 +331,37 @@ def compare(
     report : DriftReport
         Of all the new files together.
     """
-    new = [now.records[path] for path in sorted(now.records) if _is_new(now.records[path], held)]
+    new = [now.records[path] for path in sorted(now.records) if _is_new(now.records[path], before)]
     if not new:
         return now, DriftReport()
-    before = held.held
-    old: Any = folder.read_total(before, empty)
+    old_files = before.held
+    old: Any = folder.read_total(old_files, empty)
     if old is None:
-        old = folder.merged([record for record in before.sorted() if record.entry in there], empty)
+        old = folder.merged([record for record in old_files.sorted() if record.entry in there], empty)
     baseline = Baseline(total_of(old))
-    drifted = {}
-    taken: Any = empty.copy()
-    apart: Any = empty.copy()
+    quarantine = {}
+    sound: Any = empty.copy()
+    suspect: Any = empty.copy()
     states = folder.states(new, empty)
     for record in new:
         state = next(states)
         alarms = alarms_of(baseline.drift(total_of(state))) if old.n_rows else ()
         if alarms:
-            drifted[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
-            apart += state
+            quarantine[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
+            suspect += state
         else:
-            taken += state
+            sound += state
         del state  # or it would be held while the next one is read
-    now = now.updated(drifted.values())
-    report = baseline.drift(total_of(taken + apart))
-    counted = now.held.records
-    if all(path in counted and counted[path].entry == known.entry for path, known in before.records.items()):
-        old += taken
+    now = now.updated(quarantine.values())
+    report = baseline.drift(total_of(sound + suspect))
+    records = now.held.records
+    if all(path in records and records[path].entry == one.entry for path, one in old_files.records.items()):
+        old += sound
         folder.write_total(old, now.held)
     return now, report
 
 
-def _is_new(record: FileRecord, held: Manifest) -> bool:
+def _is_new(record: FileRecord, before: Manifest) -> bool:
     """Whether a file is new, or has another version or another footer than before."""
-    known = held.records.get(record.path)
-    return known is None or not known.is_of(record)
+    former = before.records.get(record.path)
+    return former is None or not former.is_of(record)
