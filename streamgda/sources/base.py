@@ -476,8 +476,8 @@ def group_into_tasks(
     most = rows_per_task or min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))
     start = rows = 0
     for i, part in enumerate(parts):
-        known = n_rows(part)
-        size = most if known is None else known
+        n = n_rows(part)
+        size = most if n is None else n
         if i > start and rows + size > most:
             yield parts[start:i]
             start, rows = i, 0
@@ -519,15 +519,15 @@ class MappedSplit(ScorableSplit):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
         for block in self.split.blocks():
-            for made, _ in self.step.pieces(block):
-                yield made
+            for result, _ in self.step.pieces(block):
+                yield result
         self.step.check_unchanged()
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows without labels, in order, with the columns that are kept."""
-        for block, kept in self.split.features():
-            for made, rows in self.step.pieces(block):
-                yield made, {name: values[rows] for name, values in kept.items()}
+        for block, beside in self.split.features():
+            for result, rows in self.step.pieces(block):
+                yield result, {name: values[rows] for name, values in beside.items()}
         self.step.check_unchanged()
 
 

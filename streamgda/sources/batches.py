@@ -89,29 +89,29 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
 
 
 def unlabelled_blocks(
-    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str], origin: str, start: int
+    batches: Iterable[pa.RecordBatch], roles: Roles, keep: Sequence[str], origin: str, start: int
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
     """Blocks of one class of the rows of some batches, and the columns that are kept."""
-    for batch in _rebatched(batches, roles, kept):
-        yield unlabelled_block(batch, roles, kept, Places(origin, start))
+    for batch in _rebatched(batches, roles, keep):
+        yield unlabelled_block(batch, roles, keep, Places(origin, start))
         start += batch.num_rows
 
 
 def unlabelled_block(
-    batch: pa.RecordBatch, roles: Roles, kept: Sequence[str], row_name: Places
+    batch: pa.RecordBatch, roles: Roles, keep: Sequence[str], row_name: Places
 ) -> tuple[Block, dict[str, pa.Array]]:
     """The features of a batch as a block of one class, and the columns that are kept."""
     features, names = _features(_columns_of(batch, roles, row_name.origin), roles, row_name.origin)
     one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
     block = Block(features, one_class, codes, feature_names=names, row_name=row_name)
-    return without_missing(block, {name: batch.column(name) for name in kept}, roles.missing)
+    return without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
 
 
 def _rebatched(
-    batches: Iterable[pa.RecordBatch], roles: Roles, kept: Sequence[str] = ()
+    batches: Iterable[pa.RecordBatch], roles: Roles, keep: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """The rows in batches of a block each."""
-    columns = list(dict.fromkeys((*roles.columns, *kept)))
+    columns = list(dict.fromkeys((*roles.columns, *keep)))
     size = rows_per_block(len(roles.features))
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -151,8 +151,8 @@ def _features(
     """The features among the columns of a batch, and their names."""
     if not roles.encoded:
         return [_numbers(columns, name, origin) for name in roles.features], roles.features
-    made = made_columns(columns, roles, origin)
-    return made, made.schema.feature_names or ()
+    features = made_columns(columns, roles, origin)
+    return features, features.schema.feature_names or ()
 
 
 def made_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MadeColumns:
@@ -325,14 +325,15 @@ def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     null = encoded.indices.is_null().to_numpy(zero_copy_only=False)
     positions = pc.fill_null(encoded.indices, 0).to_numpy()
     # Unused values may be no labels.
-    used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0
-    values = np.empty(len(used), dtype=object)
+    is_used = np.bincount(positions[~null], minlength=len(encoded.dictionary)) > 0
+    values = np.empty(len(is_used), dtype=object)
     values[:] = encoded.dictionary.to_pylist()
-    classes, seen, no_label = labels.encode(values[used])
-    code_of = np.zeros(max(len(used), 1), dtype=seen.dtype)  # where all is null, nothing is in the dictionary
-    code_of[np.flatnonzero(used)] = seen
+    classes, class_codes, no_label = labels.encode(values[is_used])
+    # Where all is null, nothing is in the dictionary.
+    code_of = np.zeros(max(len(is_used), 1), dtype=class_codes.dtype)
+    code_of[np.flatnonzero(is_used)] = class_codes
     if no_label is not None:
-        is_none = np.zeros(len(used), np.bool_)
-        is_none[used] = no_label
+        is_none = np.zeros(len(is_used), np.bool_)
+        is_none[is_used] = no_label
         null = null | is_none[positions]
     return *labels.drop_unused(classes, code_of[positions]), null if null.any() else None

@@ -51,14 +51,14 @@ def as_source(
         if missing != "raise":
             raise ValueError(f"say missing={missing!r} where the source is scanned")
         return data
-    given: dict[str, Any] = {"features": features, "categories": encoding}
+    options: dict[str, Any] = {"features": features, "categories": encoding}
     if is_dask(data):
         from streamgda.sources.dask import scan_dask
 
         if not isinstance(target, str):  # labels beside rows, all of whose columns are features
             data = _chosen_columns(data, features)
-            del given["features"]
-        return scan_dask(data, target, weight=weight, missing=missing, **given)
+            del options["features"]
+        return scan_dask(data, target, weight=weight, missing=missing, **options)
     if is_zarr_path(data):
         from streamgda.sources.zarr import scan_zarr
 
@@ -66,10 +66,10 @@ def as_source(
     if is_arrow(data):
         from streamgda.sources.arrow import scan_arrow
 
-        return scan_arrow(data, target, weight=weight, missing=missing, **given)
+        return scan_arrow(data, target, weight=weight, missing=missing, **options)
     from streamgda.sources.parquet import scan_parquet
 
-    return scan_parquet(data, target, weight=weight, missing=missing, **given)
+    return scan_parquet(data, target, weight=weight, missing=missing, **options)
 
 
 def _chosen_columns(data: Any, names: Sequence[str] | None) -> Any:

@@ -132,8 +132,8 @@ class FrameSource(TabularSource):
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
         parts = self._frame[list(self._roles.columns)].to_delayed()
-        made = partial(FramePartition, roles=self._roles)
-        return [LazySplit(delayed(partial(made, index=i))(part)) for i, part in enumerate(parts)]
+        split_of = partial(FramePartition, roles=self._roles)
+        return [LazySplit(delayed(partial(split_of, index=i))(part)) for i, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ class RowsSource(Source):
 
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
-        made = partial(RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns)
+        split_of = partial(RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns)
         return [
-            LazySplit(delayed(partial(made, index=i, before=before))(*part))
+            LazySplit(delayed(partial(split_of, index=i, before=before))(*part))
             for i, (*part, before) in enumerate(self.partitions)
         ]
 
@@ -237,13 +237,13 @@ class RowsPartition(Split):
         if self.roles is None or not hasattr(self.rows, "columns"):
             return self.rows, None
         frame, names = self.rows.rename(columns=str), self.roles.features
-        if (held := tuple(frame.columns)) != self.columns:
+        if (columns := tuple(frame.columns)) != self.columns:
             said = "the data frame is said to have"
-            raise ValueError(f"{origin} has the columns {list(held)}; {said} {list(self.columns)}")
+            raise ValueError(f"{origin} has the columns {list(columns)}; {said} {list(self.columns)}")
         if not self.roles.encoded:
             return frame[list(names)], names
-        made = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
-        return made, made.schema.feature_names
+        features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
+        return features, features.schema.feature_names
 
 
 def _in_order_of(rows: Any, other: Any, origin: str) -> Any:

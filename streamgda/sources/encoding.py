@@ -53,8 +53,8 @@ LEARNT_AS_TEXT = ", or learn text as categories, with categories='auto'"
 
 def by_names(names: Sequence[str]) -> str:
     """How to say that columns of these names are encoded."""
-    wanted = f"Categorical(columns={list(names)!r})" if names else "None"
-    return f"with categories={wanted}"
+    option = f"Categorical(columns={list(names)!r})" if names else "None"
+    return f"with categories={option}"
 
 
 def encoding_for(wanted: Wanted) -> Encoding | None:

@@ -51,11 +51,11 @@ def value_digest(value: Any, name: str) -> str:
                 [graph.add(_joined(path, label), part) for label, part in group] for group in groups
             ]
         except Exception as error:  # the methods by which pickle takes objects apart may raise anything
-            told = str(error) if isinstance(error, UntoldError) else f"{obj!r:.80} ({error})"
+            reason = str(error) if isinstance(error, UntoldError) else f"{obj!r:.80} ({error})"
             raise TypeError(
-                f"{name} depends on {': '.join(filter(None, (path, told)))}. Its value cannot be hashed, so "
-                "states and predictions that were made with it cannot be told from others. Do without it, or "
-                "without a checkpoint, a ledger and predict_dataset"
+                f"{name} depends on {': '.join(filter(None, (path, reason)))}. Its value cannot be hashed, "
+                "so states and predictions that were made with it cannot be told from others. Do without it, "
+                "or without a checkpoint, a ledger and predict_dataset"
             ) from error
     return graph.digest()
 
@@ -75,12 +75,12 @@ class _Node:
 
     def combined(self) -> bytes:
         """A hash of the content and the labels of the parts."""
-        made = hashlib.blake2b(b"%d %d " % (self.is_ordered, len(self.content)), digest_size=16)
-        made.update(self.content)
+        state = hashlib.blake2b(b"%d %d " % (self.is_ordered, len(self.content)), digest_size=16)
+        state.update(self.content)
         labels = [b"".join(node.label for node in group) for group in self.groups]
         for group in labels if self.is_ordered else sorted(labels):
-            made.update(b"%d " % len(group) + group)
-        return made.digest()
+            state.update(b"%d " % len(group) + group)
+        return state.digest()
 
 
 class _Graph:

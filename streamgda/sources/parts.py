@@ -121,11 +121,11 @@ _OF_MODULES = {
 
 def _code(code: CodeType) -> Parts:
     n_arguments = code.co_argcount + code.co_kwonlyargcount + 2
-    told = (
+    facts = (
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_names),
         *(code.co_varnames[:n_arguments], code.co_code.hex(), code.co_exceptiontable.hex()),
     )
-    return _listed(f"code {told}", code.co_consts)
+    return _listed(f"code {facts}", code.co_consts)
 
 
 def _function(function: FunctionType) -> Parts:
@@ -183,16 +183,16 @@ def _changing(obj: Any) -> Parts:
 def _pickled(obj: Any) -> Parts:
     """An object as pickle takes it apart: how it is made, and its state."""
     reduce = copyreg.dispatch_table.get(type(obj))
-    made: Any = obj.__reduce_ex__(4) if reduce is None else reduce(obj)
-    if isinstance(made, str):  # the name of the only such object
-        return _listed(made, [type(obj), _Variables(getattr(obj, "__dict__", {}))])
-    make, arguments, state, items, pairs = (*made, None, None, None)[:5]
+    reduction: Any = obj.__reduce_ex__(4) if reduce is None else reduce(obj)
+    if isinstance(reduction, str):  # the name of the only such object
+        return _listed(reduction, [type(obj), _Variables(getattr(obj, "__dict__", {}))])
+    make, arguments, state, items, pairs = (*reduction, None, None, None)[:5]
     if isinstance(state, tuple) and len(state) == 2 and type(state[1]) is dict:  # of a class with slots
         state = (state[0] or {}) | state[1]
     if type(state) in {dict, NoneType} and hasattr(obj, "__dict__"):
         state = _not_yet_computed(obj) | (state or {})
-    told = _Variables(state) if type(state) is dict and state else state or None
-    return _listed("object", [make, arguments, told, list(items or ()), list(pairs or ())])
+    variables = _Variables(state) if type(state) is dict and state else state or None
+    return _listed("object", [make, arguments, variables, list(items or ()), list(pairs or ())])
 
 
 def _not_yet_computed(obj: Any) -> dict[str, Any]:
@@ -218,10 +218,10 @@ def _is_of_library(obj: Any) -> bool:
     module = getattr(obj, "__module__", None)
     if not callable(obj) or not isinstance(name, str) or not isinstance(module, str):
         return False
-    found: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found is obj and bool(_library_of(obj))
+        target = getattr(target, part, None)
+    return target is obj and bool(_library_of(obj))
 
 
 def _by_name(obj: Any) -> Parts:

@@ -110,21 +110,21 @@ class Roles:
                 raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
         if features is not None and exclude:
             raise ValueError("give features or exclude, not both: exclude takes all columns but some")
-        known, stored = schema.names, schema if stored is None else stored
+        all_names, stored = schema.names, schema if stored is None else stored
         index = (stored.pandas_metadata or {}).get("index_columns", [])  # of the frame that was written
         candidates = [name for name in stored.names if name not in (*index, target, weight)]
         if features is None:
-            left_out = matching(map(str, exclude), known, origin)
-            chosen = [name for name in candidates if name not in left_out]
+            left_out = matching(map(str, exclude), all_names, origin)
+            feature_names = [name for name in candidates if name not in left_out]
         else:
-            chosen = _chosen(list(map(str, features)), known, candidates, origin)
-        roles = cls(tuple(chosen), target, weight, missing)
-        roles.check_there(known, origin)
+            feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
+        roles = cls(tuple(feature_names), target, weight, missing)
+        roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
         roles.check_types(stored, origin)
         if features is None and target is not None:
-            _warn_of_identifiers(chosen, stored, origin)
+            _warn_of_identifiers(feature_names, stored, origin)
         return roles
 
     @cached_property
@@ -153,7 +153,7 @@ class Roles:
         besides = [] if self.encoding is None else self.encoding.identity
         return [list(self.encoded), *besides] if besides else list(self.encoded)
 
-    def with_groups(self, column: str, known: Collection[str], origin: str) -> Self:
+    def with_groups(self, column: str, names: Collection[str], origin: str) -> Self:
         """The same roles, and a column that groups the rows or names their folds.
 
         Raises
@@ -161,10 +161,10 @@ class Roles:
         ValueError
             If there is no such column, or it has a role.
         """
-        check_known([column], known, origin)
+        check_known([column], names, origin)
         if column in {*self.features, self.target, self.weight}:
-            refused = f"column {column!r} is a feature or has another role and cannot group the rows too"
-            raise ValueError(refused + f"; of a feature, scan with exclude=[{column!r}]")
+            reason = f"column {column!r} is a feature or has another role and cannot group the rows too"
+            raise ValueError(reason + f"; of a feature, scan with exclude=[{column!r}]")
         return replace(self, groups=column)
 
     def of_features(self, names: Sequence[str]) -> Self:
@@ -209,10 +209,10 @@ class Roles:
         features = dict.fromkeys((*self.features, *derived))
         return replace(self, features=tuple(features), derived={**self.derived, **derived})
 
-    def check_there(self, known: Collection[str], origin: str) -> None:
+    def check_there(self, names: Collection[str], origin: str) -> None:
         """Raise ValueError for a column that is not there, with the name that may have been meant."""
         first = () if self.target is None else (self.target,)
-        check_known((*first, *self.columns), known, origin)
+        check_known((*first, *self.columns), names, origin)
 
     def _check_apart(self, origin: str) -> None:
         if self.target is not None and self.target == self.weight:
@@ -228,12 +228,12 @@ class Roles:
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(self, types: dict[str, pa.DataType], origin: str, is_frame: bool) -> None:
-        held = [name for name in self.features if name in types and name not in self.derived]
-        wrong = [name for name in held if not self._can_be_feature(name, types[name])]
+        present = [name for name in self.features if name in types and name not in self.derived]
+        wrong = [name for name in present if not self._can_be_feature(name, types[name])]
         if not wrong:
             return
         kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
-        usable = [name for name in held if name not in wrong]
+        usable = [name for name in present if name not in wrong]
         text = [name for name in wrong if label_kind(types[name]) is not None]
         raise ValueError(
             f"{origin}: columns {kinds} cannot be features; "
@@ -267,49 +267,49 @@ class Roles:
             if times[name] > 1:
                 raise ValueError(f"{origin}: there is more than one column {name!r}")
         types = dict(zip(schema.names, schema.types, strict=True))
-        held = {
+        kinds = {
             name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
         }
-        self._check_features(held, origin, is_frame)
-        if self.target is not None and self.target in held and label_kind(held[self.target]) is None:
+        self._check_features(kinds, origin, is_frame)
+        if self.target is not None and self.target in kinds and label_kind(kinds[self.target]) is None:
             raise ValueError(
-                f"{origin}: column {self.target!r} is {held[self.target]} and cannot be the target; labels "
+                f"{origin}: column {self.target!r} is {kinds[self.target]} and cannot be the target; labels "
                 "are integers, strings or bools"
             )
-        if self.weight in held and not is_number(held[self.weight]):
+        if self.weight in kinds and not is_number(kinds[self.weight]):
             raise ValueError(
-                f"{origin}: column {self.weight!r} is {held[self.weight]} and cannot be the weight"
+                f"{origin}: column {self.weight!r} is {kinds[self.weight]} and cannot be the weight"
             )
 
 
 def _chosen(
-    wanted: Sequence[str], known: Collection[str], candidates: Sequence[str], origin: str
+    patterns: Sequence[str], known: Collection[str], candidates: Sequence[str], origin: str
 ) -> list[str]:
     """The features, with the candidates that match a pattern, and are not named, in place of it."""
-    names, taken = set(known), set(wanted)
-    chosen: list[str] = []
-    for part in wanted:
+    names, so_far = set(known), set(patterns)
+    features: list[str] = []
+    for part in patterns:
         if part in names or not _is_pattern(part):
-            chosen.append(part)
+            features.append(part)
             continue
         matching = [name for name in candidates if fnmatchcase(str(name), part)]
         if not matching:
             check_known([part], known, origin)
-        chosen += [name for name in matching if name not in taken]
-        taken.update(matching)
-    return chosen
+        features += [name for name in matching if name not in so_far]
+        so_far.update(matching)
+    return features
 
 
-def matching(patterns: Iterable[str], known: Collection[str], origin: str) -> set[str]:
+def matching(patterns: Iterable[str], names: Collection[str], origin: str) -> set[str]:
     """The columns with these names, or names that match these patterns."""
-    matching: set[str] = set()
+    columns: set[str] = set()
     for pattern in patterns:
-        if pattern not in known and _is_pattern(pattern):
-            matching.update(name for name in known if fnmatchcase(str(name), pattern))
+        if pattern not in names and _is_pattern(pattern):
+            columns.update(name for name in names if fnmatchcase(str(name), pattern))
         else:
-            check_known([pattern], known, origin)
-            matching.add(pattern)
-    return matching
+            check_known([pattern], names, origin)
+            columns.add(pattern)
+    return columns
 
 
 def _is_pattern(name: str) -> bool:
@@ -330,12 +330,12 @@ def is_identifier(name: str) -> bool:
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
     """Warn if columns of integers that are named like identifiers are features by default."""
     integers = {field.name for field in schema if pa.types.is_integer(field.type)}
-    found = [name for name in features if name in integers and is_identifier(name)]
-    if found:
+    ids = [name for name in features if name in integers and is_identifier(name)]
+    if ids:
         warnings.warn(
             (
-                f"{origin}: by default all columns are features, also {listed(found, 5)}. A column of such a "
-                f"name mostly identifies rows or groups. Set exclude={found}, or name the features to use"
+                f"{origin}: by default all columns are features, also {listed(ids, 5)}. A column of such a "
+                f"name mostly identifies rows or groups. Set exclude={ids}, or name the features to use"
             ),
             stacklevel=5,  # the caller of the function that scans
         )
