@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,7 +26,10 @@ from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
     mean_of_classes,
+    most_likely_share,
+    oas,
     shrunk,
+    shrunk_to_diagonal,
     statistics_for,
     total_covariance,
 )
@@ -63,10 +66,12 @@ class LinearDiscriminantAnalysis(
     solver : {"svd", "lsqr", "eigen"}, default="svd"
         As in `QuadraticDiscriminantAnalysis`. The projection of `transform` is centred with "svd" and not
         with "eigen"; "lsqr" has none.
-    shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        As in `QuadraticDiscriminantAnalysis`. A number shrinks the covariance within the classes. "auto" and
-        "oas" shrink that of each class, and pool the results; the statistics are then "full", with a matrix
-        for each class, or three with "auto".
+    shrinkage : float in [0, 1], "auto", "oas", "bayes" or None, default=None
+        As in `QuadraticDiscriminantAnalysis`, but a number and "oas" shrink the covariance S within the
+        classes, of N rows. "bayes" shrinks it towards its own variances, and so correlations towards zero:
+        (c D + N S) / (c + N), where D is the diagonal of S. The number c makes the rows most probable, and
+        units do not matter. "auto", as in scikit-learn, shrinks the covariance of each class and pools the
+        results. Its statistics are "full", with three matrices for each class.
     priors : array-like of shape (n_classes,) or dict, optional
         As in `QuadraticDiscriminantAnalysis`.
     n_components : int, optional
@@ -77,7 +82,8 @@ class LinearDiscriminantAnalysis(
     tol : float, default=1e-4
         As in `QuadraticDiscriminantAnalysis`. The model works in the range of a singular covariance.
     covariance_estimator : object, optional
-        As in `QuadraticDiscriminantAnalysis`, with solvers "lsqr" and "eigen".
+        As in `QuadraticDiscriminantAnalysis`, with solvers "lsqr" and "eigen". ``OAS()`` shrinks the
+        covariance of each class, as in scikit-learn, where ``shrinkage="oas"`` shrinks what they share.
     missing : {"raise", "marginal"} or Marginal, default="raise"
         As in `QuadraticDiscriminantAnalysis`. As a feature of 0 and 1, a missing category remains one of its
         own.
@@ -99,7 +105,7 @@ class LinearDiscriminantAnalysis(
     Attributes
     ----------
     statistics_ : ClassStatistics, ExactClassStatistics or IncompleteStatistics
-        What the model has learnt; of covariance type "tied", or "full" if `shrinkage` is "auto" or "oas".
+        What the model has learnt; of covariance type "tied", or "full" if `shrinkage` is "auto".
     classes_ : ndarray of shape (n_classes,)
         The labels seen, sorted.
     n_features_in_ : int
@@ -118,6 +124,8 @@ class LinearDiscriminantAnalysis(
     covariance_ : ndarray of shape (n_features, n_features)
         Maximum-likelihood covariance within the classes (divided by the weight of all rows), shrunk or
         estimated; with solvers "lsqr" and "eigen", or with `store_covariance`.
+    shrinkage_ : float
+        How far it is shrunk: the number, or the estimate for "oas" and c / (c + N) for "bayes".
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Coefficients of the decision function.
     intercept_ : ndarray of shape (n_classes,), or (1,) for two classes
@@ -138,7 +146,8 @@ class LinearDiscriminantAnalysis(
     ----------
     Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", eq. 4.10;
     Ledoit & Wolf (2004), "A well-conditioned estimator for large-dimensional covariance matrices";
-    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation".
+    Chen, Wiesel, Eldar & Hero (2010), "Shrinkage algorithms for MMSE covariance estimation"; Greene & Rayens
+    (1989), "Partially pooled covariance matrix estimation in discriminant analysis".
 
     Examples
     --------
@@ -155,6 +164,7 @@ class LinearDiscriminantAnalysis(
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
+        "shrinkage": [one_of("auto", "oas", "bayes"), Interval(Real, 0, 1, closed="both"), None],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
     }
 
@@ -174,18 +184,27 @@ class LinearDiscriminantAnalysis(
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
-        by_class = isinstance(self.shrinkage, str)
         required = super().required_statistics()
-        return statistics_for(self.shrinkage, required) if by_class else required
+        return statistics_for(self.shrinkage, required) if self.shrinkage == "auto" else required
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk or estimated."""
         if self.covariance_estimator is not None:
             return mean_of_classes(statistics, self._estimated(statistics).within)
-        if isinstance(self.shrinkage, str):
+        if self.shrinkage == "auto":
             return mean_of_classes(statistics, class_covariances(statistics, self.shrinkage))
         pooled = pooled_covariance(statistics)
-        return pooled if self.shrinkage is None else shrunk(pooled, self._given_share)
+        if self.shrinkage is None:
+            return pooled
+        shrink = shrunk_to_diagonal if self.shrinkage == "bayes" else shrunk
+        return shrink(pooled, self._share(statistics, pooled))
+
+    def _share(self, statistics: Statistics, pooled: Array) -> float:
+        """How far the pooled covariance is shrunk."""
+        weight = float(statistics.weights.sum())
+        if self.shrinkage == "bayes":
+            return most_likely_share(pooled, statistics.means, weight)
+        return oas(pooled, weight) if self.shrinkage == "oas" else self._given_share
 
     def _finalise(self, statistics: Statistics) -> SharedGaussians:
         most = _most_components(statistics)
@@ -219,8 +238,10 @@ class LinearDiscriminantAnalysis(
         return follow(before.gaussians, learnt)
 
     def _n_covariance_parameters(self) -> float:
-        n_free = super()._n_covariance_parameters()
-        return (1 - self._given_share) * n_free + self._given_share
+        statistics = self._view(self.statistics_).numbers
+        share = self._share(statistics, pooled_covariance(statistics))
+        of_target = statistics.n_features if self.shrinkage == "bayes" else 1
+        return (1 - share) * super()._n_covariance_parameters() + share * of_target
 
     # ------------------------------------------------------------------ decisions
 
@@ -316,9 +337,10 @@ class LinearDiscriminantAnalysis(
         """The covariance between the classes: the total less that within them, each shrunk or estimated."""
         if self.covariance_estimator is not None and (total := self._estimated(statistics).total) is not None:
             return total - within
-        if self.shrinkage is not None:
-            return total_covariance(statistics, self.shrinkage) - within
-        return between_covariance(statistics)
+        if self.shrinkage is None or self.shrinkage == "bayes":
+            return between_covariance(statistics)
+        share = self.shrinkage if self.shrinkage == "auto" else self.shrinkage_
+        return total_covariance(statistics, share) - within
 
     @property
     def _max_components(self) -> int:
@@ -338,6 +360,15 @@ class LinearDiscriminantAnalysis(
         if not self.store_covariance:
             self._check_attribute("covariance_", "lsqr", "eigen", otherwise=" or store_covariance=True")
         return self._covariance(self._view(self.statistics_).numbers)
+
+    @property
+    @of_one_moment
+    def shrinkage_(self) -> float:
+        """How far the covariance within the classes is shrunk."""
+        if self.shrinkage == "auto" or self.covariance_estimator is not None:
+            raise AttributeError("there is no shrinkage_: each class has an estimate of its own")
+        statistics = self._view(self.statistics_).numbers
+        return self._share(statistics, pooled_covariance(statistics))
 
     @property
     @of_one_moment
@@ -426,15 +457,18 @@ class LinearDiscriminantAnalysis(
 
         It has the solver of this model, and so the same `transform`. If scikit-learn's "svd" does not take
         the shrinkage, the solver is "eigen", whose projection is not centred. scikit-learn multiplies rows
-        that are not centred, so it loses digits if means are much larger than standard deviations.
+        that are not centred, so it loses digits if means are much larger than standard deviations. Its
+        parameter `shrinkage` is `shrinkage_` for "oas", and None for "bayes", which it does not have.
         """
         exchange.check_plugin(self)
         if len(self.classes_) == 1:
             raise ValueError("the model knows one class, and scikit-learn's has at least two")
+        shrinkage = None if self.shrinkage == "bayes" else self.shrinkage
         regularised = self.shrinkage is not None  # scikit-learn's solver "svd" does not take it
         peer = discriminant_analysis.LinearDiscriminantAnalysis(
             solver="eigen" if regularised and self.solver == "svd" else self.solver,
-            **exchange.shrinkage_for_peer(self.shrinkage, self.covariance_estimator),
+            shrinkage=self.shrinkage_ if shrinkage == "oas" else shrinkage,
+            covariance_estimator=self.covariance_estimator,
             priors=self._priors_of_peer,
             **{name: getattr(self, name) for name in ("n_components", "store_covariance", "tol")},
         )

@@ -221,7 +221,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, whole or fractional (with ``exact=True`` whole). For a dask DataFrame
             whose labels are named, the name of its column of weights. Not allowed with a source. Means and
-            covariances depend on the ratios of the weights alone. Shrinkage "auto" and "oas", however, use
+            covariances depend on the ratios of the weights alone. Estimates of `shrinkage`, however, use
             the sum of the weights of a class as its number of rows. Importance weights w of a class should
             therefore sum to its effective number of rows, such as (Σ w)² / Σ w² (Kish 1965).
         missing : {"raise", "drop"}, default="raise"

@@ -13,14 +13,16 @@ from typing import Literal
 import numpy as np
 
 from streamgda.blocks.wording import named
+from streamgda.gaussians.regularisation import most_likely_prior_rows
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.required import Required
 
-Shrinkage = float | Literal["auto", "oas"] | None
+Shrinkage = float | Literal["auto", "oas", "bayes"] | None
 
+_LEAST_EIGENVALUE = 1e-8  # of correlations; below, the rows do not vary in a direction
 _LEAST_KURTOSIS = 1 - 1e-6  # no distribution has less than 1; below it, fourth powers have underflown
 
 
@@ -87,14 +89,14 @@ def mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
     return mean
 
 
-def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
+def total_covariance(statistics: Statistics, shrinkage: float | Literal["auto"]) -> Array:
     """The maximum-likelihood covariance of the rows of all classes, shrunk as that of one class.
 
     Parameters
     ----------
     statistics : ClassStatistics
         Of covariance type "tied" or "full"; for "auto" with fourth moments.
-    shrinkage : float, "auto", "oas" or None
+    shrinkage : float or "auto"
         As for `class_covariances`.
 
     Returns
@@ -104,11 +106,7 @@ def total_covariance(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     if shrinkage == "auto":
         covariance: Array = class_covariances(statistics.as_one_class(), shrinkage)[0]
         return covariance
-    total = pooled_covariance(statistics) + between_covariance(statistics)
-    if shrinkage is None:
-        return total
-    share = oas(total, statistics.weights.sum()) if shrinkage == "oas" else float(shrinkage)
-    return shrunk(total, share)
+    return shrunk(pooled_covariance(statistics) + between_covariance(statistics), float(shrinkage))
 
 
 def shrunk(covariance: Array, share: float) -> Array:
@@ -123,6 +121,13 @@ def shrunk(covariance: Array, share: float) -> Array:
     n_features = covariance.shape[-1]
     mean_variance = np.trace(covariance, axis1=-2, axis2=-1)[..., None, None] / n_features
     result: Array = (1 - share) * covariance + share * mean_variance * np.eye(n_features)
+    return result
+
+
+def shrunk_to_diagonal(covariance: Array, share: float) -> Array:
+    """(1 − a) S + a diag(S): a covariance (d, d) shrunk by a share a in [0, 1] towards its variances."""
+    result = (1 - share) * covariance
+    np.fill_diagonal(result, covariance.diagonal())
     return result
 
 
@@ -189,6 +194,36 @@ def oas(covariance: Array, weight: float) -> float:
     covariance = covariance / mean_variance  # no square of it exceeds float64
     spread = (weight + 1) * _squared_distance_from_sphere(covariance) / n_features
     return 1.0 if not spread else min(float(((covariance**2).mean() + 1) / spread), 1.0)
+
+
+def most_likely_share(covariance: Array, means: Array, weight: float) -> float:
+    """How far to shrink the covariance within the classes to its variances, by the evidence of the rows.
+
+    The covariance has an inverse Wishart prior, with its variances as mean and c + d + 1 degrees of freedom,
+    as that of a class has in `streamgda.gaussians.regularisation`. So (c diag(S) + N S) / (c + N) estimates
+    it, and c / (c + N) is the share. Where features are constant or collinear, c is that of the range of S.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (d, d)
+        S, divided by the weight.
+    means : ndarray of shape (K, d)
+        The means of the classes, each of which costs a row.
+    weight : float
+        N, the number of rows.
+
+    References
+    ----------
+    Greene & Rayens (1989), "Partially pooled covariance matrix estimation in discriminant analysis",
+    Communications in Statistics 18.
+    """
+    rows, varying = max(weight - len(means), 0.0), ~constant_features(covariance.diagonal(), means)
+    scale = np.sqrt(covariance.diagonal()[varying])
+    values = np.linalg.eigvalsh(covariance[np.ix_(varying, varying)] / np.outer(scale, scale))
+    if (positive := values > _LEAST_EIGENVALUE).sum() < np.floor(min(rows, len(values))):
+        values = values[positive]
+    prior_rows = most_likely_prior_rows(weight * np.maximum(values, 0.0)[None, :], np.array([rows]))
+    return prior_rows / (prior_rows + weight)
 
 
 def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Array) -> None:

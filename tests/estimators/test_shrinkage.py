@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import sklearn.covariance
 import sklearn.discriminant_analysis
+from scipy.optimize import minimize_scalar
+from scipy.special import multigammaln
+from sklearn.datasets import load_digits, load_iris, load_wine
 
 from streamgda import (
     ClassStatistics,
@@ -19,6 +22,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.estimators.shrinkage import class_covariances, ledoit_wolf, oas
+from streamgda.statistics.components import pooled_covariance
 
 MODELS = [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 KINDS = [0.0, 0.3, 1.0, "auto", "oas"]
@@ -36,7 +40,19 @@ def random_rows(n_classes, n_features, fewest=12):
     return np.einsum("nj,nij->ni", noise, mixing[y]) + means[y], y
 
 
+class PooledOAS(sklearn.discriminant_analysis.LinearDiscriminantAnalysis):
+    """scikit-learn's LDA, with the share that its OAS finds for the deviations from the class means."""
+
+    def fit(self, X, y):
+        means = np.array([X[y == label].mean(axis=0) for label in np.unique(y)])
+        deviations = X - means[np.unique(y, return_inverse=True)[1]]
+        self.shrinkage = sklearn.covariance.OAS(assume_centered=True).fit(deviations).shrinkage_
+        return super().fit(X, y)
+
+
 def peer_of(model, shrinkage):
+    if model is LinearDiscriminantAnalysis and shrinkage == "oas":
+        return PooledOAS(solver="lsqr")
     how = (
         {"covariance_estimator": sklearn.covariance.OAS()} if shrinkage == "oas" else {"shrinkage": shrinkage}
     )
@@ -165,6 +181,57 @@ def test_shares_by_hand():
     assert oas(np.eye(3), 2) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("load", "more", "best"),
+    [
+        (load_iris, {10: 2.627746161, 100: -34.365393401}, 4.358004),
+        (load_wine, {10: 134.054859507, 100: 131.114390266}, 29.929675),
+    ],
+)
+def test_shares_by_the_evidence_are_those_of_the_definition(load, more, best):
+    """ln p(W | c) of a Wishart scatter and an inverse Wishart prior, less that at c = 1."""
+    X, y = load(return_X_y=True)
+    model = LinearDiscriminantAnalysis("lsqr", "bayes").fit(X, y)
+    assert model.statistics_.covariance_type == "tied"
+    n, d, within = len(X) - 3, X.shape[1], pooled_covariance(model.statistics_)
+    eigenvalues = len(X) * np.linalg.eigvalsh(within / np.sqrt(np.outer(np.diag(within), np.diag(within))))
+
+    def evidence(c):
+        nu = c + d + 1
+        gammas = multigammaln((nu + n) / 2, d) - multigammaln(nu / 2, d)
+        return nu * d / 2 * np.log(c) - (nu + n) / 2 * np.log(c + eigenvalues).sum() + gammas
+
+    for c, expected in more.items():
+        assert evidence(c) - evidence(1.0) == pytest.approx(expected, abs=1e-8)
+    found = minimize_scalar(lambda c: -evidence(c), bounds=(0.01, 1000), method="bounded")
+    assert model.shrinkage_ * len(X) / (1 - model.shrinkage_) == pytest.approx(best, rel=1e-6)
+    assert model.shrinkage_ == pytest.approx(found.x / (found.x + len(X)), rel=1e-5)
+    expected = (found.x * np.diag(np.diag(within)) + len(X) * within) / (found.x + len(X))
+    np.testing.assert_allclose(model.covariance_, expected, rtol=1e-5)
+    scaled = LinearDiscriminantAnalysis(shrinkage="bayes").fit(X * np.logspace(-6, 6, d), y)
+    assert scaled.shrinkage_ == pytest.approx(model.shrinkage_, rel=1e-9)
+
+
+def test_shares_by_the_evidence_are_of_the_directions_in_which_rows_vary():
+    """Else a feature that is twice there would make c fall to zero, as no normal row has it."""
+    X, y = random_rows(3, 5)
+    plain = LinearDiscriminantAnalysis(shrinkage="bayes").fit(X, y)
+    with pytest.warns(UserWarning, match="rank 5 of 6"):
+        constant = LinearDiscriminantAnalysis(shrinkage="bayes").fit(np.column_stack([X, X[:, 0] * 0]), y)
+    assert constant.shrinkage_ == pytest.approx(plain.shrinkage_, rel=1e-9)
+    np.testing.assert_allclose(constant.coef_[:, :5], plain.coef_, rtol=1e-8)
+    twice = LinearDiscriminantAnalysis(shrinkage="bayes").fit(np.column_stack([X, X[:, 0]]), y)
+    assert 1e-4 < twice.shrinkage_ < 0.5
+    digits, labels = load_digits(return_X_y=True)
+    with warnings.catch_warnings(action="ignore"):  # of pixels that are constant
+        few, many = (
+            LinearDiscriminantAnalysis(shrinkage="bayes").fit(digits[:n], labels[:n]) for n in (60, 900)
+        )
+        plain = LinearDiscriminantAnalysis().fit(digits[:60], labels[:60])
+    assert few.score(digits, labels) > plain.score(digits, labels) + 0.05  # with fewer rows than features
+    assert few.shrinkage_ > 5 * many.shrinkage_ > 0
+
+
 # ---------------------------------------------------------------------- where it is hard
 
 
@@ -260,7 +327,8 @@ def test_each_asks_for_no_more_than_it_needs():
     for model, shrinkage, kind, fourth in (
         (LinearDiscriminantAnalysis, None, "tied", False),
         (LinearDiscriminantAnalysis, 0.5, "tied", False),
-        (LinearDiscriminantAnalysis, "oas", "full", False),
+        (LinearDiscriminantAnalysis, "oas", "tied", False),
+        (LinearDiscriminantAnalysis, "bayes", "tied", False),
         (LinearDiscriminantAnalysis, "auto", "full", True),
         (QuadraticDiscriminantAnalysis, 0.5, "full", False),
         (QuadraticDiscriminantAnalysis, "oas", "full", False),
@@ -283,16 +351,14 @@ def test_what_the_state_does_not_hold():
             changed.predict(X)
         changed.set_params(shrinkage=0.5)
         np.testing.assert_array_equal(changed.predict(X), model(shrinkage=0.5).fit(X, y).predict(X))
-    tied = LinearDiscriminantAnalysis().fit(X, y).set_params(shrinkage="oas")
-    with pytest.raises(ValueError, match=r"shrinkage='oas'.*covariance_type='full'$"):
-        tied.predict(X)
+    tied = LinearDiscriminantAnalysis().fit(X, y).statistics_
     with pytest.raises(ValueError, match="does not hold what 'full' needs"):
-        LinearDiscriminantAnalysis.from_statistics(tied.statistics_, shrinkage="oas")
+        QuadraticDiscriminantAnalysis.from_statistics(tied, shrinkage="oas")
     rich = LinearDiscriminantAnalysis(shrinkage="auto").fit(X, y)
-    for shrinkage in (None, 0.5, "oas"):
+    for shrinkage in (None, 0.5, "oas", "bayes"):
         expected = LinearDiscriminantAnalysis("lsqr", shrinkage).fit(X, y).covariance_
         np.testing.assert_allclose(
-            rich.set_params(shrinkage=shrinkage, solver="lsqr").covariance_, expected, rtol=1e-12
+            rich.set_params(shrinkage=shrinkage, solver="lsqr").covariance_, expected, rtol=1e-9
         )
 
 
