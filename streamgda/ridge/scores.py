@@ -45,7 +45,7 @@ class LinearScores:
     alpha: float
 
     scores_from_distances = False
-    why_none = singular_common = None
+    why_none = singular_common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 
     @property
