@@ -181,8 +181,10 @@ class RowGroups(ScorableSplit):
             for decoded in decode(parquet, list(run), self._stored, n_features, kept):
                 rows = np.arange(n_rows, n_rows + decoded.num_rows)
                 n_rows += len(rows)
-                batch, rows = self._filtered(self._with_keys(decoded), rows)
+                batch = self._with_keys(decoded) if self.partition else decoded
                 del decoded
+                if self.read_options.filter is not None:
+                    batch, rows = self._filtered(batch, rows, self.read_options.filter)
                 yield batch, places.take(rows)
                 del batch
             if n_rows != sum(run.values()):  # a damaged footer can hide pages
@@ -267,17 +269,14 @@ class RowGroups(ScorableSplit):
         return batch
 
     def _filtered(
-        self, batch: pa.RecordBatch, rows: NDArray[np.intp]
+        self, batch: pa.RecordBatch, rows: NDArray[np.intp], chosen: Filter
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
-        if self.read_options.filter is None:
-            return batch, rows
         position = max(batch.schema.names, key=len) + "_"  # no column's name
         table = pa.Table.from_batches([batch.append_column(position, pa.array(rows))])
         with filtering(self.path):
-            left = table.filter(self.read_options.filter.expression).combine_chunks()
-        kept = left.column(position).to_numpy()
+            left = table.filter(chosen.expression).combine_chunks()
         batches = left.drop_columns([position]).to_batches()
-        return (batches[0] if batches else batch.slice(0, 0)), kept
+        return (batches[0] if batches else batch.slice(0, 0)), left.column(position).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -318,8 +317,8 @@ def read_as_dictionaries(
 
     Strings that are stored by their differences or lengths are left out: Arrow makes no dictionary of them.
     """
-    found = chain.from_iterable(chunks_of(metadata, groups, {*labels, *kept}))
-    chunks = [chunk for chunk in found if chunk.physical_type == "BYTE_ARRAY"]
+    every = chain.from_iterable(chunks_of(metadata, groups, {*labels, *kept}))
+    chunks = [chunk for chunk in every if chunk.physical_type == "BYTE_ARRAY"]
     plain = {chunk.path_in_schema for chunk in chunks if not _has_indices(chunk)}
     in_differences = {
         chunk.path_in_schema for chunk in chunks if any("DELTA" in encoding for encoding in chunk.encodings)
@@ -405,9 +404,9 @@ def _copied(column: pa.Array, room: NDArray[np.uint8]) -> pa.Array:
     if column.null_count or not is_number or column.nbytes + _ALIGNMENT > len(room):
         return column
     values = column.to_numpy()
-    held = room[: values.nbytes].view(values.dtype)
-    held[:] = values
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
+    copied = room[: values.nbytes].view(values.dtype)
+    copied[:] = values
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(copied)])
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
