@@ -130,18 +130,18 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
     )
 
 
-def _find(storage: Storage, name: str, given: Address, *, first_time: bool) -> Listing:
-    find = partial(_find_once, storage, name, given, first_time=first_time)
-    return wait_for(partial(retried, find, place=str(given)))
+def _find(storage: Storage, name: str, address: Address, *, first_time: bool) -> Listing:
+    find = partial(_find_once, storage, name, address, first_time=first_time)
+    return wait_for(partial(retried, find, place=str(address)))
 
 
-def _find_once(storage: Storage, name: str, given: Address, *, first_time: bool) -> Listing:
-    """The files at a path, which was given as `given`."""
+def _find_once(storage: Storage, name: str, address: Address, *, first_time: bool) -> Listing:
+    """The files at a path, which the user calls `address`."""
     is_pattern = _WILDCARD.search(name) is not None
     if storage.is_object_store and not is_pattern and not name.endswith(SUFFIXES):
         folder = Folder(name)
         try:  # listing a folder also shows that it is there
-            return folder.found(storage, first_time=first_time)
+            return folder.files(storage, first_time=first_time)
         except StorageError:
             raise
         except OSError:
@@ -150,25 +150,25 @@ def _find_once(storage: Storage, name: str, given: Address, *, first_time: bool)
         pattern = Pattern(name)
         listed = pattern.listed(storage)
         if name not in listed:
-            return pattern.found_in(storage, listed, first_time=first_time)
-        return (Folder(name) if listed[name] is None else File(name)).found(storage, first_time=first_time)
+            return pattern.files_among(storage, listed, first_time=first_time)
+        return (Folder(name) if listed[name] is None else File(name)).files(storage, first_time=first_time)
     kind = storage.filesystem.get_file_info(name).type
     if kind not in _LOCATIONS and not is_pattern:
-        raise FileNotFoundError(f"there is no file or folder {given}")
-    return _LOCATIONS.get(kind, Pattern)(name).found(storage, first_time=first_time)
+        raise FileNotFoundError(f"there is no file or folder {address}")
+    return _LOCATIONS.get(kind, Pattern)(name).files(storage, first_time=first_time)
 
 
 def _check_listed_once(storage: Storage, paths: Iterable[str]) -> None:
     """Raise ValueError for a file that is listed twice."""
-    seen: dict[Place, str] = {}
+    path_at: dict[Place, str] = {}
     for path in paths:
         place = storage.place(path)
-        if place in seen:
-            other = "" if seen[place] == path else f", as {seen[place]} too"
+        if place in path_at:
+            other = "" if path_at[place] == path else f", as {path_at[place]} too"
             raise ValueError(
                 f"{path} is listed more than once{other}; its rows would count twice, so list it once"
             )
-        seen[place] = path
+        path_at[place] = path
 
 
 # ---------------------------------------------------------------------- locations
@@ -183,7 +183,7 @@ class Location(ABC):
         """The folder that all the files are in."""
 
     @abstractmethod
-    def found(self, storage: Storage, *, first_time: bool) -> Listing:
+    def files(self, storage: Storage, *, first_time: bool) -> Listing:
         """The files that are there now, in order."""
 
     @abstractmethod
@@ -202,7 +202,7 @@ class File(Location):
 
     path: str
 
-    def found(self, storage: Storage, *, first_time: bool) -> Listing:
+    def files(self, storage: Storage, *, first_time: bool) -> Listing:
         """The file itself."""
         return Listing(storage, [self.path], (self,), {})
 
@@ -222,12 +222,12 @@ class Folder(Location):
 
     path: str
 
-    def found(self, storage: Storage, *, first_time: bool) -> Listing:
+    def files(self, storage: Storage, *, first_time: bool) -> Listing:
         """The Parquet files at any depth that are not hidden."""
         listed = storage.listing(self.path)
-        seen = [path for path in listed if not _is_hidden(_inside(path, self.path))]
-        files = sorted(path for path in seen if path.endswith(SUFFIXES))
-        _check_links(storage, seen)
+        visible = [path for path in listed if not _is_hidden(_inside(path, self.path))]
+        files = sorted(path for path in visible if path.endswith(SUFFIXES))
+        _check_links(storage, visible)
         if not files:
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
@@ -252,14 +252,14 @@ class Pattern(Location):
 
     pattern: str
 
-    def found(self, storage: Storage, *, first_time: bool) -> Listing:
+    def files(self, storage: Storage, *, first_time: bool) -> Listing:
         """The files that match, and the Parquet files in folders that match."""
-        return self.found_in(storage, self.listed(storage), first_time=first_time)
+        return self.files_among(storage, self.listed(storage), first_time=first_time)
 
-    def found_in(
+    def files_among(
         self, storage: Storage, listed: Mapping[str, Version | None], *, first_time: bool
     ) -> Listing:
-        """The files that `found` finds, among what `listed` has listed."""
+        """The files that `files` finds, among what `listed` has listed."""
         matching = sorted(path for path, version in listed.items() if version and self.matches(path))
         files = self._each_once(storage, matching)
         if not files:
@@ -269,15 +269,15 @@ class Pattern(Location):
             )
         above = _marks_above(storage, self.root) if first_time else ()
         _check_no_table_format([*listed, *above], files)
-        seen = listed if storage.is_object_store else {}
-        versions = {path: version for path in files if (version := seen.get(path)) is not None}
+        known = listed if storage.is_object_store else {}
+        versions = {path: version for path in files if (version := known.get(path)) is not None}
         return Listing(storage, files, (self,), versions)
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
         if _is_hidden(_inside(path, self.root), self._spelled_out):
             return False
-        parents = [path[: found.start()] for found in re.finditer("/", path)]
+        parents = [path[: slash.start()] for slash in re.finditer("/", path)]
         return bool(self._regex.match(path)) or (
             path.endswith(SUFFIXES) and any(self._regex.match(parent) for parent in parents if parent)
         )

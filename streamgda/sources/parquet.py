@@ -157,11 +157,11 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         roles = replace(self._roles, target=None, weight=None, groups=None)
         options = replace(self._options, roles=roles, kept=tuple(keep))
         splits: list[Any] = []
-        kinds = {}
+        last = {}  # plan with each schema
         for plan in self._dataset.plan(self._dataset.files(options.filter), options, each):
             splits += plan.splits
-            kinds[id(plan.schema)] = plan
-        return splits, unified_types(keep, schema, kinds.values())
+            last[id(plan.schema)] = plan
+        return splits, unified_types(keep, schema, last.values())
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
@@ -200,13 +200,13 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         """The files that the filter does not rule out by their partition, as they were listed, in order."""
         files, listing = self._dataset.files(self._options.filter), self._dataset.listing
         folder, storage = listing.folder, listing.storage
-        seen = listing.versions or retried(
+        versions = listing.versions or retried(
             partial(storage.listed_together, [file.location for file in files])
         )
         return [
             file._replace(
                 path=file.path.removeprefix(folder).lstrip("/") if folder else file.path,
-                version=seen.get(file.path) or retried(partial(storage.version, file.path)),
+                version=versions.get(file.path) or retried(partial(storage.version, file.path)),
             )
             for file in files
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from operator import and_, itemgetter
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -99,7 +99,7 @@ class Dataset:
             for path, pairs in listing.keys.items()
         }
         own = pa.schema([column for column in columns if column.name not in keys[first[0]]])
-        expressions = {path: _all_hold(pairs) for path, pairs in keys.items()}
+        expressions = {path: _all_hold(tuple(pairs.items())) for path, pairs in keys.items()}
         return cls(listing, first, own, without_views(columns), expressions)
 
     @classmethod
@@ -117,8 +117,8 @@ class Dataset:
     def _has_first(self, listing: Listing) -> bool:
         """Whether the first of the files is in the version of which the footer is known."""
         path, footer = self.first
-        seen = listing.versions.get(path)
-        return path == listing.paths[0] and footer.version.tells_content and seen == footer.version
+        present = listing.versions.get(path)
+        return path == listing.paths[0] and footer.version.tells_content and present == footer.version
 
     def files(self, chosen: Filter | None) -> list[InputFile]:
         """The files that a filter does not rule out by their keys, to be read in their present versions."""
@@ -193,9 +193,10 @@ class Dataset:
             return [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
 
 
-def _all_hold(keys: Mapping[str, Any]) -> ds.Expression:
+@lru_cache(_FILES_OF_TASK)
+def _all_hold(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
     """The expression that is true where the keys have these values."""
-    each = (ds.field(k).is_null() if value is None else ds.field(k) == value for k, value in keys.items())
+    each = (ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in keys)
     return reduce(and_, each, ds.scalar(True))
 
 
@@ -211,7 +212,7 @@ def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:
             name, equals, value = part.partition("=")
             if equals and (name := unquote(name)) not in stored:
                 values.setdefault(name, []).extend([] if value == _NULL else [unquote(value)])
-    return pa.schema([(name, _type_of(found)) for name, found in values.items()])
+    return pa.schema([(name, _type_of(texts)) for name, texts in values.items()])
 
 
 def _type_of(values: list[str]) -> pa.DataType:
@@ -321,8 +322,8 @@ class FilePlanner:
         footer = self._footer(file.location)
         self._check(file, footer.schema)
         wanted = self._row_groups(file, footer)
-        said = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
-        groups = [(index, group.num_rows, group.total_byte_size) for index, group in said]
+        row_groups = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
+        groups = [(index, group.num_rows, group.total_byte_size) for index, group in row_groups]
         columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, n_rows=itemgetter(1)))
         runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
         return file.version or footer.version, runs, self.columns(footer.schema, known), footer.digest
@@ -354,12 +355,11 @@ class FilePlanner:
             return every
         if any(field.type in VIEWS for field in footer.schema if field.name in chosen.columns.names):
             return every  # Arrow does not compare the statistics of views
-        fragment = _FORMAT.make_fragment(
-            pa.py_buffer(footer.tail), partition_expression=_all_hold(file.partition)
-        )
+        keys = tuple(key for key in file.partition.items() if key[0] in chosen.columns.names)
+        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=_all_hold(keys))
         with filtering(file.location):
-            left = fragment.split_by_row_group(chosen.expression, schema=self.schema)
-        return [group.id for part in left for group in part.row_groups]
+            parts = fragment.split_by_row_group(chosen.expression, schema=self.schema)
+        return [group.id for part in parts for group in part.row_groups]
 
     def _check(self, file: InputFile, schema: pa.Schema) -> None:
         """Raise ValueError if the columns to read are not in a file, each once, with types that can serve."""
