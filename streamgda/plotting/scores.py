@@ -42,7 +42,7 @@ class RocCurveDisplay(metrics.RocCurveDisplay):
         evaluation : Evaluation
             What `evaluate` returns.
         labels : label or sequence of labels, optional
-            The classes to draw; by default all of them, or the second of two.
+            The classes to draw; by default `pos_label` of the evaluation, the second of two, or all.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **options
@@ -77,7 +77,7 @@ class PrecisionRecallDisplay(metrics.PrecisionRecallDisplay):
         evaluation : Evaluation
             What `evaluate` returns.
         labels : label or sequence of labels, optional
-            The classes to draw; by default all of them, or the second of two.
+            The classes to draw; by default `pos_label` of the evaluation, the second of two, or all.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **options
@@ -125,7 +125,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         evaluation : Evaluation
             What `evaluate` returns.
         labels : label or sequence of labels, optional
-            The classes to draw; by default all of them, or the second of two.
+            The classes to draw; by default `pos_label` of the evaluation, the second of two, or all.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **options
@@ -234,7 +234,7 @@ def _curves(
     evaluation: Evaluation, labels: Any, curve: Callable[[Any], Iterable[Array]]
 ) -> tuple[list[int], list[str], list[list[Array]]]:
     """The positions and names of the classes to draw, and each coordinate of their curves."""
-    positions = shown_classes(evaluation.classes, labels)
+    positions = shown_classes(evaluation.classes, evaluation.pos_label if labels is None else labels)
     chosen = [evaluation.classes[k] for k in positions]
     coordinates = zip(*map(curve, chosen), strict=True)
     return positions, list(map(str, chosen)), list(map(list, coordinates))

@@ -2,9 +2,9 @@
 
 As long as there are few different log-odds, they are kept, and curves and areas are exact, up to the order of
 log-odds that differ by rounding alone. If there are many, they are counted in bins, which take the same
-memory for any number of rows. Rows in the same bin then count as ties, and the weights in the bins bound the
-error of the areas. In both cases, the sums of two parts can be added, and do not depend on how rows are cut
-into parts.
+memory for any number of rows. How many are few depends on the number of classes. Rows in the same bin then
+count as ties, and the weights in the bins bound the error of the areas. In both cases, the sums of two parts
+can be added, and do not depend on how rows are cut into parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ _BITS_OF_1 = int(np.float64(1.0).view(np.int64))
 N_BINS = 2 * _HALF
 
 # Three numbers for each log-odds then take no more memory than two for each bin.
-_MOST_EXACT = 2 * N_BINS // 3
+_AS_BINS = 2 * N_BINS // 3
+_MOST_OF_CLASS, _MOST_OF_ALL = 1 << 15, 1 << 18  # more of a class would take longer than bins
+
+
+def most_exact(n_classes: int) -> int:
+    """How many different log-odds of a class are kept: at most 6 MB of all classes, or as much as bins take.
+
+    It does not grow with the number of classes. So the order in which classes come does not matter.
+    """
+    return max(min(_MOST_OF_CLASS, _MOST_OF_ALL // n_classes), _AS_BINS)
 
 
 def bins_of(log_odds: Array) -> NDArray[np.int64]:
@@ -75,7 +84,7 @@ class ScoreHistogram:
         The weights of the other rows, and of the rows of the class.
     """
 
-    def __init__(self, most_exact: int = _MOST_EXACT) -> None:
+    def __init__(self, most_exact: int = _AS_BINS) -> None:
         self.odds: Array | None = np.empty(0)
         self.weights = np.zeros((2, 0))
         self._most_exact = most_exact
@@ -91,6 +100,11 @@ class ScoreHistogram:
         places = self._places(odds) + is_member * self.weights.shape[1]
         np.add.at(self.weights.reshape(-1), places, weight)
         return self
+
+    def limit(self, most_exact: int) -> None:
+        """Keep at most so many different log-odds from now on."""
+        self._most_exact = most_exact
+        self._make_room(np.empty(0))
 
     def merge(self, other: ScoreHistogram) -> Self:
         """Add the rows of another histogram, which is not changed."""

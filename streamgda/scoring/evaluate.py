@@ -35,6 +35,7 @@ def evaluate(
     sample_weight: Any = None,
     *,
     threshold: float | None = None,
+    pos_label: Any = None,
     costs: ArrayLike | None = None,
     temperatures: bool = True,
     scheduler: Any = None,
@@ -59,6 +60,9 @@ def evaluate(
     threshold, costs : optional
         How classes are predicted, as for `predict_dataset`. The mean cost is
         ``(evaluation.confusion_matrix * costs).sum() / evaluation.weight``.
+    pos_label : int, str or bool, optional
+        The positive class, to which a threshold applies, and which curves and displays of the result show.
+        By default the second of two.
     temperatures : bool, default=True
         Whether to add up the losses at other temperatures, for `best_temperature` of the result. They take a
         quarter of the time of a pass, and two fifths for few features and many classes.
@@ -93,7 +97,7 @@ def evaluate(
     """
     maps, model = inference.maps_and_model(model)
     model = inference.snapshot(model)
-    decision = inference.Decision.of(model, threshold, costs)
+    decision = inference.Decision.of(model, threshold, costs, pos_label)
     if isinstance(source, Source) or is_dask(source):
         source = inference.scan_for(maps or model, source, y, sample_weight)
         source = inference.with_features_of(model, source, maps)
@@ -108,6 +112,7 @@ def evaluate(
         blocks = _blocks_of(model, rows, y, sample_weight)
         evaluation = _evaluate_blocks(model, blocks, decision, temperatures)
     _check_labels(model, evaluation)
+    evaluation.pos_label = None if pos_label is None else model.known_labels.tolist()[decision.positive]
     return evaluation
 
 

@@ -17,8 +17,8 @@ from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
-from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram
-from streamgda.scoring.measures import MEMBERS, WEIGHT, Measures
+from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
+from streamgda.scoring.measures import MEMBERS, N_RANKS, WEIGHT, Measures
 from streamgda.statistics.locking import at_one_moment
 from streamgda.storage.saving import Loadable
 
@@ -26,7 +26,7 @@ _CALIBRATION_BINS = 10
 
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 
-_WEIGHTED_SUMS = ("_confusion", "_calibration", "_losses", "_log_loss", "_squared_error")
+_WEIGHTED_SUMS = ("_confusion", "_calibration", "_losses", "_ranks", "_log_loss", "_squared_error")
 
 # The attributes that are saved as they are.
 _PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
@@ -35,14 +35,23 @@ _PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
 class Evaluation(Measures, Loadable):
     """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
-    Its size is at most K² + 20,510 K + 41 numbers for K classes, or 164 kB per class for few classes, and
-    less for few rows. Rows are weighted as in scikit-learn's metrics. A class that the model does not know
-    has probability 0 in all rows. Threads may share an evaluation.
+    Its size is at most K² + 20,510 K + 61 numbers for K classes, or 164 kB per class; up to 6 MB for fewer
+    than 38 classes, whose areas are exact for more rows; and less for few rows. Rows are weighted as in
+    scikit-learn's metrics. A class that the model does not know has probability 0 in all rows. Threads may
+    share an evaluation.
+
+    Parameters
+    ----------
+    pos_label : int, str or bool, optional
+        The positive class, as in scikit-learn: that of curves and displays where no other is asked for, and
+        the first in print. By default the second of two classes.
 
     Attributes
     ----------
     classes : ndarray of shape (n_classes,)
         The labels of the model and of the rows, sorted; per-class results are in this order.
+    pos_label : int, str, bool or None
+        The positive class, if it was given. It can be set.
     n_rows : int
         The number of rows evaluated.
     n_dropped : int
@@ -66,19 +75,20 @@ class Evaluation(Measures, Loadable):
     _kind = "evaluation"
     _columns = frozenset({"label", "confusion", "calibration", "odds", "odds_weights"})
 
-    def __init__(self) -> None:
+    def __init__(self, pos_label: Any = None) -> None:
+        self.pos_label = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
         self.classes: Labels = labels.no_labels()
         self.n_rows = 0
         self.n_dropped = 0
         self._is_weighted = False
         self._log_loss = 0.0
         self._squared_error = 0.0
-        self._losses = np.zeros(N_LOSSES)
+        self._losses, self._ranks = np.zeros(N_LOSSES), np.zeros(N_RANKS)
         self._allocate(0)
 
     def _allocate(self, n_classes: int) -> None:
         self._confusion = np.zeros((n_classes, n_classes))
-        self._scores = [ScoreHistogram() for _ in range(n_classes)]
+        self._scores = [ScoreHistogram(most_exact(n_classes)) for _ in range(n_classes)]
         self._calibration = np.zeros((n_classes, 3, _CALIBRATION_BINS))
         self._squared_weights = np.zeros(n_classes)
 
@@ -188,6 +198,7 @@ class Evaluation(Measures, Loadable):
             self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
         np.add.at(self._confusion, (truth, answers), weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
+        self._ranks += np.bincount(_ranks_of(scores, truth), weight, N_RANKS + 1)[:N_RANKS]
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
         self._add_probabilities(probabilities, truth, weight)
@@ -217,6 +228,7 @@ class Evaluation(Measures, Loadable):
         for histogram in self._scores if self.n_rows else ():
             histogram.add(*never)
         for k, histogram in zip(here.tolist(), old._scores, strict=True):
+            histogram.limit(most_exact(len(classes)))
             self._scores[k] = histogram
         self.classes = classes
 
@@ -228,10 +240,14 @@ class Evaluation(Measures, Loadable):
         Raises
         ------
         ValueError
-            If the labels of the two are of different kinds.
+            If the labels of the two are of different kinds, or their positive classes differ.
         """
         other = other.copy()
         with self._changing() as draft:
+            ours, theirs = draft.pos_label, other.pos_label
+            if None not in (ours, theirs) and ours != theirs:
+                raise ValueError(f"positive classes differ: {ours!r} and {theirs!r}")
+            draft.pos_label = theirs if ours is None else ours
             classes = labels.union(draft.classes, other.classes)
             for evaluation in (draft, other):
                 evaluation._reindex(classes)
@@ -290,6 +306,7 @@ class Evaluation(Measures, Loadable):
             "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
         }
         document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
+        document |= {"ranks": self._ranks, "pos_label": self.pos_label}
         if self._is_weighted:
             document["squared_weights"] = self._squared_weights
         columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
@@ -312,8 +329,10 @@ class Evaluation(Measures, Loadable):
                 raise ValueError(f"{name} is {value!r:.40}")
             setattr(evaluation, name, kind(value))
         evaluation._losses += document.get("losses", np.inf)
-        if not (evaluation._losses >= 0).all():
-            raise ValueError("its losses are negative")
+        evaluation._ranks += document.get("ranks", np.inf)
+        if not (evaluation._losses >= 0).all() or not (evaluation._ranks >= 0).all():
+            raise ValueError("its losses, or its ranks, are negative")
+        evaluation.pos_label = document.get("pos_label")
         if not evaluation._is_weighted and evaluation.weight != evaluation.n_rows:
             raise ValueError(f"it is of {evaluation.n_rows:,} rows, and counts {evaluation.weight:,.0f}")
         rows = evaluation._confusion.sum(axis=1)
@@ -355,6 +374,14 @@ def _check_logarithms(scores: Array) -> None:
 def _check_each_once(classes: Labels) -> None:
     for twice in classes[1:][classes[1:] == classes[:-1]].tolist():
         raise ValueError(f"class {named(twice)} stands twice in classes")
+
+
+def _ranks_of(scores: Array, truth: NDArray[np.intp]) -> NDArray[np.intp]:
+    """How many classes stand before the true one, by their scores and then their order; 20 if more do."""
+    own = np.take_along_axis(scores, truth[:, None], axis=1)
+    stand_before = scores > own
+    stand_before |= (scores == own) & (np.arange(scores.shape[1]) < truth[:, None])
+    return np.where(own[:, 0] > -np.inf, np.minimum(stand_before.sum(axis=1), N_RANKS), N_RANKS)
 
 
 def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Array:

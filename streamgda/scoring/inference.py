@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
 from streamgda.blocks.block import Block, remedying
+from streamgda.blocks.labels import position_of
 from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import RowError, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
@@ -78,24 +79,30 @@ class Decision:
     Attributes
     ----------
     threshold : float, optional
-        The least probability of the second of two classes at which it is predicted.
+        The least probability of the positive class at which it is predicted.
     costs : ndarray of shape (n_classes, n_classes), optional
         The cost of predicting a class (columns) for a row of a class (rows).
+    positive : int, default=1
+        The position of the positive class.
     """
 
     threshold: float | None = None
     costs: Array | None = None
+    positive: int = 1
 
     @classmethod
-    def of(cls, model: Model, threshold: float | None, costs: ArrayLike | None) -> Decision:
+    def of(cls, model: Model, threshold: float | None, costs: ArrayLike | None, pos_label: Any) -> Decision:
         """The decision by these parameters; ValueError if they do not fit the model."""
         n_classes = len(model.known_labels)
+        positive = 1 if pos_label is None else position_of(pos_label, model.known_labels)
         if threshold is not None and costs is not None:
             raise ValueError("threshold and costs each say which class is predicted; give one of them")
-        if threshold is not None and (n_classes != 2 or not 0 <= threshold <= 1):
+        if threshold is not None and not 0 <= threshold <= 1:
+            raise ValueError(f"threshold is a probability, from 0 to 1; got {threshold!r}")
+        if threshold is not None and pos_label is None and n_classes != 2:
             raise ValueError(
-                f"threshold is a probability of the second of two classes; got {threshold!r} for "
-                f"{n_classes} classes"
+                "threshold is of the second of two classes, or of pos_label; give pos_label, one of "
+                f"{listed(model.known_labels.tolist())}"
             )
         matrix = None if costs is None else np.asarray(costs, dtype=np.float64)
         if matrix is not None and matrix.shape != (n_classes, n_classes):
@@ -105,7 +112,7 @@ class Decision:
             )
         if matrix is not None and not np.isfinite(matrix).all():
             raise ValueError("costs has a value that is NaN or infinite")
-        return cls(threshold, matrix)
+        return cls(threshold, matrix, positive)
 
     def ranked(self, scores: Array, n_best: int = 1) -> NDArray[np.intp]:
         """The positions of the `n_best` classes of each row, the predicted one first: (n, n_best)."""
@@ -118,9 +125,9 @@ class Decision:
             losses: Array = posteriors(scores) @ self.costs
             return losses
         if self.threshold is not None:
-            losses = posteriors(scores)
-            losses[:, 0] = losses[:, 1]
-            losses[:, 1] = np.nextafter(self.threshold, -1)  # at the threshold, the second class
+            losses = -posteriors(scores)
+            is_positive = losses[:, self.positive] <= -self.threshold
+            losses[:, self.positive] = np.where(is_positive, -np.inf, np.inf)
             return losses
         return -scores
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PROBABILITY, MEMBERS, WEIGHT = 0, 1, 2  # the rows of the calibration sums of a class
 
+N_RANKS = 20
+
 _ROWS_SHOWN = 20
 _OF_EACH_CLASS = (
     *("support", "precision", "recall", "f1"),
@@ -41,9 +43,12 @@ class Measures(Locked):
         Sum of the probabilities, weight of the members and weight of the rows, by bins of the probability.
     _squared_weights : ndarray of shape (n_classes,)
         Sum of the squared weights of the rows of each class.
+    _ranks : ndarray of shape (20,)
+        Weight of the rows by how many classes have greater scores than their own; infinite if not known.
     """
 
     classes: Labels
+    pos_label: Any
     n_rows: int
     n_dropped: int
     _is_weighted: bool
@@ -54,6 +59,7 @@ class Measures(Locked):
     _scores: list[ScoreHistogram]
     _calibration: Array
     _squared_weights: Array
+    _ranks: Array
 
     @property
     def weight(self) -> float:
@@ -80,6 +86,39 @@ class Measures(Locked):
     def accuracy(self) -> float:
         """The share of rows whose class is predicted."""
         return float(_ratio(self._confusion.trace(), self._confusion.sum(), np.nan))
+
+    @at_one_moment
+    def top_k_accuracy(self, k: int) -> float:
+        """The share of rows whose class is among the k likeliest ones, as in scikit-learn.
+
+        Of classes that are equally likely, the first in `classes` comes first, as in predictions. A class
+        that the model does not know is never among them. `threshold` and `costs` do not matter.
+
+        Parameters
+        ----------
+        k : int
+            From 1 to 20.
+
+        Raises
+        ------
+        ValueError
+            If `k` is another number, or the evaluation is of a file that version 0.2 or an older one saved:
+            these did not count the ranks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streamgda import Evaluation
+        >>> scores = np.log([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]])
+        >>> evaluation = Evaluation().update(["a", "b", "c", "c"], scores, ["a", "b", "c"])
+        >>> [evaluation.top_k_accuracy(k) for k in (1, 2, 3)]
+        [0.5, 0.75, 1.0]
+        """
+        if k not in range(1, N_RANKS + 1):
+            raise ValueError(f"k is a number of classes, from 1 to {N_RANKS}; got {k!r}")
+        if not np.isfinite(self._ranks).all():
+            raise ValueError("this evaluation was saved by version 0.2 or older, which did not count ranks")
+        return float(_ratio(self._ranks[: int(k)].sum(), self.weight, np.nan))
 
     @property
     @at_one_moment
@@ -230,8 +269,9 @@ class Measures(Locked):
     def roc_auc_error(self) -> Array:
         """A bound on the difference of `roc_auc` from the area for unbinned scores: (n_classes,).
 
-        It is 0 for up to 6,826 different log-odds of the class, unless some differ by rounding alone, as
-        those of rows that tie by symmetry. More are counted in bins. The bound is then half the number of
+        It is 0 for up to 32,768 different log-odds of the class (of more than eight classes, for 2¹⁸ of all
+        classes, and at least 6,826 of each), unless some differ by rounding alone, as those of rows that tie
+        by symmetry. More are counted in bins. The bound is then half the number of
         pairs of rows within a bin, divided by the number of all pairs, up to rounding.
         """
         return self._areas(ScoreHistogram.roc_auc)[:, 1]
@@ -249,14 +289,20 @@ class Measures(Locked):
     def _areas(self, area: Callable[[ScoreHistogram], tuple[float, float]]) -> Array:
         return np.array([area(scores) for scores in self._scores]).reshape(-1, 2)
 
+    def _position(self, label: Any) -> int:
+        """The position of a class; by default of the positive one."""
+        if label is None and self.pos_label is None and len(self.classes) == 2:
+            return 1
+        return position_of(self.pos_label if label is None else label, self.classes)
+
     @at_one_moment
-    def roc_curve(self, label: Any) -> tuple[Array, Array, Array]:
+    def roc_curve(self, label: Any = None) -> tuple[Array, Array, Array]:
         """The ROC curve of a class against the rest.
 
         Parameters
         ----------
-        label : int, str or bool
-            One of `classes`.
+        label : int, str or bool, optional
+            One of `classes`; by default `pos_label`, or the second of two.
 
         Returns
         -------
@@ -268,16 +314,16 @@ class Measures(Locked):
         ValueError
             If there is no such class.
         """
-        return self._scores[position_of(label, self.classes)].roc_curve()
+        return self._scores[self._position(label)].roc_curve()
 
     @at_one_moment
-    def precision_recall_curve(self, label: Any) -> tuple[Array, Array, Array]:
+    def precision_recall_curve(self, label: Any = None) -> tuple[Array, Array, Array]:
         """The precision-recall curve of a class, in ascending order of thresholds.
 
         Parameters
         ----------
-        label : int, str or bool
-            One of `classes`.
+        label : int, str or bool, optional
+            One of `classes`; by default `pos_label`, or the second of two.
 
         Returns
         -------
@@ -291,16 +337,16 @@ class Measures(Locked):
         ValueError
             If there is no such class.
         """
-        return self._scores[position_of(label, self.classes)].precision_recall_curve()
+        return self._scores[self._position(label)].precision_recall_curve()
 
     @at_one_moment
-    def calibration_curve(self, label: Any) -> tuple[Array, Array]:
+    def calibration_curve(self, label: Any = None) -> tuple[Array, Array]:
         """The calibration curve of a class: its share among the rows, by their predicted probability.
 
         Parameters
         ----------
-        label : int, str or bool
-            One of `classes`.
+        label : int, str or bool, optional
+            One of `classes`; by default `pos_label`, or the second of two.
 
         Returns
         -------
@@ -312,7 +358,7 @@ class Measures(Locked):
         ValueError
             If there is no such class.
         """
-        return _calibration_curve(self._calibration[position_of(label, self.classes)])
+        return _calibration_curve(self._calibration[self._position(label)])
 
     def mean_calibration_curve(self) -> tuple[Array, Array]:
         """The calibration curve of all classes together: each row counts once for each class."""
@@ -330,7 +376,7 @@ class Measures(Locked):
     @at_one_moment
     def to_dict(self) -> dict[str, Any]:
         """The measures in plain values: those of all rows, and a list with those of each class."""
-        measures = ("n_rows", "n_dropped", "accuracy", "log_loss", "brier_score")
+        measures = ("n_rows", "n_dropped", "pos_label", "accuracy", "log_loss", "brier_score")
         by_class = self.to_frame().reset_index(names="label")
         return {
             **{name: getattr(self, name) for name in measures},
@@ -346,7 +392,8 @@ class Measures(Locked):
     @at_one_moment
     def __str__(self) -> str:
         dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
-        frame = self.to_frame()
+        frame, is_positive = self.to_frame(), self.classes == self.pos_label
+        frame = frame.iloc[np.argsort(~is_positive, kind="stable")]
         for area in ("roc_auc", "average_precision"):
             frame[area] = [*map(_in_certain_digits, frame[area], frame.pop(f"{area}_error"))]
         more = len(frame) - _ROWS_SHOWN

@@ -58,6 +58,7 @@ def predict_dataset(
     keep: Sequence[str] = (),
     top: int = 1,
     threshold: float | None = None,
+    pos_label: Any = None,
     costs: ArrayLike | None = None,
     quantile: ArrayLike | None = None,
     filesystem: AnyFileSystem | None = None,
@@ -112,8 +113,10 @@ def predict_dataset(
     top : int, default=1
         How many labels to write for each row, the best first: `predicted_label`, `predicted_label_2`, ….
     threshold : float, optional
-        For two classes: predict the second one if its probability is at least this, as scikit-learn's
-        `FixedThresholdClassifier` does.
+        Predict the positive class if its probability is at least this, and else the likeliest other one, as
+        scikit-learn's `FixedThresholdClassifier` does for two classes.
+    pos_label : int, str or bool, optional
+        The positive class, to which a threshold applies. By default the second of two.
     costs : array-like of shape (n_classes, n_classes), optional
         The cost of predicting a class (columns) for a row of a class (rows), in the order of `classes_`. The
         class of the least expected cost is predicted.
@@ -162,7 +165,7 @@ def predict_dataset(
     """
     maps, model = maps_and_model(model)
     model = snapshot(model)
-    decision = Decision.of(model, threshold, costs)
+    decision = Decision.of(model, threshold, costs, pos_label)
     prediction = PredictionColumns.of(model, columns, decision, top, quantile)
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
@@ -185,6 +188,8 @@ def predict_dataset(
             "choose another place"
         )
     rule = [] if top == 1 and threshold is None and costs is None else [top, threshold, decision.costs]
+    if threshold is not None and decision.positive != 1:
+        rule.append(decision.positive)
     if quantile is not None:
         rule.append(prediction.least_odds)
     parts = output.parts(splits, [_FORMAT, _fingerprint(model), prediction.columns, beside, *rule])

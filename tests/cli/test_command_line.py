@@ -663,6 +663,19 @@ def test_evaluate_finds_what_scikit_learn_finds(made, iris):
     assert "accuracy 0.9800" in invoke(made, "evaluate", "model.parquet", "days", "--target", "kind")
 
 
+def test_a_threshold_of_a_positive_class(made, iris, tmp_path):
+    options = ["--threshold", "0.001", "--pos-label", "versicolor", "--json"]
+    report = json.loads(invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", *options))
+    model, features = streamgda.load(made / "model.parquet"), iris[FEATURES]
+    expected = model.predict(features)
+    expected[model.predict_proba(features)[:, 1] >= 0.001] = "versicolor"
+    assert report["confusion_matrix"] == metrics.confusion_matrix(iris["kind"], expected).tolist()
+    assert report["pos_label"] == "versicolor"
+    invoke(made, "predict", "model.parquet", "days", "--out", tmp_path / "scored", *options)
+    scored = pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy()
+    assert (np.sort(scored) == np.sort(expected)).all()
+
+
 def test_json_holds_no_numbers_that_are_none(made, iris, tmp_path):
     """Of rows of one class there is no ROC curve: its area is NaN, which JSON has not."""
     iris[iris["kind"] == "setosa"].to_parquet(tmp_path / "one.parquet")

@@ -92,6 +92,8 @@ def test_one_class_may_be_named_without_a_list(display):
     assert legend_of(display.from_evaluation(evaluation, labels="virginica")) == expected
     with pytest.raises(ValueError, match="^'rose' is none of the classes"):
         display.from_evaluation(evaluation, labels="rose")
+    evaluation.pos_label = "virginica"
+    assert legend_of(display.from_evaluation(evaluation)) == expected
     numbered = evaluate(GaussianNB().fit(X, np.searchsorted(KINDS, y)), X, np.searchsorted(KINDS, y))
     for label in (2, np.int64(2)):
         display.from_evaluation(numbered, labels=label)

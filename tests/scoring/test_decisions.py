@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import FixedThresholdClassifier
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, evaluate, predict_dataset, scan_parquet
@@ -62,6 +63,32 @@ def test_a_threshold_decides_as_scikit_learns(path, tmp_path):
         assert (pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy() == expected).all()
 
 
+@pytest.mark.parametrize("pos_label", ["ant", "bee"])
+def test_a_threshold_is_of_the_positive_class(path, tmp_path, pos_label):
+    kinds = np.where(Y == 0, "ant", "bee")
+    two = GaussianNB().fit(FRAME, kinds)
+    theirs = FixedThresholdClassifier(FrozenEstimator(two), threshold=0.1, pos_label=pos_label)
+    expected, options = theirs.fit(FRAME, kinds).predict(FRAME), {"threshold": 0.1, "pos_label": pos_label}
+    evaluation = evaluate(two, FRAME, kinds, **options)
+    assert evaluation.accuracy == pytest.approx((expected == kinds).mean())
+    assert evaluation.pos_label == pos_label
+    for _ in range(2):
+        written = predict_dataset(two, path, tmp_path / "scored", columns=["label"], **options)
+        assert (pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy() == expected).all()
+    assert written.n_found == 1
+    of_the_second = predict_dataset(two, path, tmp_path / "scored", columns=["label"], threshold=0.1)
+    assert of_the_second.n_found == (pos_label == "bee")
+
+
+def test_a_threshold_of_one_of_many_classes_leaves_the_others_as_they_are(model):
+    probabilities = model.predict_proba(FRAME)
+    others = np.where(probabilities[:, 0] > probabilities[:, 1], "ant", "bee")
+    expected = np.where(probabilities[:, 2] >= 0.1, "cow", others)
+    evaluation = evaluate(model, FRAME, KINDS[Y], threshold=0.1, pos_label="cow")
+    assert evaluation.confusion_matrix.tolist() == confusion_matrix(KINDS[Y], expected).tolist()
+    assert evaluation.recall[2] > evaluate(model, FRAME, KINDS[Y]).recall[2]
+
+
 def test_costs_are_least_where_they_decide(path, model, tmp_path):
     evaluations = [evaluate(model, scan_parquet(path, "kind"), costs=costs) for costs in (COSTS, None)]
     paid, unaware = (float((found.confusion_matrix * COSTS).sum() / found.weight) for found in evaluations)
@@ -84,7 +111,9 @@ def test_a_class_that_the_model_does_not_know_is_never_predicted(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threshold": 0.5}, "of the second of two classes.*got 0.5 for 3 classes"),
+        ({"threshold": 0.5}, "give pos_label, one of 'ant', 'bee', 'cow'"),
+        ({"threshold": 5, "pos_label": "ant"}, "threshold is a probability, from 0 to 1; got 5"),
+        ({"threshold": 0.5, "pos_label": "dog"}, "'dog' is none of the classes: 'ant'"),
         ({"costs": np.eye(2)}, r"shape \(3, 3\); got \(2, 2\)"),
         ({"costs": np.full((3, 3), np.nan)}, "NaN or infinite"),
         ({"threshold": 0.5, "costs": COSTS}, "give one of them"),

@@ -43,6 +43,7 @@ CASES = {
     "three classes": (judged_rows(), None),
     "two classes": (judged_rows(n_classes=2), None),
     "weighted": (judged_rows(), RNG.uniform(0, 3, 8000)),
+    "more rows than are exact": (judged_rows(n_rows=35_000, n_classes=2), None),
     "sharp": (judged_rows(sharpness=40.0), None),
     "certain": (judged_rows(sharpness=2000.0), None),
     "blunt": (judged_rows(sharpness=0.01), None),
@@ -67,6 +68,41 @@ def test_decisions_as_scikit_learn_judges_them(case):
     expected = metrics.precision_recall_fscore_support(y, found, sample_weight=weight, zero_division=0)
     for name, values in zip(("precision", "recall", "f1", "support"), expected, strict=True):
         np.testing.assert_allclose(getattr(evaluation, name), values, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("n_classes", "weighted"), [(2, False), (3, True), (25, False), (25, True)])
+def test_top_k_accuracy_is_scikit_learns(n_classes, weighted):
+    y, scores = judged_rows(n_rows=2000, n_classes=n_classes)
+    weight = RNG.uniform(0, 3, 2000) if weighted else None
+    halves = [
+        Evaluation().update(
+            y[some], scores[some], np.arange(n_classes), weight if weight is None else weight[some]
+        )
+        for some in (slice(700), slice(700, None))
+    ]
+    for k in range(1, min(n_classes, 21)):
+        target = log_softmax(scores, axis=1)
+        expected = metrics.top_k_accuracy_score(
+            y, target[:, 1] - target[:, 0] if n_classes == 2 else target, k=k, sample_weight=weight
+        )
+        assert sum(halves).top_k_accuracy(k) == pytest.approx(expected, rel=1e-12)
+    assert sum(halves).top_k_accuracy(1) == pytest.approx(sum(halves).accuracy, rel=1e-12)
+    for k in (0, 21, 1.5):
+        with pytest.raises(ValueError, match=f"from 1 to 20; got {k}"):
+            halves[0].top_k_accuracy(k)
+
+
+def test_equal_scores_rank_in_the_order_of_classes_and_unknown_classes_never():
+    y = ["a", "b", "c", "d"]
+    evaluation = Evaluation().update(y, np.zeros((4, 3)), ["a", "b", "c"])
+    assert [evaluation.top_k_accuracy(k) for k in (1, 2, 3, 4, 20)] == [0.25, 0.5, 0.75, 0.75, 0.75]
+
+
+def test_an_evaluation_that_an_older_version_saved_does_not_know_its_ranks():
+    old = Evaluation.load("tests/data/format-1-evaluation.parquet")
+    for evaluation in (old, Evaluation() + old, Evaluation.from_bytes(old.to_bytes())):
+        with pytest.raises(ValueError, match="did not count ranks"):
+            evaluation.top_k_accuracy(1)
 
 
 def test_probabilities_as_scikit_learn_judges_them(case):
@@ -152,7 +188,7 @@ def test_the_order_of_log_odds_survives_at_any_size(seed, size):
 
 
 def test_no_digit_is_printed_that_the_bound_does_not_hold():
-    y, scores = judged_rows(n_rows=20_000, n_classes=2)
+    y, scores = judged_rows(n_rows=40_000, n_classes=2)
     digits = []
     for size in (1.0, 1e-2, 1e-4):
         evaluation = Evaluation().update(y, size * scores, [0, 1])
@@ -193,8 +229,29 @@ def test_errors_of_areas_are_small_where_scores_are_spread():
     assert evaluation.average_precision_error.max() < 5e-3
 
 
+def test_areas_of_20_000_rows_are_exact():
+    y, scores = judged_rows(n_rows=20_000, n_classes=10)
+    evaluation, odds = Evaluation().update(y, scores, np.arange(10)), log_odds(scores)
+    expected = [metrics.average_precision_score(y == k, odds[:, k]) for k in range(10)]
+    np.testing.assert_allclose(evaluation.average_precision, expected, rtol=1e-12)
+    assert str(evaluation).splitlines()[-1].split()[-1] == f"{expected[-1]:.4f}"
+    assert len(evaluation.to_bytes()) < 7e6
+
+
+@pytest.mark.parametrize("n_classes", [2, 30])
+def test_classes_that_come_late_do_not_change_which_areas_are_exact(n_classes):
+    """9,000 log-odds are kept for few classes, and binned for many, whichever classes came first."""
+    y, scores = judged_rows(n_rows=9000, n_classes=2)
+    few = Evaluation().update(y, scores, [0, 1])
+    many = Evaluation().update(np.arange(n_classes), 2 * np.eye(n_classes), np.arange(n_classes))
+    parts = [Evaluation().update(y[some], scores[some], [0, 1]) for some in (y == 0, y == 1)]
+    assert same(few + many, many + few)
+    assert same(few + many, parts[0] + many + parts[1])
+    assert ((few + many).roc_auc_error[:2] > 0).all() == (n_classes == 30)
+
+
 def test_curves_are_those_of_scikit_learn_on_binned_scores():
-    (y, scores), weight = CASES["weighted"]
+    (y, scores), weight = judged_rows(n_rows=35_000), RNG.uniform(0, 3, 35_000)
     evaluation = Evaluation().update(y, scores, [0, 1, 2], weight)
     binned = bins_of(log_odds(scores))
     for k in range(3):
@@ -211,7 +268,7 @@ def test_curves_are_those_of_scikit_learn_on_binned_scores():
 
 
 def test_a_threshold_gives_the_rates_of_its_point():
-    (y, scores), _ = CASES["three classes"]
+    y, scores = judged_rows(n_rows=35_000)
     fpr, tpr, thresholds = Evaluation().update(y, scores, [0, 1, 2]).roc_curve(1)
     odds = log_odds(scores)[:, 1]
     for i in range(0, len(thresholds), 50):
@@ -275,6 +332,7 @@ def same(a, b):
     """Whether counts are equal, and what is summed up in float64 equal but for its last digits."""
     assert (a.n_rows, a.n_dropped) == (b.n_rows, b.n_dropped)
     assert np.array_equal(a.classes, b.classes)
+    assert a.top_k_accuracy(2) == pytest.approx(b.top_k_accuracy(2), rel=1e-12, nan_ok=True)
     for name in ("confusion_matrix", "roc_auc", "roc_auc_error", "average_precision", "f1"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     for name in ("log_loss", "brier_score"):
@@ -374,6 +432,28 @@ def test_an_evaluation_of_nothing():
     assert np.isnan([evaluation.accuracy, evaluation.log_loss, evaluation.brier_score]).all()
     assert evaluation.roc_auc.shape == (0,)
     assert "0 rows" in str(evaluation)
+
+
+def test_the_positive_class_is_that_of_curves_and_the_first_in_print():
+    y, scores = judged_rows(n_rows=500)
+    kinds = np.array(["ant", "bee", "cow"])
+    evaluation = Evaluation(pos_label="bee").update(kinds[y], scores, kinds)
+    for curve in ("roc_curve", "precision_recall_curve", "calibration_curve"):
+        for ours, expected in zip(
+            getattr(evaluation, curve)(), getattr(evaluation, curve)("bee"), strict=True
+        ):
+            np.testing.assert_array_equal(ours, expected)
+    assert [line.split()[0] for line in str(evaluation).splitlines()[-3:]] == ["bee", "ant", "cow"]
+    unnamed = Evaluation().update(kinds[y], scores, kinds)
+    for total in (evaluation + unnamed, unnamed + evaluation, Evaluation.from_bytes(evaluation.to_bytes())):
+        assert total.pos_label == total.to_dict()["pos_label"] == "bee"
+    with pytest.raises(ValueError, match="None is none of the classes"):
+        unnamed.roc_curve()
+    unnamed.pos_label = "cow"
+    with pytest.raises(ValueError, match="positive classes differ: 'cow' and 'bee'"):
+        unnamed + evaluation
+    two = Evaluation().update(kinds[y // 2], scores[:, 1:], kinds[:2])
+    np.testing.assert_array_equal(two.roc_curve()[1], two.roc_curve("bee")[1])
 
 
 def test_areas_of_a_class_without_rows_or_rest_are_not_numbers():

@@ -33,6 +33,7 @@ def shares(counts):
 READS = {
     "confusion_matrix": lambda e: shares(e.confusion_matrix),
     "accuracy": lambda e: e.accuracy,
+    "top_k_accuracy": lambda e: e.top_k_accuracy(2),
     "precision": lambda e: e.precision,
     "recall": lambda e: e.recall,
     "f1": lambda e: e.f1,
