@@ -93,6 +93,11 @@ class StudentDensities(Densities, Generic[G]):
         distances[:, list(self.too_few)] = np.inf
         return distances
 
+    def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
+        distances = self.normals.own_squared_distances(X, codes) / self.scales[codes]
+        distances[np.isin(codes, list(self.too_few))] = np.inf
+        return distances
+
     def marginal(self, observed: Observed) -> Self:
         normals = self.normals.marginal(observed)
         return type(self)(normals.means, normals, self.degrees, self.scales, self.too_few)

@@ -204,6 +204,7 @@ def test_a_class_without_degrees_of_freedom_waits_for_rows(model, few):
         assert set(model.predict(X)) == {0, 1}
     np.testing.assert_array_equal(model.predict_proba(X)[:, 2], 0.0)
     np.testing.assert_array_equal(model.mahalanobis(X)[:, 2], np.inf)
+    np.testing.assert_array_equal(model.mahalanobis(X, [2] * len(X)), np.inf)
     np.testing.assert_array_equal(model.p_values(X)[:, 2], 0.0)
     with pytest.raises(np.linalg.LinAlgError, match=message):
         model.sample(3, 2)

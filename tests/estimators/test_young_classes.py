@@ -46,6 +46,7 @@ def test_a_mistyped_label_changes_no_prediction_of_the_others(rows, params):
     np.testing.assert_allclose(after[:, :2], before, rtol=0.05, atol=1e-6)
     np.testing.assert_array_equal(model.predict_log_proba(X)[:, 2], -np.inf)
     np.testing.assert_array_equal(model.mahalanobis(X)[:, 2], np.inf)
+    np.testing.assert_array_equal(model.mahalanobis(X, ["typo"] * len(X)), np.inf)
     np.testing.assert_array_equal(model.p_values(X)[:, 2], 0.0)
     assert set(model.sample(200, random_state=0)[1]) == {"a", "b"}
     with pytest.raises(np.linalg.LinAlgError, match="class typo"):
