@@ -13,7 +13,8 @@
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;
   `cross_validate` and `learning_curve` score one model.
 
-Displays are in `streamgda.plotting`, tests of statistics in `streamgda.diagnostics`.
+Displays are in `streamgda.plotting`, tests of statistics in `streamgda.diagnostics`. `show_versions` prints
+what a report of a bug needs.
 """
 
 from importlib import import_module
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamgda.exact.state import ExactClassStatistics
     from streamgda.incomplete.policy import Marginal
     from streamgda.incomplete.state import IncompleteStatistics
+    from streamgda.kernels.versions import show_versions
     from streamgda.ledger.drift import drift
     from streamgda.ledger.ledger import StatisticsLedger
     from streamgda.passes.accumulate import accumulate
@@ -92,6 +94,7 @@ __all__ = [
     "scan_dask",
     "scan_parquet",
     "scan_zarr",
+    "show_versions",
 ]
 
 __docformat__ = "numpy"
@@ -130,6 +133,7 @@ _HOME_OF = {
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",
     "scan_zarr": "streamgda.sources.zarr",
+    "show_versions": "streamgda.kernels.versions",
 }
 
 

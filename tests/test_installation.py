@@ -11,6 +11,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
@@ -65,6 +66,16 @@ def test_packages_of_the_library_are_there_when_they_are_asked_for():
     assert done.stdout == "streamgda.plotting streamgda.diagnostics\n"
     assert {"plotting", "diagnostics", "onnx"} <= set(dir(streamgda))
     assert not hasattr(streamgda, "nothing")
+
+
+def test_the_versions_of_what_it_runs_on_are_printed(capsys):
+    streamgda.show_versions()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"streamgda: {streamgda.__version__}"
+    assert f"numpy: {np.__version__}" in lines
+    assert not any(line.startswith("pytest") for line in lines)
+    assert any("num_threads" in line for line in lines)
+    assert lines[-1].endswith(".so")
 
 
 @pytest.mark.parametrize("estimator", [GaussianNB(), StatisticsSearchCV(GaussianNB(), {})])

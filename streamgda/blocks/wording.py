@@ -5,7 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN = 20  # rows of a table in a notebook
 
 
 def listed(values: Sequence[Any], most: int = 10) -> str:
@@ -35,6 +41,17 @@ def named(label: Any) -> str:
     """The text of a label in a message, in quotes if it is empty or has space around it."""
     text = str(label)
     return text if text and text == text.strip() else repr(text)
+
+
+def as_html(said: str, table: pd.DataFrame | None = None) -> str:
+    """Text, and a table below it, for notebooks.
+
+    Examples
+    --------
+    >>> as_html("<Parquet rows.parquet>")
+    '<pre>&lt;Parquet rows.parquet&gt;</pre>'
+    """
+    return f"<pre>{escape(said)}</pre>" + ("" if table is None else table.to_html(max_rows=_SHOWN, border=0))
 
 
 def check_known(names: Iterable[str], known: Collection[str], origin: str, kind: str = "column") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import as_html, counted, named
 from streamgda.gaussians.whitening import Whitening
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.components import deficient_features, pooled_covariance, singular_features
@@ -26,6 +26,9 @@ class Table(ABC):
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(float_format="{:.6g}".format)
         return text
+
+    def _repr_html_(self) -> str:
+        return as_html(type(self).__name__, self.to_pandas())
 
 
 def check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import abridged
+from streamgda.blocks.wording import abridged, as_html
 from streamgda.incomplete.available import PatternState
 from streamgda.statistics.covariances import Array
 
@@ -71,3 +71,6 @@ class PatternTable:
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(index=False)
         return text
+
+    def _repr_html_(self) -> str:
+        return as_html(type(self).__name__, self.to_pandas())

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, kl_div, stdtrit
 
-from streamgda.blocks.wording import abridged, counted, named
+from streamgda.blocks.wording import abridged, as_html, counted, named
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, kind_named
@@ -223,6 +223,9 @@ class DriftReport:
 
     def __str__(self) -> str:
         return "\n".join(self._drift_lines())
+
+    def _repr_html_(self) -> str:
+        return as_html(str(self))
 
     def _drift_lines(self) -> list[str]:
         lines = [f"new classes: {abridged(self.new_classes, 20)}"] if self.new_classes else []

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import abridged, counted
+from streamgda.blocks.wording import abridged, as_html, counted
 from streamgda.ledger.drift import DriftReport, RefreshReport
 from streamgda.ledger.entries import TABLE_BYTES, State, total_of
 from streamgda.ledger.folder import Contents, LedgerFolder
@@ -150,6 +150,9 @@ class StatisticsLedger:
 
     def __repr__(self) -> str:
         return f"StatisticsLedger({self._place!r}, {self.required.covariance_type!r})"
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self), self.files.to_pandas())
 
     # ------------------------------------------------------------------ refresh
 

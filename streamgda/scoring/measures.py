@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Labels, position_of
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import as_html, counted
 from streamgda.scoring.calibration import best_temperature, loss_at, warned_of
 from streamgda.scoring.curves import Array, ScoreHistogram
 from streamgda.statistics.locking import Locked, at_one_moment
@@ -388,6 +388,11 @@ class Measures(Locked):
     @at_one_moment
     def __repr__(self) -> str:
         return f"Evaluation(classes={len(self.classes)}, rows={self.n_rows}, accuracy={self.accuracy:.4g})"
+
+    @at_one_moment
+    def _repr_html_(self) -> str:
+        head, _, _ = str(self).partition("\n\n")
+        return as_html(head, self.to_frame())
 
     @at_one_moment
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, Self, TypeAli
 import numpy as np
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.wording import check_known, listed
+from streamgda.blocks.wording import as_html, check_known, listed
 from streamgda.sources.maps import FeatureMap, name_of
 
 if TYPE_CHECKING:
@@ -163,6 +163,15 @@ class Source(ABC):
     def is_one_shot(self) -> bool:
         """Whether it can be read once only, as a RecordBatchReader can."""
         return False
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        kinds = {
+            name: "categories" if name in self.encoded else "number" for name in self.feature_names or ()
+        }
+        features = pd.DataFrame({"feature": kinds.keys(), "kind": kinds.values()})
+        return as_html(repr(self), features if kinds else None)
 
     def pinned(self) -> Source:
         """The same source, whose later reads read the parts that the first one found, as one fit needs.

@@ -17,7 +17,7 @@ from streamgda.blocks.arrays import array_blocks, in_order_of
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import Columns, Schema
-from streamgda.blocks.wording import named
+from streamgda.blocks.wording import as_html, named
 from streamgda.kernels import Workspace
 from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
@@ -77,6 +77,13 @@ class Statistics(State):
     exact = False  # a plain attribute, as it is asked before each prediction
     missing: ClassVar[str] = "raise"
     """What becomes of rows in which features are missing, as the parameter `missing` of a model says."""
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        with self.lock:
+            classes = pd.Index(self.classes.tolist(), name="class")
+            return as_html(repr(self), pd.DataFrame({"rows": self.counts, "weight": self.weights}, classes))
 
     # ------------------------------------------------------------------ questions to a state of any sort
 

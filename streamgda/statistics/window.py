@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streamgda.blocks.wording import as_html
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
@@ -157,6 +158,9 @@ class WindowedStatistics(Locked, Loadable):
                 f"covariance_type={self._nothing.covariance_type!r}, "
                 f"batches={len(self)}, rows={self.statistics.n_rows})"
             )
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self)) + self.statistics._repr_html_()
 
     @property
     def statistics(self) -> Statistics:
