@@ -68,8 +68,9 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         As in `QuadraticDiscriminantAnalysis`, for subclasses and the covariance within them; not for "tied".
     priors : array-like of shape (n_classes,) or dict, optional
         As in `QuadraticDiscriminantAnalysis`.
-    shrinkage : float in [0, 1], "auto", "oas" or None, default=None
-        As in `QuadraticDiscriminantAnalysis`, for each subclass; not for "diag".
+    shrinkage : float in [0, 1], "auto", "oas", "bayes" or None, default=None
+        As in `QuadraticDiscriminantAnalysis`, for each subclass, or with "tied" as in
+        `LinearDiscriminantAnalysis`; not for "diag".
     reg_param : float in [0, 1], default=0.0
         As in `QuadraticDiscriminantAnalysis`; for "full" alone.
     tol : float, default=1e-4
@@ -138,6 +139,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         **GenerativeClassifier._parameter_constraints,
         "subclasses": [Interval(Integral, 1, None, closed="left"), Mapping, OptionOf("subclasses")],
         "covariance_type": [one_of("full", "tied", "diag")],
+        "shrinkage": LinearDiscriminantAnalysis._parameter_constraints["shrinkage"],
     }
     _renormalises_priors = True
     _of_one_class: ClassVar[dict[str, Any]] = {**GenerativeClassifier._of_one_class, "subclasses": 1}

@@ -319,11 +319,22 @@ def test_identical_rows_and_constant_features():
         ({"covariance_type": "diag", "shrinkage": 0.1}, "covariance_type='diag' takes no shrinkage"),
         ({"subclasses": [[0.0, 1.0, 2.0]]}, "'subclasses' parameter"),
         ({"shrinkage": "oas"}, "set shrinkage to a number or to None"),
+        ({"shrinkage": "bayes"}, "'shrinkage' parameter of QuadraticDiscriminantAnalysis"),
     ],
 )
 def test_what_cannot_be_is_said(rows, params, message):
     with pytest.raises(ValueError, match=message):
         MixtureDiscriminantAnalysis(**params).fit(*rows)
+
+
+@pytest.mark.parametrize("shrinkage", ["oas", "bayes"])
+def test_tied_mixtures_are_shrunk_as_lda_of_the_subclasses(rows, shrinkage):
+    X, y = rows
+    model = MixtureDiscriminantAnalysis(2, covariance_type="tied", shrinkage=shrinkage).fit(X, y)
+    numbered = model.statistics_.of_classes(np.arange(6), np.arange(6))
+    linear = LinearDiscriminantAnalysis.from_statistics(numbered, shrinkage=shrinkage)
+    by_subclass = linear.mahalanobis(X).reshape(len(X), 3, 2)
+    np.testing.assert_allclose(model.mahalanobis(X), by_subclass.min(axis=2), rtol=1e-9)
 
 
 def test_how_centres_are_drawn_is_an_option(rows):
