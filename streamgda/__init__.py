@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from streamgda.passes.progress import PassProgress
     from streamgda.ridge.classifier import RidgeClassifier
     from streamgda.ridge.features import RandomFeatures
+    from streamgda.ridge.random import RandomFeatureClassifier
     from streamgda.scoring.evaluate import evaluate, progressive_score
     from streamgda.scoring.evaluation import Evaluation
     from streamgda.scoring.label_shift import estimate_priors
@@ -70,6 +71,7 @@ __all__ = [
     "MixtureDiscriminantAnalysis",
     "PassProgress",
     "QuadraticDiscriminantAnalysis",
+    "RandomFeatureClassifier",
     "RandomFeatures",
     "RidgeClassifier",
     "StatisticsLedger",

@@ -304,6 +304,7 @@ def test_the_public_names_are_there():
         "MixtureDiscriminantAnalysis",
         "PassProgress",
         "QuadraticDiscriminantAnalysis",
+        "RandomFeatureClassifier",
         "RandomFeatures",
         "RidgeClassifier",
         "StatisticsLedger",

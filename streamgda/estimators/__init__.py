@@ -58,6 +58,7 @@ ESTIMATORS: dict[str, Entry] = {
     "GaussianDiscriminantAnalysis": Entry("streamgda.edda.estimator", "edda"),
     "MixtureDiscriminantAnalysis": Entry("streamgda.subclasses.mda", "mda"),
     "RidgeClassifier": Entry("streamgda.ridge.classifier", "ridge"),
+    "RandomFeatureClassifier": Entry("streamgda.ridge.random", "random-features"),
 }
 """The estimators, by the names of their classes."""
 

@@ -70,7 +70,7 @@ def check_lazy(model: Any, X: Any) -> None:
     check_is_fitted(model)
     if getattr(X, "ndim", None) != 2:
         raise ValueError("Dask rows must have two dimensions, rows and features")
-    schema = model.statistics_.schema
+    schema = model.statistics_.schema_of_rows
     if not schema.is_numeric and hasattr(X, "columns"):
         check_known(schema.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
@@ -86,7 +86,7 @@ def check_lazy(model: Any, X: Any) -> None:
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
-    schema = model.statistics_.schema
+    schema = model.statistics_.schema_of_rows
     learnt = X.columns if schema.is_numeric else schema.names
     names = [name for name in learnt if name not in schema.encoded]
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
@@ -109,7 +109,7 @@ def in_partition(number: int | None) -> Iterator[None]:
 
 def _overall_mean(model: Any, dtypes: Iterable[Any]) -> Any:
     """A row (1, d) that any model can score, in float32 if all columns of the rows to score are."""
-    mean = model.statistics_.overall_mean()[None, :]
+    mean = model.typical_row()[None, :]
     return mean.astype("float32") if all(dtype == "float32" for dtype in dtypes) else mean
 
 

@@ -81,6 +81,8 @@ class StatisticsLearner(BaseEstimator, ABC):
     _types: FittedTypes = FittedTypes()
     divides_rows: ClassVar[bool] = False
     """Whether the rows of a class are divided by a rule, so that statistics of classes do not suffice."""
+    maps_rows: ClassVar[bool] = False
+    """Whether the rule of the statistics maps the rows that are predicted; else they come mapped."""
 
     _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
     """The parameters that say how rows are added up."""
@@ -432,8 +434,9 @@ class StatisticsLearner(BaseEstimator, ABC):
 
         def fields_after() -> dict[str, Any]:
             fields: dict[str, Any] = {"_announced": self._announced_with(announced), "_learnt_whole": False}
-            if added.feature_names is not None and not hasattr(self, "feature_names_in_"):
-                fields["feature_names_in_"] = np.array(added.feature_names, dtype=object)
+            names = added.schema_of_rows.names
+            if names is not None and not hasattr(self, "feature_names_in_"):
+                fields["feature_names_in_"] = np.array(names, dtype=object)
             return fields
 
         self._learn(partial(policy_of(self.missing).merged, added=added), fields_after)
@@ -475,7 +478,14 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _narrowed(self, statistics: Statistics) -> Statistics:
         """What the model needs of statistics, copied."""
-        return statistics.by_label().narrowed(self.required_statistics())
+        narrowed = statistics.by_label().narrowed(self.required_statistics())
+        if statistics.schema_of_rows is not statistics.schema and not self.maps_rows:
+            narrowed.rule = None  # a model of the mapped rows
+        return narrowed
+
+    def typical_row(self) -> NDArray[np.float64]:
+        """A row that the model can score: the mean of those learnt, (n_features,)."""
+        return self.statistics_.overall_mean()
 
     def _check_exactness(self, statistics: Statistics) -> None:
         if self.exact != statistics.exact:
@@ -557,7 +567,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _hold(self, statistics: Statistics) -> None:
         """Store statistics, which may be insufficient for a model, with the columns that they are of."""
-        self.statistics_, names = statistics, statistics.schema.names
+        self.statistics_, names = statistics, statistics.schema_of_rows.names
         self.n_features_in_ = statistics.n_features if names is None else len(names)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)

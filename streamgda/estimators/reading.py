@@ -83,8 +83,8 @@ def check_rows(
         X = as_table(X) if isinstance(X, dict | list) else arrays.in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
-    if not model.statistics_.schema.is_numeric:
-        X = _columns_of(model, X).encoded(model.statistics_.schema)
+    if not model.statistics_.schema_of_rows.is_numeric:
+        X = _columns_of(model, X).encoded(model.statistics_.schema_of_rows)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = _valid_rows(model, X)
     if valid is not None:
@@ -150,7 +150,7 @@ def _checked_values(
 def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
     """Raise a ValueError that names the first NaN, if there is one."""
     for row, index in np.argwhere(np.isnan(rows))[:1]:
-        names = model.statistics_.feature_names
+        names = model.statistics_.schema_of_rows.feature_names
         name = index if names is None else repr(names[index])
         raise ValueError(
             f"row {row}: feature {name} is NaN or null. Mend the data or leave out such rows; or "
@@ -160,7 +160,7 @@ def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> Non
 
 def _columns_of(model: Any, X: Any) -> MadeColumns:
     """The columns of a frame that a model has learnt; ValueError for rows without names."""
-    schema = model.statistics_.schema
+    schema = model.statistics_.schema_of_rows
     if arrays.column_labels(X) is None:
         raise ValueError(
             f"{type(model).__name__} has learnt more than numbers, so rows need the names of their columns, "
@@ -190,7 +190,7 @@ def blocks_to_learn(
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
-    is_known = not reset and model.statistics_.schema.is_numeric
+    is_known = not reset and model.statistics_.schema_of_rows.is_numeric
     rows = _valid_rows(model, X) if is_known else None
     if rows is None:
         rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
@@ -212,7 +212,7 @@ def blocks_to_learn(
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
-    if not reset and not model.statistics_.schema.is_numeric:
+    if not reset and not model.statistics_.schema_of_rows.is_numeric:
         return _columns_of(model, X)
     made = encoded_columns(X, model._encoding) if reset else None
     if made is not None:

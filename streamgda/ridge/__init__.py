@@ -1,9 +1,10 @@
 """Ridge regression of the classes from tied statistics, and random features, with which it is accurate.
 
+- `random`: `RandomFeatureClassifier`, a ridge regression on random features.
 - `classifier`: `RidgeClassifier`.
-- `calibration`: probabilities from the scores of rows that a model has not learnt.
+- `rule`: states whose rows go through a map. `sampled`: a sample of the rows beside a state.
 - `scores`: scores that are linear in the features.
+- `calibration`: probabilities from the scores of rows that a model has not learnt.
 - `path`: the regressions of all penalties.
-- `rule`: `MappedRows`, by which rows go through a map before they are added up.
 - `features`: `RandomFeatures`, the map.
 """

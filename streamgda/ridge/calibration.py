@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from streamgda.blocks.labels import Labels, as_labels
 from streamgda.statistics.covariances import Array
 
 Method = Literal["temperature", "softmax", "auto"]
@@ -34,6 +36,40 @@ class Softmax:
 
 
 @dataclass(frozen=True)
+class Calibrated:
+    """How scores of these classes become those of probabilities, and how good these are.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        The labels.
+    temperature : float
+        What the scores are divided by.
+    softmax : Softmax or None
+        A regression on the scores, if there is one; the temperature is then 1.
+    error, log_loss : float
+        The share of wrong predictions and the log loss on rows that the model has not seen.
+    """
+
+    classes: Labels
+    temperature: float
+    softmax: Softmax | None
+    error: float
+    log_loss: float
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain values that JSON holds, and `from_document` reads."""
+        softmax = self.softmax and [self.softmax.slopes.tolist(), self.softmax.intercepts.tolist()]
+        return {**vars(self), "classes": self.classes.tolist(), "softmax": softmax}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The calibration that `to_document` made plain values of."""
+        softmax = document["softmax"] and Softmax(*map(np.array, document["softmax"]))
+        return cls(**{**document, "classes": as_labels(document["classes"]), "softmax": softmax})
+
+
+@dataclass(frozen=True)
 class Labelled:
     """Scores of rows that a model has not learnt, and their classes and weights."""
 
@@ -45,15 +81,13 @@ class Labelled:
         """Some of the rows."""
         return Labelled(self.scores[rows], self.codes[rows], self.weights[rows])
 
-    def error(self, softmax: Softmax | None = None) -> float:
+    def error(self) -> float:
         """The share of rows whose class has not the highest score."""
-        scores = self.scores if softmax is None else softmax(self.scores)
-        return float(np.average(scores.argmax(axis=1) != self.codes, weights=self.weights))
+        return float(np.average(self.scores.argmax(axis=1) != self.codes, weights=self.weights))
 
-    def log_loss(self, temperature: float = 1.0, softmax: Softmax | None = None) -> float:
+    def log_loss(self, temperature: float = 1.0) -> float:
         """The mean of −ln p of the true class."""
-        scores = self.scores if softmax is None else softmax(self.scores)
-        logs = log_softmax(scores / temperature, axis=1)[np.arange(len(scores)), self.codes]
+        logs = log_softmax(self.scores / temperature, axis=1)[np.arange(len(self.scores)), self.codes]
         return float(np.average(-np.maximum(logs, _LEAST), weights=self.weights))
 
     def temperature(self) -> float:
@@ -80,8 +114,8 @@ class Labelled:
         slopes[:, own], intercepts[own] = fitted.coef_.T / temperature, fitted.intercept_
         return Softmax(slopes, intercepts)
 
-    def choose(self, method: Method) -> tuple[float, Softmax | None, float]:
-        """A temperature, a softmax regression or None, and the log loss of rows that these have not seen.
+    def calibrated(self, classes: Labels, method: Method) -> Calibrated:
+        """The calibration of a model of these classes by the rows.
 
         Raises
         ------
@@ -96,22 +130,22 @@ class Labelled:
             )
         temperature = self.temperature()
         loss = self.log_loss(temperature)
-        if method == "temperature" or counts.min() < _FOLDS:
-            return temperature, None, loss
-        folded = self._folded_loss()
+        if method == "temperature" or counts.min() < _FOLDS or len(counts) < 2:
+            return Calibrated(classes, temperature, None, self.error(), loss)
+        folded_error, folded = self._folded()
         if method == "auto" and folded >= loss:
-            return temperature, None, loss
-        return 1.0, self.softmax(), folded
+            return Calibrated(classes, temperature, None, self.error(), loss)
+        return Calibrated(classes, 1.0, self.softmax(), folded_error, folded)
 
-    def _folded_loss(self) -> float:
-        """The log loss of each fifth of the rows by the softmax regression of the others."""
+    def _folded(self) -> tuple[float, float]:
+        """Error and log loss of each fifth of the rows by the softmax regression of the others."""
         place = np.empty(len(self.codes), np.intp)
         order = np.random.RandomState(0).permutation(len(self.codes))
         order = order[np.argsort(self.codes[order], kind="stable")]  # the rows of a class in all folds
         place[order] = np.arange(len(order)) % _FOLDS
-        losses, weights = [], []
+        scores = np.empty_like(self.scores)
         for fold in range(_FOLDS):
-            tested = self.take(np.flatnonzero(place == fold))
-            losses.append(tested.log_loss(softmax=self.take(np.flatnonzero(place != fold)).softmax()))
-            weights.append(tested.weights.sum())
-        return float(np.average(losses, weights=weights))
+            tested = np.flatnonzero(place == fold)
+            scores[tested] = self.take(np.flatnonzero(place != fold)).softmax()(self.scores[tested])
+        folded = replace(self, scores=scores)
+        return folded.error(), folded.log_loss()

@@ -23,7 +23,8 @@ from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.reading import check_rows, one_of
 from streamgda.estimators.scores import Finalised, RowScores
 from streamgda.gaussians.posteriors import decisions
-from streamgda.ridge.calibration import Labelled, Method, Softmax
+from streamgda.ridge.calibration import Calibrated, Labelled, Method
+from streamgda.ridge.features import RandomFeatures
 from streamgda.ridge.path import RidgePath, share_path
 from streamgda.ridge.scores import LinearScores
 from streamgda.statistics.base import Statistics
@@ -108,14 +109,14 @@ class RidgeClassifier(GaussianClassifier[Any]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
-    _of_one_fit = (*GaussianClassifier._of_one_fit, "_softmax", "validation_error_", "validation_log_loss_")
+    _of_one_fit = (*GaussianClassifier._of_one_fit, "_calibration")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GaussianClassifier._parameter_constraints,
         "alpha": [one_of("gcv"), Interval(Real, 0, None, closed="left")],
         "scale": ["boolean"],
         "max_df": [Interval(Real, 0, 1, closed="neither")],
     }
-    _softmax = cast("Any", None)  # the classes of the last `calibrate`, and its regression
+    _calibration = cast("Any", None)  # that of the last `calibrate`
     priors = None
 
     alpha: float | Literal["gcv"] = "gcv"
@@ -150,10 +151,29 @@ class RidgeClassifier(GaussianClassifier[Any]):
         path = self._path(statistics)
         alpha = path.best_alpha(self.max_df) if isinstance(self.alpha, str) else float(self.alpha)
         slopes, intercepts, scale = path.coefficients(alpha), path.shares, _SCALE
-        if self._softmax is not None and np.array_equal(self._softmax[0], statistics.classes):
-            softmax = self._softmax[1]
+        calibrated = self._calibration_for(statistics, path, alpha)
+        if calibrated is not None and (softmax := calibrated.softmax) is not None:
             slopes, intercepts, scale = slopes @ softmax.slopes, softmax(intercepts), 1.0
-        return LinearScores(path.centre, scale * slopes, scale * intercepts, scale, path, alpha)
+        return LinearScores(
+            path.centre,
+            scale * slopes,
+            scale * intercepts,
+            scale,
+            path,
+            alpha,
+            calibrated,
+            self._map_of(statistics),
+        )
+
+    def _calibration_for(self, statistics: Statistics, path: RidgePath, alpha: float) -> Calibrated | None:
+        """The calibration of the scores, if it is of the same classes."""
+        calibrated: Calibrated | None = self._calibration
+        is_of_these = calibrated is not None and np.array_equal(calibrated.classes, statistics.classes)
+        return calibrated if is_of_these else None
+
+    def _map_of(self, statistics: Statistics) -> RandomFeatures | None:
+        """The map that rows go through."""
+        return None
 
     @property
     def alpha_(self) -> float:
@@ -180,6 +200,23 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """The criterion of each of `alphas_`."""
         path = self._scores.path
         return np.array([path.gcv(alpha) for alpha in path.alphas])
+
+    @property
+    def validation_error_(self) -> float:
+        """The share of wrong predictions, of rows that the model has not seen."""
+        return self._calibrated.error
+
+    @property
+    def validation_log_loss_(self) -> float:
+        """The log loss of these rows."""
+        return self._calibrated.log_loss
+
+    @property
+    def _calibrated(self) -> Calibrated:
+        calibrated = self._scores.calibrated
+        if calibrated is None:
+            raise AttributeError("the model has not been calibrated; call calibrate(X, y)")
+        return calibrated
 
     @property
     def _scores(self) -> LinearScores:
@@ -276,7 +313,12 @@ class RidgeClassifier(GaussianClassifier[Any]):
         rows = np.asarray(check_rows(self, X), dtype=np.float64)
         with at_one_moment(self):
             scores, classes = self._scores, self.statistics_.classes
-        return self._calibrated(self._labelled(scores, classes, rows, y, sample_weight, learnt), method)
+        rows = rows if scores.features is None else scores.features.transformed(rows)
+        labelled = self._labelled(scores, classes, rows, y, sample_weight, learnt)
+        self._calibration = calibrated = labelled.calibrated(classes, method)
+        self.temperature = calibrated.temperature * (_SCALE if calibrated.softmax is None else 1.0)
+        self.__dict__.pop("_cache", None)
+        return self
 
     def _labelled(
         self,
@@ -299,37 +341,22 @@ class RidgeClassifier(GaussianClassifier[Any]):
         fitted = path.shares + (rows - path.centre) @ path.coefficients(alpha)
         return Labelled(fitted, codes, weights)
 
-    def _calibrated(self, rows: Labelled, method: Method) -> Self:
-        temperature, softmax, loss = rows.choose(method)
-        self._softmax = None if softmax is None else (self.statistics_.classes, softmax)
-        self.temperature = temperature * (_SCALE if softmax is None else 1.0)
-        self.validation_error_, self.validation_log_loss_ = rows.error(softmax), loss
-        self.__dict__.pop("_cache", None)
-        return self
-
     def _warn_once(self, state: Finalised[Any]) -> None:
-        """Warn, besides, if there are classes that the softmax regression of `calibrate` has not seen."""
+        """Warn, besides, if there are other classes than the model was calibrated for."""
         super()._warn_once(state)
-        if self._softmax is not None and state.seen.gaussians.scale == _SCALE:
-            self._softmax = None
-            warnings.warn(
-                "the softmax regression of calibrate is of other classes, and is left out; calibrate again",
-                stacklevel=6,
-            )
+        calibrated = self._calibration
+        if calibrated is not None and not np.array_equal(calibrated.classes, state.seen.classes):
+            self._calibration = None
+            warnings.warn("the model was calibrated for other classes; calibrate it again", stacklevel=6)
 
     # ------------------------------------------------------------------ exchange
 
     def _beside_statistics(self) -> dict[str, Any]:
-        if self._softmax is None:
-            return {}
-        classes, softmax = self._softmax
-        arrays = {"slopes": softmax.slopes.tolist(), "intercepts": softmax.intercepts.tolist()}
-        return {"softmax": {"classes": classes.tolist(), **arrays}}
+        return {} if self._calibration is None else {"calibration": self._calibration.to_document()}
 
     def _restore(self, document: Mapping[str, Any]) -> None:
-        if (saved := document.get("softmax")) is not None:
-            softmax = Softmax(np.array(saved["slopes"]), np.array(saved["intercepts"]))
-            self._softmax = as_labels(saved["classes"]), softmax
+        if (saved := document.get("calibration")) is not None:
+            self._calibration = Calibrated.from_document(saved)
 
     @of_one_moment
     def to_sklearn(self) -> Any:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.whitening import Reason
+from streamgda.ridge.calibration import Calibrated
+from streamgda.ridge.features import RandomFeatures
 from streamgda.ridge.path import RidgePath
 from streamgda.statistics.covariances import Array
 
@@ -35,6 +37,10 @@ class LinearScores:
         The regressions that the scores come from.
     alpha : float
         Their penalty.
+    calibrated : Calibrated or None
+        The calibration that is in the slopes.
+    features : RandomFeatures or None
+        The map that rows go through first.
     """
 
     centre: Array
@@ -43,6 +49,8 @@ class LinearScores:
     scale: float
     path: RidgePath
     alpha: float
+    calibrated: Calibrated | None = None
+    features: RandomFeatures | None = None
 
     scores_from_distances = False
     why_none = singular_common = regularisation = None
@@ -50,16 +58,26 @@ class LinearScores:
 
     @property
     def linear_terms(self) -> tuple[Array, Array, Array]:
-        """Centre, slopes and intercepts."""
+        """Centre, slopes and intercepts; ValueError if rows are mapped first."""
+        if self.features is not None:
+            raise ValueError(
+                "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
+                "scikit-learn's RidgeClassifier"
+            )
         return self.centre, self.slopes, self.intercepts
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
+        X = X if self.features is None else self.features.transformed(X)
         scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores
 
     discriminants = posterior_scores
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the path, which scores do not need and which is large."""
+        return {**vars(self), "path": None}
 
     def parts_with(self, constants: Array) -> tuple[Self, Array, NDArray[np.intp]]:
         """The scores, what is added to them, and where the classes begin."""

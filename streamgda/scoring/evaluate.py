@@ -269,7 +269,7 @@ def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Blo
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")
     rows = check_rows(model, X, missing="marginal")
-    return array_blocks(rows, y, sample_weight, model.statistics_.feature_names)
+    return array_blocks(rows, y, sample_weight, model.statistics_.schema_of_rows.feature_names)
 
 
 def _check_labels(model: Model, evaluation: Evaluation) -> None:

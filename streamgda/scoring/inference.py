@@ -45,7 +45,7 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
         If a value is infinite, or NaN without ``missing="marginal"``, or a row is too far from all classes.
         The message says where.
     """
-    columns, schema = block.features, model.statistics_.schema
+    columns, schema = block.features, model.statistics_.schema_of_rows
     if isinstance(columns, MadeColumns) and not schema.is_numeric:
         rows = columns.rows(piece).encoded(schema)
     else:
@@ -169,7 +169,7 @@ def snapshot(model: Any) -> Any:
 def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
     """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
     statistics = getattr(model, "statistics_", None)  # maps have none
-    encoding = None if statistics is None else statistics.schema.encoding
+    encoding = None if statistics is None else statistics.schema_of_rows.encoding
     return as_source(data, target, weight, features=features_of(model), encoding=encoding)
 
 
@@ -197,7 +197,7 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
                 f"{model.n_features_in_}; name them where it is scanned"
             )
         return source
-    schema = model.statistics_.schema
+    schema = model.statistics_.schema_of_rows
     for name in ours:
         if name not in theirs:
             raise ValueError(

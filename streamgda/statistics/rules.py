@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol
 
 from streamgda.blocks.block import Block
+from streamgda.blocks.schema import Schema
 
 
 class RowRule(Protocol):
@@ -19,6 +20,10 @@ class RowRule(Protocol):
 
     saved_as: ClassVar[str]
     """The key of the rule in the metadata of a saved state, and in `RULES`."""
+
+    @property
+    def schema(self) -> Schema | None:
+        """The features of the rows before the rule maps them; None if it maps none."""
 
     def assign(self, block: Block) -> Block:
         """The same rows, of other classes or features."""

@@ -153,6 +153,12 @@ class State(Locked, ABC):
         """The labels seen, sorted: an int64, str or bool array of shape (n_classes,)."""
         return self._labelled.classes.copy()
 
+    @property
+    def schema_of_rows(self) -> Schema:
+        """What the features of rows are before the rule is applied to them."""
+        mapped = None if self.rule is None else self.rule.schema
+        return mapped or self.schema
+
     def by_label(self) -> Self:
         """The statistics of the classes, if a rule has divided their rows; else these."""
         with self.lock:

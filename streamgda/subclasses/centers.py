@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
+from streamgda.blocks.schema import Schema
 from streamgda.blocks.wording import named
 from streamgda.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
@@ -57,6 +58,7 @@ class SubclassCenters(Mapping[Any, Array]):
     """
 
     saved_as: ClassVar[str] = "subclass_centers"
+    schema: Schema | None = None
 
     def __init__(self, centers: Mapping[Any, ArrayLike], covariance: ArrayLike) -> None:
         self.covariance = np.array(covariance, dtype=np.float64)

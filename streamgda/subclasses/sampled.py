@@ -85,17 +85,19 @@ class SampledStatistics(BesideStatistics, Locked):
 
     def _draw(self, block: Block) -> None:
         keys, labels = keys_of(block), block.classes.tolist()
-        last = [
-            own.keys[-1] if (own := self.samples.get(label)) and len(own.keys) == self.most else _LAST
-            for label in labels
-        ]
-        chosen = np.flatnonzero(keys <= np.array(last, np.uint64)[block.codes])
+        last = np.array([self._last_key(label) for label in labels], np.uint64)
+        chosen = np.flatnonzero(keys <= last[block.codes])
         rows = block.take(chosen).matrix(0, len(chosen))
         complete = np.isfinite(rows).all(axis=1)
         codes, weights = block.codes[chosen], block.row_weights[chosen]
         for code in np.unique(codes).tolist():
             some = np.flatnonzero((codes == code) & complete)
             self._add(labels[code], Sample(keys[chosen[some]], rows[some], weights[some]))
+
+    def _last_key(self, label: Any) -> np.uint64:
+        """The largest key that a row of a class may have to come into the sample."""
+        own = self.samples.get(label)
+        return own.keys[-1] if own and len(own.keys) == self.most else _LAST
 
     def _add(self, label: Any, sample: Sample) -> None:
         none = Sample(sample.keys[:0], sample.rows[:0], sample.weights[:0])

@@ -704,7 +704,9 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     said = json.loads(invoke(tmp_path, "inspect", "statistics.parquet", "--json"))
     able = ["LinearDiscriminantAnalysis", "GaussianNB", "GaussianDiscriminantAnalysis", "RidgeClassifier"]
     assert said["can_predict"] == able
-    assert [*said["cannot_predict"]] == ["QuadraticDiscriminantAnalysis", "MixtureDiscriminantAnalysis"]
+    assert [*said["cannot_predict"]] == [
+        *("QuadraticDiscriminantAnalysis", "MixtureDiscriminantAnalysis", "RandomFeatureClassifier")
+    ]
     said = invoke(tmp_path, "inspect", "statistics.parquet")
     assert f"\ncan_predict: {', '.join(able)}\n" in said
     assert "\ncannot_predict QuadraticDiscriminantAnalysis: The covariance matrix of class new is" in said

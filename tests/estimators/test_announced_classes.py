@@ -193,6 +193,10 @@ def test_other_systems_have_its_column(pair):
     model, _ = pair
     expected, frame = model.predict_proba(X), X
     assert len(frame)
+    if model.maps_rows:
+        with pytest.raises(ValueError, match="no other system has the map of random features"):
+            model.to_sql("frame")
+        return
     answer = duckdb.sql(model.to_sql("frame")).df()
     assert answer["label"].tolist() == model.predict(X).tolist()
     np.testing.assert_allclose(answer.drop(columns="label").to_numpy(), expected, atol=1e-9)

@@ -205,7 +205,7 @@ def test_calibration_says_what_it_lacks():
     with pytest.raises(ValueError, match="method is 'auto'"):
         model.calibrate(X, y, method="isotonic")
     model.calibrate(X, y, method="softmax").partial_fit(X[:5] + 9, [3] * 5)
-    with pytest.warns(UserWarning, match="of other classes"):
+    with pytest.warns(UserWarning, match="calibrated for other classes"):
         model.predict(X)
     assert model.predict_proba(X).shape == (150, 4)
 

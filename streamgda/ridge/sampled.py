@@ -1,0 +1,87 @@
+"""Statistics with a sample of all rows, by which the scores of a model are calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.labels import Labels
+from streamgda.statistics.covariances import Array
+from streamgda.subclasses.sampled import Sample, SampledStatistics
+
+
+class RowSample(SampledStatistics):
+    """Statistics of mapped rows, and the rows before they are mapped whose values have the lowest hashes.
+
+    Which rows these are depends on the set of rows alone, as in `SampledStatistics`; here they are the lowest
+    of all classes together.
+
+    Parameters
+    ----------
+    empty : Statistics
+        The state that has seen no rows, with the rule `MappedRows`.
+    most : int
+        How many different rows the sample has.
+    """
+
+    weight = 0.0
+    """The weight of all rows that the sample was drawn from."""
+
+    def drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks, of which rows may come into the sample."""
+        return self._drawn(blocks)
+
+    def detached(self) -> RowSample:
+        """The sample alone, without the statistics."""
+        alone = RowSample(self.empty, self.most)
+        alone.samples, alone.weight = self.lowest(), self.weight
+        return alone
+
+    def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        schema = self.empty.schema_of_rows
+        for block in blocks:
+            if len(block.codes):
+                self._draw(block.in_schema(schema))
+                self.weight += float(block.row_weights.sum())
+            yield block
+            del block  # or it would be held while the next one is fetched
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another state, in place."""
+        weight = self.weight + other.weight
+        super().merge(other)
+        self.weight = weight
+        return self
+
+    def _last_key(self, label: Any) -> np.uint64:
+        return min(super()._last_key(label), self.__dict__.get("_last_of_all", super()._last_key(None)))
+
+    def _add(self, label: Any, sample: Sample) -> None:
+        super()._add(label, sample)
+        if sum(len(own.keys) for own in self.samples.values()) > 2 * self.most:
+            self.samples = self.lowest()
+            self._last_of_all = max(own.keys[-1] for own in self.samples.values())
+
+    def lowest(self) -> dict[Any, Sample]:
+        """The rows of the lowest hashes, by class."""
+        keys = np.concatenate([np.empty(0, np.uint64), *(own.keys for own in self.samples.values())])
+        if len(keys) <= self.most:
+            return self.samples
+        last = np.partition(keys, self.most - 1)[self.most - 1]
+        lowest = {label: own.first(int((own.keys <= last).sum())) for label, own in self.samples.items()}
+        return {label: own for label, own in lowest.items() if len(own.keys)}
+
+    def rows(self, classes: Labels) -> tuple[Array, NDArray[np.intp], Array]:
+        """The rows (n, d), the positions of their labels among these classes (n,), and their weights (n,)."""
+        places = {label: k for k, label in enumerate(classes.tolist())}
+        samples = sorted((places[label], own) for label, own in self.lowest().items())
+        codes = np.repeat([k for k, _ in samples], [len(own.keys) for _, own in samples])
+        return (
+            np.concatenate([own.rows for _, own in samples]),
+            codes.astype(np.intp),
+            np.concatenate([own.weights for _, own in samples]),
+        )
