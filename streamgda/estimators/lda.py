@@ -83,7 +83,7 @@ class LinearDiscriminantAnalysis(
         As in `QuadraticDiscriminantAnalysis`. The model works in the range of a singular covariance.
     covariance_estimator : object, optional
         As in `QuadraticDiscriminantAnalysis`, with solvers "lsqr" and "eigen". ``OAS()`` shrinks the
-        covariance of each class, as in scikit-learn, where ``shrinkage="oas"`` shrinks what they share.
+        covariance of each class, as in scikit-learn, and ``shrinkage="oas"`` that which they share.
     missing : {"raise", "marginal"} or Marginal, default="raise"
         As in `QuadraticDiscriminantAnalysis`. As a feature of 0 and 1, a missing category remains one of its
         own.
