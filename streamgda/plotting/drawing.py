@@ -48,11 +48,11 @@ def pyplot() -> Any:
     return plt
 
 
-def axes(ax: "Axes | None", n_entries: int = 0, size: float = 4.8) -> "Axes":
+def axes(ax: "Axes | None", n_entries: int = 0, size: float = 4.8, most_inside: int = _MOST_INSIDE) -> "Axes":
     """The axes given, or those of a new figure, with room for a legend beside axes of `size` inches."""
     if ax is not None:
         return ax
-    beside = 2 * _legend_columns(n_entries) if n_entries > _MOST_INSIDE else 0
+    beside = 2 * max(1, _legend_columns(n_entries)) if n_entries > most_inside else 0
     new: Axes = pyplot().subplots(layout="compressed", figsize=(4 / 3 * size + beside, size))[1]
     return new
 
@@ -130,7 +130,8 @@ class ModelDisplay:
 
     def _begin(self, ax: "Axes | None") -> Array:
         """Choose the axes, and a colour for each class: (n_classes, 4)."""
-        self.ax_ = axes(ax, len(self.classes))
+        self._most_inside = 0 if ax is None else _MOST_INSIDE  # a legend would hide ellipses and rows
+        self.ax_ = axes(ax, len(self.classes), most_inside=self._most_inside)
         self.figure_ = self.ax_.figure
         return colours(len(self.classes))
 
@@ -192,13 +193,15 @@ def shares_text(probabilities: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- legends
 
 
-def draw_legend(ax: "Axes", title: str | None = None, *, loc: str = "best") -> None:
+def draw_legend(
+    ax: "Axes", title: str | None = None, *, loc: str = "best", most_inside: int = _MOST_INSIDE
+) -> None:
     """Draw the legend: many entries beside the axes; of more than sixty only the title."""
     handles, names = ax.get_legend_handles_labels()
     if len(names) > _MOST_IN_LEGEND:
         handles, names = [], []
     place: dict[str, Any] = {"loc": loc}
-    if len(names) > _MOST_INSIDE:
+    if len(names) > most_inside:
         place = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
         place["ncols"] = _legend_columns(len(names))
     legend = ax.legend(handles, names, title=title, fontsize="small", title_fontsize="small", **place)

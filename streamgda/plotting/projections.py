@@ -162,7 +162,8 @@ class LinearProjectionDisplay(ModelDisplay):
             self.lines_ = self._draw_densities(palette)
             self.points_ = self._draw_histograms(palette)
         self.ax_.set(xlabel=self.xlabel, ylabel=self.ylabel)
-        draw_legend(self.ax_, f"circles: {shares_text(self.probabilities)}" if self.ellipses_ else None)
+        title = f"circles: {shares_text(self.probabilities)}" if self.ellipses_ else None
+        draw_legend(self.ax_, title, most_inside=self._most_inside)
         return self
 
     def _draw_densities(self, palette: Array) -> list[Any]:

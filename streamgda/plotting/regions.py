@@ -204,7 +204,8 @@ class DecisionRegionsDisplay(ModelDisplay):
         )
         if self.title and not self.ax_.get_title():  # keep the user's title
             self.ax_.set_title(self.title, fontsize="small")
-        draw_legend(self.ax_, f"ellipses: {shares_text(self.probabilities)}")
+        title = f"ellipses: {shares_text(self.probabilities)}"
+        draw_legend(self.ax_, title, most_inside=self._most_inside)
         return self
 
     def _draw_regions(self, palette: Array, alpha: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 
 _MOST_WITH_VALUES = 40
 
+_MOST_CALIBRATED = 5  # classes, each with a curve of its own
+
+_LEAST_OF_BIN = 5.0  # rows; the share of a class among fewer says little
+
 _LABELS_ACROSS = 40  # characters that have room side by side below the axes
+
+_UNEVEN = 5  # the ratio of gaps from which on scikit-learn's scales are logarithmic, which 0 is not on
 
 _CHANCE = "Chance level (AUC = 0.5)"
 
@@ -114,18 +121,25 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
 
     @classmethod
     def from_evaluation(
-        cls, evaluation: Evaluation, *, labels: Any = None, ax: Any = None, **options: Any
+        cls,
+        evaluation: Evaluation,
+        *,
+        labels: Any = None,
+        min_weight: float = _LEAST_OF_BIN,
+        ax: Any = None,
+        **options: Any,
     ) -> Self:
         """Draw, for each predicted probability of a class, the share of rows that are of the class.
-
-        Of more than ten classes the curves are thin, and a thick one is that of all classes together.
 
         Parameters
         ----------
         evaluation : Evaluation
             What `evaluate` returns.
         labels : label or sequence of labels, optional
-            The classes to draw; by default `pos_label` of the evaluation, the second of two, or all.
+            The classes to draw; by default `pos_label` of the evaluation, the second of two, or each of up
+            to five. Of more classes there is by default one curve, that of all classes together.
+        min_weight : float, default=5
+            Leave out bins of fewer rows.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **options
@@ -136,8 +150,10 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         display : CalibrationDisplay
         """
         evaluation = evaluation.copy()
+        if labels is None and evaluation.pos_label is None and len(evaluation.classes) > _MOST_CALIBRATED:
+            return cls.from_evaluations({"All classes": evaluation}, min_weight=min_weight, ax=ax, **options)
         positions, names, (prob_true, prob_pred, *_) = _curves(
-            evaluation, labels, evaluation.calibration_curve
+            evaluation, labels, partial(evaluation.calibration_curve, min_weight=min_weight)
         )
         ax = axes(ax, len(positions) + 1)
         drawn = [
@@ -149,12 +165,16 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         if len(drawn) > FEW:
             for one in drawn:
                 one.line_.set(marker="", linewidth=0.8)
-            ax.plot(*evaluation.mean_calibration_curve()[::-1], "ks-", linewidth=2, label="All classes")
         return cls._as_one(drawn, ax)
 
     @classmethod
     def from_evaluations(
-        cls, evaluations: Mapping[str, Evaluation], *, ax: Any = None, **options: Any
+        cls,
+        evaluations: Mapping[str, Evaluation],
+        *,
+        min_weight: float = _LEAST_OF_BIN,
+        ax: Any = None,
+        **options: Any,
     ) -> Self:
         """Draw the curve of all classes together of each evaluation, such as before and after calibration.
 
@@ -162,6 +182,8 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         ----------
         evaluations : mapping of str to Evaluation
             What `evaluate` returns, by names for the legend, which has the log losses too.
+        min_weight : float, default=5
+            Leave out bins of fewer rows.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         **options
@@ -174,7 +196,7 @@ class CalibrationDisplay(calibration.CalibrationDisplay):
         ax, drawn = axes(ax), []
         for name, evaluation in evaluations.items():
             moment = evaluation.copy()
-            true, pred = moment.mean_calibration_curve()
+            true, pred = moment.mean_calibration_curve(min_weight)
             named = f"{name} (log loss {moment.log_loss:.3g})"
             drawn.append(cls(true, pred, pred, estimator_name=named).plot(ax=ax, **options))
         return cls._as_one(drawn, ax)
@@ -348,6 +370,8 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
 class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
     """scikit-learn's validation curve, from a `StatisticsSearchCV`."""
 
+    param_range: NDArray[Any]
+
     @classmethod
     def from_search(
         cls,
@@ -403,8 +427,33 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
             test_scores=scores,
             score_name=name.replace("_", " "),
         )
-        display.plot(axes(ax), **{"score_type": "test", **options})
-        return display
+        return display.plot(axes(ax), **{"score_type": "test", **options})
+
+    def plot(self, ax: Any = None, **options: Any) -> Self:
+        """Draw the curve, as scikit-learn does; over ranks, labelled by values, if a scale of values cannot.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        **options
+            Parameters of `sklearn.model_selection.ValidationCurveDisplay.plot`.
+
+        Returns
+        -------
+        display : ValidationCurveDisplay
+        """
+        values, gaps = self.param_range, np.diff(self.param_range)
+        if values[0] > 0 or gaps.max() <= _UNEVEN * gaps.min():
+            super().plot(ax, **options)
+            return self
+        try:
+            self.param_range = np.arange(len(values))
+            super().plot(ax, **options)
+        finally:
+            self.param_range = values
+        self.ax_.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        return self
 
 
 def _check_several(values: NDArray[Any]) -> None:

@@ -340,13 +340,15 @@ class Measures(Locked):
         return self._scores[self._position(label)].precision_recall_curve()
 
     @at_one_moment
-    def calibration_curve(self, label: Any = None) -> tuple[Array, Array]:
+    def calibration_curve(self, label: Any = None, min_weight: float = 0.0) -> tuple[Array, Array]:
         """The calibration curve of a class: its share among the rows, by their predicted probability.
 
         Parameters
         ----------
         label : int, str or bool, optional
             One of `classes`; by default `pos_label`, or the second of two.
+        min_weight : float, default=0
+            Leave out bins of less weight, but not those of the most.
 
         Returns
         -------
@@ -358,11 +360,11 @@ class Measures(Locked):
         ValueError
             If there is no such class.
         """
-        return _calibration_curve(self._calibration[self._position(label)])
+        return _calibration_curve(self._calibration[self._position(label)], min_weight)
 
-    def mean_calibration_curve(self) -> tuple[Array, Array]:
+    def mean_calibration_curve(self, min_weight: float = 0.0) -> tuple[Array, Array]:
         """The calibration curve of all classes together: each row counts once for each class."""
-        return _calibration_curve(self._calibration.sum(axis=0))
+        return _calibration_curve(self._calibration.sum(axis=0), min_weight)
 
     @at_one_moment
     def to_frame(self) -> pd.DataFrame:
@@ -427,8 +429,8 @@ def _least_odds(classes: Sequence[ScoreHistogram], squares: float, coverage: flo
     return float(odds[order][enough.argmax()]) if enough.any() else -np.inf
 
 
-def _calibration_curve(sums: Array) -> tuple[Array, Array]:
-    bins = sums[WEIGHT] > 0
+def _calibration_curve(sums: Array, min_weight: float) -> tuple[Array, Array]:
+    bins = (sums[WEIGHT] > 0) & (sums[WEIGHT] >= min(min_weight, sums[WEIGHT].max()))
     return sums[MEMBERS, bins] / sums[WEIGHT, bins], sums[PROBABILITY, bins] / sums[WEIGHT, bins]
 
 

@@ -30,7 +30,7 @@ def test_bars_are_changes_of_log_odds():
     whole = CategoryEffectDisplay.from_estimator(model, label="b", max_categories=3)
     assert len(whole.names) == 3
     assert whole.classes.tolist() == ["b"]
-    assert "shape=" in CategoryEffectDisplay.from_estimator(model).names
+    assert "shape=(missing)" in CategoryEffectDisplay.from_estimator(model).names
 
 
 def test_errors_say_what_there_is():

@@ -120,7 +120,7 @@ def test_the_confusion_matrix_is_that_of_the_predictions():
 
 def test_the_calibration_curve_is_scikit_learns():
     model, X, y = two_classes()
-    ours = CalibrationDisplay.from_evaluation(evaluate(model, X, y))
+    ours = CalibrationDisplay.from_evaluation(evaluate(model, X, y), min_weight=0)
     theirs = calibration.CalibrationDisplay.from_estimator(model, X, y, n_bins=10, pos_label="malignant")
     np.testing.assert_allclose(ours.line_.get_data(), theirs.line_.get_data(), rtol=1e-6)
     assert "malignant" in legend_of(ours)
@@ -172,7 +172,8 @@ CURVES = [RocCurveDisplay, PrecisionRecallDisplay, CalibrationDisplay]
 @pytest.mark.parametrize("display", CURVES)
 def test_a_long_legend_stands_beside_the_axes(display):
     for n_classes in (3, 26):
-        drawn = display.from_evaluation(judged(n_classes))
+        evaluation = judged(n_classes)
+        drawn = display.from_evaluation(evaluation, labels=evaluation.classes)
         drawn.figure_.draw_without_rendering()
         legend, axes = drawn.ax_.get_legend().get_window_extent(), drawn.ax_.get_window_extent()
         assert (legend.x0 >= axes.x1) == (n_classes == 26)
@@ -182,7 +183,7 @@ def test_a_long_legend_stands_beside_the_axes(display):
         f"class {k:03}" for k in range(26)
     ]
     assert len({(line.get_color(), line.get_linestyle()) for line in drawn.line_}) == 26
-    assert display.from_evaluation(judged(80)).ax_.get_legend() is None
+    assert display.from_evaluation(judged(80), labels=judged(80).classes).ax_.get_legend() is None
 
 
 def test_an_area_below_one_is_not_written_as_one():
@@ -240,13 +241,11 @@ def test_a_display_is_drawn_where_it_is_told_to(display):
     assert isinstance(drawn, display)
 
 
-def test_the_calibration_of_many_classes_is_summed_up_in_one_curve():
+def test_the_calibration_of_many_classes_is_one_curve():
     evaluation = judged(12)
     drawn = CalibrationDisplay.from_evaluation(evaluation)
-    summary = drawn.ax_.get_lines()[-1]
-    assert summary.get_label() == "All classes"
-    assert summary.get_linewidth() > 2 * max(line.get_linewidth() for line in drawn.line_)
-    np.testing.assert_allclose(summary.get_data(), evaluation.mean_calibration_curve()[::-1])
+    assert legend_of(drawn) == ["Perfectly calibrated", f"All classes (log loss {evaluation.log_loss:.3g})"]
+    np.testing.assert_allclose(drawn.line_.get_data(), evaluation.mean_calibration_curve()[::-1])
     y = np.arange(3600) % 12  # the rows of `judged`, asked of each class whether they are of it
     scores = np.where(y[:, None] == np.arange(12), 2.0, 0.0)
     scores[::50] = 0.0
@@ -254,5 +253,17 @@ def test_the_calibration_of_many_classes_is_summed_up_in_one_curve():
     truth = (y[:, None] == np.arange(12)).ravel()
     expected = calibration.calibration_curve(truth, probabilities.ravel(), n_bins=10)
     np.testing.assert_allclose(evaluation.mean_calibration_curve(), expected)
-    few = CalibrationDisplay.from_evaluation(judged(7)).ax_.get_lines()
-    assert "All classes" not in [line.get_label() for line in few]
+    each = CalibrationDisplay.from_evaluation(evaluation, labels=evaluation.classes)
+    assert legend_of(each)[1:] == evaluation.classes.tolist()
+
+
+def test_calibration_leaves_out_bins_of_few_rows():
+    p = np.repeat([0.05, 0.35, 0.95], [40, 4, 15])
+    evaluation = Evaluation().update(np.arange(59) % 2, np.log(np.column_stack([1 - p, p])), [0, 1])
+    for options, expected in (
+        ({}, [0.05, 0.95]),
+        ({"min_weight": 0}, [0.05, 0.35, 0.95]),
+        ({"min_weight": 99}, [0.05]),
+    ):
+        drawn = CalibrationDisplay.from_evaluation(evaluation, **options)
+        np.testing.assert_allclose(drawn.prob_pred, expected)

@@ -51,6 +51,18 @@ def test_a_search_is_drawn_against_a_parameter():
         ValidationCurveDisplay.from_search(search, "tol")
 
 
+@pytest.mark.parametrize(("values", "is_by_rank"), [([0, 1e-4, 0.01, 0.5], True), ([0, 0.25, 0.5], False)])
+def test_a_grid_with_0_can_be_read(values, is_by_rank):
+    display = ValidationCurveDisplay.from_search(searched({"shrinkage": values}), "shrinkage")
+    display.figure_.draw_without_rendering()
+    assert display.param_range.tolist() == values
+    assert display.ax_.get_xscale() == "linear"
+    (line,) = display.lines_
+    assert line.get_xdata().tolist() == (list(range(4)) if is_by_rank else values)
+    ticks = [tick.get_text() for tick in display.ax_.get_xticklabels()]
+    assert (ticks == ["0", "0.0001", "0.01", "0.5"]) == is_by_rank
+
+
 # ---------------------------------------------------------------------- one value
 
 
