@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial, reduce
+from functools import lru_cache, partial, reduce
 from operator import and_, itemgetter
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -134,11 +134,8 @@ class Dataset:
             )
             left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
             paths = [path for path in paths if self._place(path) in left]
-        return [InputFile(path, path, None, self._keys[self._place(path)]) for path in paths]
-
-    @cached_property
-    def _keys(self) -> dict[str, dict[str, Any]]:
-        return {place: ds.get_partition_keys(keys) for place, keys in self.expressions.items()}
+        keys = {place: ds.get_partition_keys(holds) for place, holds in self.expressions.items()}
+        return [InputFile(path, path, None, keys[self._place(path)]) for path in paths]
 
     def _place(self, path: str) -> str:
         """The key of a file in `expressions`."""
