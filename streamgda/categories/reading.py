@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 from numpy.typing import NDArray
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
 from streamgda.blocks.options import Option, option_of
 from streamgda.categories.columns import Categories, MixedColumns, coded
@@ -23,14 +22,6 @@ Treatment = Literal["features", "naive", "separate", "common"]
 are independent of the categories ("naive"), or their means depend on them by slopes of each class
 ("separate") or by slopes common to all classes ("common").
 """
-
-_CONSTRAINTS = {
-    "columns": [StrOptions({"auto"}), "array-like"],
-    "model": [StrOptions(dict.fromkeys(("dummies", "conditional")).keys()), None],
-    "alpha": [Interval(Real, 0, None, closed="left")],
-    "ridge": [Interval(Real, 0, None, closed="neither")],
-    "max_categories": [Interval(Integral, 2, None, closed="left"), None],
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,9 +82,23 @@ class Categorical(Option):
     max_categories: int | None = 255
 
     def __post_init__(self) -> None:
-        validate_parameter_constraints(_CONSTRAINTS, self.get_params(), "Categorical")
+        if any(getattr(self, field.name) is not field.default for field in fields(self)):
+            self._check_params()
         if not isinstance(self.columns, str):
             object.__setattr__(self, "columns", tuple(map(str, self.columns)))
+
+    def _check_params(self) -> None:
+        # What scans with the defaults does without scikit-learn, which takes a second to import.
+        from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+
+        constraints = {
+            "columns": [StrOptions({"auto"}), "array-like"],
+            "model": [StrOptions(dict.fromkeys(("dummies", "conditional")).keys()), None],
+            "alpha": [Interval(Real, 0, None, closed="left")],
+            "ridge": [Interval(Real, 0, None, closed="neither")],
+            "max_categories": [Interval(Integral, 2, None, closed="left"), None],
+        }
+        validate_parameter_constraints(constraints, self.get_params(), "Categorical")
 
     @classmethod
     def of(cls, model: Any) -> Self:
