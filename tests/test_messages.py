@@ -187,9 +187,9 @@ def test_data_without_features_is_named():
 
 
 def test_a_column_name_is_no_labels():
-    with pytest.raises(ValueError, match=r"the string 'kind'. Of a frame .* scan_arrow\(frame, 'kind'\)"):
+    with pytest.raises(ValueError, match=r"the string 'kind'. .*; of a frame .* scan_arrow\(frame, 'kind'\)"):
         GaussianNB().fit(pd.DataFrame(X).assign(kind=0), "kind")
-    with pytest.raises(ValueError, match=r"the string 'kind'. Of a frame .* scan_arrow\(frame, 'kind'\)"):
+    with pytest.raises(ValueError, match=r"the string 'kind'. .*; of a frame .* scan_arrow\(frame, 'kind'\)"):
         GaussianNB().fit(pd.DataFrame(X).add_prefix("x").assign(kind="ant"), "kind")  # as text
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from numbers import Number
 from typing import Any
 
@@ -45,6 +46,23 @@ def in_numpy(values: Any) -> Any:
     return np.asarray(values) if is_other else values
 
 
+def as_table(X: Any) -> Any:
+    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
+    is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
+    rows = X if isinstance(X, list | tuple) and X and type(X[0]) is dict else None
+    if not (is_batch or rows or type(X) is dict):
+        return X
+    import pyarrow as pa  # where it is used
+
+    if is_batch:
+        return pa.Table.from_batches([X])
+    if type(X) is dict:
+        return pa.table({name: [value] if np.ndim(value) == 0 else value for name, value in X.items()})
+    names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
+    columns = {name: [row.get(name) for row in rows or ()] for name in names}
+    return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
+
+
 def column_labels(X: Any) -> list[Any] | None:
     """The labels of the columns of a frame; None for an array."""
     if library_of(X) == "pyarrow" and hasattr(X, "schema"):  # its `columns` are not names
@@ -61,7 +79,8 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 
 
 def in_order_of(X: Any, names: Sequence[str] | None) -> Any:
-    """The frame with its columns in the order of `names`, if it has exactly these; else X as it is."""
+    """The rows as a table, if they are dicts, and in the order of `names`, if they have exactly these."""
+    X = X if type(X) is np.ndarray else as_table(X)
     present = None if names is None or not hasattr(X, "__array__") else column_names(X)
     if names is None or present is None or present == tuple(names) or sorted(present) != sorted(names):
         return X
@@ -195,20 +214,18 @@ def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) 
 
 
 def check_readable(X: Any) -> None:
-    """Raise an error for masked values, lazy frames, dicts, and columns of text or dates.
+    """Raise an error for masked values, lazy frames, and columns of text or dates.
 
     Raises
     ------
     TypeError
-        For a lazy frame or another stream, and for dicts.
+        For a lazy frame or another stream.
     ValueError
         For masked values, and for columns of text or dates.
     """
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
-    if type(X) is dict or (isinstance(X, list | tuple) and X and type(X[0]) is dict):
-        raise TypeError("rows are an array or a frame, and these are dicts; give pandas.DataFrame(records)")
     wrong: list[str] = []
     for name in columns_of_other_types(X):
         _check_codes(X[name], name)
@@ -223,6 +240,8 @@ def check_readable(X: Any) -> None:
         )
 
 
+TABLES_OF_DATASETS = {"datasets": "with_format('arrow')[:]", "xarray": "to_dataframe()"}
+
 OR_SCAN = ", or read it by scan_arrow(frame, target)"
 
 
@@ -236,8 +255,16 @@ def check_in_memory(X: Any, otherwise: str = OR_SCAN) -> None:
     otherwise : str
         The second remedy in the message, in the terms of the function that the user called.
     """
+    call = TABLES_OF_DATASETS.get(library_of(X)) if type(X).__name__ == "Dataset" else None
+    if call is not None:
+        raise TypeError(f"a Dataset of {library_of(X)} is no table: its .{call} is one")
     if hasattr(X, "__array__"):
         return
+    if isinstance(X, Iterator) and not hasattr(X, "__arrow_c_stream__"):
+        raise TypeError(
+            f"rows are needed here, in memory, and got a {type(X).__name__}; of batches learn one after the "
+            "other: for X, y in batches: model.partial_fit(X, y)"
+        )
     if hasattr(X, "collect_batches") or hasattr(X, "__arrow_c_stream__"):
         made = next((f"{name}() it" for name in ("collect", "read_all") if hasattr(X, name)), "")
         made = made or ("take its df()" if hasattr(X, "df") else "make a table of it")

@@ -31,7 +31,7 @@ from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
 from streamgda.sources.batches import known_columns, learnt_columns
-from streamgda.sources.conversion import as_source, as_table, is_dask
+from streamgda.sources.conversion import as_source, is_dask
 from streamgda.sources.encoding import Encoding
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -80,7 +80,7 @@ def check_rows(
     """
     missing = missing or model.missing
     if not isinstance(X, np.ndarray):
-        X = as_table(X) if isinstance(X, dict | list) else arrays.in_numpy(X)
+        X = _table_or_array(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if not model.statistics_.schema_of_rows.is_numeric:
@@ -92,6 +92,10 @@ def check_rows(
             if np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
                 return valid
     return _validated(model, X, missing, other_remedy)
+
+
+def _table_or_array(X: Any) -> Any:
+    return arrays.as_table(X) if isinstance(X, dict | list | tuple) else arrays.in_numpy(X)
 
 
 def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
@@ -123,7 +127,7 @@ def _named_as_fitted(model: Any, X: Any) -> Any:
     A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
     """
     names = None if arrays.library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
-    return arrays.in_order_of(as_table(X), names)
+    return arrays.in_order_of(X, names)
 
 
 def _checked_values(
@@ -185,7 +189,7 @@ def blocks_to_learn(
 ) -> Iterator[Block]:
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
-    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
+    X, y, sample_weight = _table_or_array(X), *map(arrays.in_numpy, (y, sample_weight))
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -220,7 +224,7 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     arrays.check_readable(X)
     if model.exact:
         arrays.check_no_rounding(X)
-    X = as_table(X) if reset else _named_as_fitted(model, X)
+    X = arrays.as_table(X) if reset else _named_as_fitted(model, X)
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
 
@@ -335,8 +339,8 @@ def check_no_name(y: Any) -> None:
     """Raise ValueError for the name of a column where labels are needed."""
     if isinstance(y, str):
         raise ValueError(
-            f"y is the labels, one for each row; got the string {y!r}. Of a frame with a column of this "
-            f"name, scan_arrow(frame, {y!r}) makes a source"
+            f"y is the labels, one for each row; got the string {y!r}. Of one row they are [{y!r}]; of a "
+            f"frame with a column of this name, scan_arrow(frame, {y!r}) makes a source"
         )
 
 

@@ -18,6 +18,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from streamgda.blocks.arrays import (
     array_blocks,
+    as_table,
     check_readable,
     column_labels,
     columns_of_other_types,
@@ -313,6 +314,7 @@ class ArraySource(Source):
     ) -> None:
         if y is None:
             raise ValueError("models are compared on labelled rows, but the target y is None")
+        X = as_table(X)
         check_batch(X)
         check_no_name(y)
         if not columns_of_other_types(X):

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from streamgda.blocks.arrays import TABLES_OF_DATASETS
 from streamgda.blocks.block import Block, Missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
@@ -158,7 +159,8 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
         return StreamSource, stream
     raise TypeError(
         "Arrow data is a Table, a Dataset, a Scanner, a RecordBatchReader or something with "
-        f"__arrow_c_stream__; got {type(data).__name__}"
+        f"__arrow_c_stream__; got {type(data).__name__}. A Dataset of another library has a table: "
+        + ", ".join(f".{call} of {library}" for library, call in TABLES_OF_DATASETS.items())
     )
 
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
 from streamgda.blocks.block import Missing
 from streamgda.blocks.wording import check_known
 from streamgda.sources.base import Source
@@ -77,22 +75,6 @@ def _chosen_columns(data: Any, names: Sequence[str] | None) -> Any:
         return data
     check_known(names, data.columns, "the data frame")
     return data[list(names)]
-
-
-def as_table(data: Any) -> Any:
-    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
-    is_rows = isinstance(data, list) and data and type(data[0]) is dict
-    is_batch = type(data).__module__.startswith("pyarrow") and type(data).__name__ == "RecordBatch"
-    if not (is_rows or is_batch or type(data) is dict):
-        return data
-    import pyarrow as pa  # where it is used
-
-    if is_batch:
-        return pa.Table.from_batches([data])
-    if is_rows:
-        return pa.Table.from_pylist(data)
-    is_row = all(np.ndim(value) == 0 for value in data.values())
-    return pa.Table.from_pylist([data]) if is_row else pa.table(data)
 
 
 def is_dask(data: Any) -> bool:

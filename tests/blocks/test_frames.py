@@ -18,6 +18,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
     accumulate,
+    cross_validate,
     evaluate,
     scan_arrow,
 )
@@ -209,25 +210,57 @@ def test_a_row_takes_fewer_calls_than_scikit_learn(made, n_features, use):
 # ---------------------------------------------------------------------- what is no frame
 
 
-def test_dicts_are_predicted_by_name_and_learnt_as_a_frame():
+def test_dicts_are_learnt_and_predicted_by_name():
     records = FRAME.to_dict("records")
-    model = GaussianNB().fit(pd.DataFrame(records), Y)
+    model = GaussianNB().fit(FRAME, Y)
     expected = model.predict_proba(FRAME)
     shuffled = [dict(reversed(record.items())) for record in records]
+    for rows in (records, tuple(records), FRAME.to_dict("list")):
+        assert GaussianNB().fit(rows, Y).statistics_ == model.statistics_
+        assert GaussianNB().partial_fit(rows, Y).statistics_ == model.statistics_
+        assert ClassStatistics("diag").update(rows, Y) == model.statistics_
+        scores = [cross_validate(GaussianNB(), given, Y)["test_score"] for given in (rows, FRAME)]
+        np.testing.assert_array_equal(*scores)
+    stream = GaussianNB()
+    for record, label in zip([records[0], *shuffled[1:]], Y.tolist(), strict=True):
+        stream.partial_fit(record, [label])
+    np.testing.assert_allclose(stream.predict_proba(FRAME), expected)
+    state = ClassStatistics("diag").update(records[:5], Y[:5])
+    assert state.update(shuffled[5:], Y[5:]).allclose(model.statistics_)
     np.testing.assert_array_equal(model.predict_proba(shuffled), expected)
     np.testing.assert_array_equal(model.predict_proba(records[0]), expected[:1])
     np.testing.assert_array_equal(model.predict_proba(FRAME.to_dict("list")), expected)
     with pytest.raises(ValueError, match="seen at fit time"):
         model.predict({"other": 1.0})
     for learn in (GaussianNB().fit, ClassStatistics().update):
-        with pytest.raises(TypeError, match=r"these are dicts; give pandas.DataFrame\(records\)"):
-            learn(records, Y)
+        with pytest.raises(ValueError, match="NaN"):
+            learn([*records[:-1], {**records[-1], "another": 1.0}], Y)
+    with pytest.raises(ValueError, match=r"got the string 'ok'. Of one row they are \['ok'\]"):
+        GaussianNB().partial_fit(records[0], "ok")
+
+
+def test_batches_and_datasets_of_other_libraries_are_refused_with_what_to_do():
+    xarray = pytest.importorskip("xarray")
+    batches = ((FRAME, Y) for _ in range(3))
+    for learn in (GaussianNB().fit, GaussianNB().partial_fit):
+        with pytest.raises(TypeError, match=r"for X, y in batches: model.partial_fit\(X, y\)"):
+            learn(batches)
+    dataset = xarray.Dataset.from_dataframe(FRAME)
+    with pytest.raises(TypeError, match=r"a Dataset of xarray is no table: its .to_dataframe\(\) is one"):
+        GaussianNB().fit(dataset, Y)
+    with pytest.raises(
+        TypeError, match=r"got Dataset. .*with_format\('arrow'\)\[:\] of datasets, .to_dataframe"
+    ):
+        scan_arrow(dataset, "kind")
+    assert GaussianNB().fit(dataset.to_dataframe(), Y).statistics_ == GaussianNB().fit(FRAME, Y).statistics_
 
 
 def test_dicts_with_categories():
     rows = pd.DataFrame({"size": [1.0, 2.0, 4.0, 5.0], "colour": ["red", "red", None, "blue"]})
     model = GaussianNB().fit(rows, [0, 0, 1, 1])
     expected = model.predict_proba(rows)
+    records = rows.to_dict("records")  # NaN among strings
+    assert GaussianNB().fit(records, [0, 0, 1, 1]).statistics_ == model.statistics_
     np.testing.assert_array_equal(model.predict_proba({"colour": "red", "size": 1}), expected[:1])
     np.testing.assert_array_equal(model.predict_proba([{"colour": None, "size": 4.0}]), expected[2:3])
 
