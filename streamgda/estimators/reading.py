@@ -80,7 +80,7 @@ def check_rows(
     """
     missing = missing or model.missing
     if not isinstance(X, np.ndarray):
-        X = _table_or_array(X)
+        X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else arrays.in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if not model.statistics_.schema_of_rows.is_numeric:
@@ -92,10 +92,6 @@ def check_rows(
             if np.isfinite(valid.sum()) or (missing != "raise" and not np.isinf(valid).any()):
                 return valid
     return _validated(model, X, missing, other_remedy)
-
-
-def _table_or_array(X: Any) -> Any:
-    return arrays.as_table(X) if isinstance(X, dict | list | tuple) else arrays.in_numpy(X)
 
 
 def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
@@ -189,7 +185,8 @@ def blocks_to_learn(
 ) -> Iterator[Block]:
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
-    X, y, sample_weight = _table_or_array(X), *map(arrays.in_numpy, (y, sample_weight))
+    X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else X
+    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
