@@ -65,9 +65,9 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
     ----------
     n_features_in_ : int
         How many columns the sample had.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if they had any.
-    mean_, factor_ : ndarray of shape (n_features_in_,)
+    mean_, factor_ : ndarray of shape (`n_features_in_`,)
         What is taken off a column, and then multiplied to it: 0 for one that is constant.
     median_distance_ : float
         Of the inputs of two rows, after `metric_`.
