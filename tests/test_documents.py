@@ -161,7 +161,7 @@ def test_the_speeds_of_the_readme_are_those_measured():
     section = (ROOT / "README.md").read_text().split("## How fast it is")[1].split("\n## ")[0]
     seconds = re.findall(r"(?<=\| )[\d.]+(?= \|)", section)
     measured = (ROOT / "bench" / "RESULTS.md").read_text().split("<!-- fit -->")[1].split("<!--")[0]
-    assert len(seconds) > 10
+    assert len(seconds) > 8
     assert set(seconds) <= set(re.findall(r"[\d.]+", measured))
 
 
