@@ -32,7 +32,11 @@ GUIDES = ROOT / "examples" / "guides"
 INDEX = GUIDES / "README.md"
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 SLOW = {"cluster.md", "command-line.md", "engines.md"}  # which start processes
-NEEDED = {"serving.md": ["fastapi"], "engines.md": ["pyspark", "ray"]}  # not everywhere installed
+NEEDED = {  # not everywhere installed
+    "serving.md": ["fastapi"],
+    "engines.md": ["pyspark", "ray"],
+    "streams.md": ["river"],
+}
 
 
 def name_of(document):

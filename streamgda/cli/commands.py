@@ -142,7 +142,8 @@ def _grid(model: str = "", *params: str) -> dict[str, Any]:
 def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) -> None:
     """Let a saved model learn from more data.
 
-    SAVED_IN is a model, or statistics. The result is the same as one fit to all the data. The file is
+    SAVED_IN is a model, or statistics. The result is the same as one fit to all the data; a model with a
+    half-life forgets old rows by as many as it learns. The file is
     replaced in one piece at the end, and stays as it was after an error. Data that the model has learnt
     before would count twice; to keep up with files that come, change and go, use refresh. A model that can
     predict is not replaced by one that cannot.
@@ -170,6 +171,8 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
     _check_replaceable(place, source)
     kept = {**statistics.required.keywords(), "rule": statistics.rule}
     new = sg.accumulate(source, **given("accumulate"), **kept, **running())
+    if half_life := getattr(saved, "half_life", None):
+        saved.statistics_.decay(max(0.5 ** (new.n_rows / half_life), 1e-300))
     before, saved = _fault_of(saved), saved.merge(new)
     if place == saved_in and not force and not before and (fault := _fault_of(saved)):
         raise ValueError(

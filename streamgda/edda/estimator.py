@@ -64,6 +64,8 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     categories : "auto", Categorical or None, default="auto"
         As in `QuadraticDiscriminantAnalysis`. Each category is a feature of 0 and 1. Only EII and EEI take
         them. EEE is LDA, and fails: the features of a column sum to 1, so they are collinear.
+    half_life : float, optional
+        As in `QuadraticDiscriminantAnalysis`.
 
     Attributes
     ----------

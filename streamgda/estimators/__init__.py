@@ -27,7 +27,7 @@ The modules, from the top down:
 - `exchange`: checks and parameters for models of scikit-learn. `shrinkage`: shrunk covariances.
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
-- `learning`: from rows to statistics. `reading`: how rows are checked and read.
+- `learning`: from rows to statistics. `reading`: how rows are checked and read. `forgetting`: how they age.
 - `moment`: how a model is read at one moment while other threads learn.
 - `singular`: classes without a density, and why.
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.

@@ -62,6 +62,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     exact: bool = False
     temperature: float = 1.0
     categories: Wanted = "auto"
+    half_life: float | None = None
 
     @property
     def _encoding(self) -> Encoding | None:

@@ -101,6 +101,8 @@ class LinearDiscriminantAnalysis(
         As in `QuadraticDiscriminantAnalysis`. Each category becomes a feature of 0 and 1, which is named
         "column=value". With ``Categorical(model="conditional")``, the numbers have means that depend on the
         categories, and a common covariance; the model then has no coefficients and no `transform`.
+    half_life : float, optional
+        As in `QuadraticDiscriminantAnalysis`.
 
     Attributes
     ----------

@@ -26,6 +26,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.options import OPTIONS, Option, check_not_renamed
 from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
+from streamgda.estimators.forgetting import merged, newest_and_weights
 from streamgda.estimators.moment import at_one_moment
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
@@ -77,6 +78,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         "singular": [one_of("raise", "skip"), None],
         "predictive": [one_of("plugin", *PREDICTIVE)],
         "temperature": [Interval(Real, 0, None, closed="neither")],
+        "half_life": [Interval(Real, 0, None, closed="neither"), None],
     }
     _types: FittedTypes = FittedTypes()
     divides_rows: ClassVar[bool] = False
@@ -86,12 +88,13 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
     """The parameters that say how rows are added up."""
-    _told_by_statistics: ClassVar[tuple[str, ...]] = ()
+    _told_by_statistics: ClassVar[tuple[str, ...]] = ("half_life",)
     """Parameters on which predictions depend only through the statistics."""
-    _of_one_fit: ClassVar[tuple[str, ...]] = ("_announced", "_estimates")
+    _of_one_fit: ClassVar[tuple[str, ...]] = ("_announced", "_estimates", "_newest")
     """Attributes that another `fit` forgets."""
 
     _announced: Labels | None = None
+    _newest: float | None = None  # time of the rows learnt, in the unit of the half-life
     _learnt_whole: bool = False  # by `fit` or `from_statistics`, which raise an error if rows are too few
     _least_classes: int = 1  # 2 of `fit`, since rows of one class are mostly a mistake there
 
@@ -99,6 +102,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     missing: MissingRows
     singular: Literal["raise", "skip"] | None = None
     covariance_estimator: Any = None
+    half_life: float | None = None
 
     n_features_in_: int
     statistics_: Statistics
@@ -123,6 +127,8 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _validate_params(self) -> None:
         super()._validate_params()
+        if self.half_life is not None and self.exact:
+            raise ValueError("weights that halve are not exact; exact=True needs half_life=None")
         for name in OPTIONS:
             if isinstance(option := getattr(self, name, None), Option):
                 option.check(self)
@@ -265,15 +271,16 @@ class StatisticsLearner(BaseEstimator, ABC):
         sample_weight: ArrayLike | None = None,
         *,
         missing: Missing = "raise",
+        time: Any = None,
         scheduler: Scheduler = None,
         progress: Progress = False,
     ) -> Self:
         """Learn a batch of rows, in addition to the rows learnt before.
 
-        The model is that of one `fit` of all the rows, whatever the batches. A class may first appear in any
-        batch. A batch without rows changes nothing. As long as only one class has been seen, it is predicted
-        with a probability of 1. As long as the rows determine the density of no class, each row gets the
-        priors, after a warning.
+        The model is that of one `fit` of all the rows, whatever the batches; with `half_life`, of the rows
+        weighted by ``0.5 ** (age / half_life)``. A class may first appear in any batch. A batch without rows
+        changes nothing. As long as only one class has been seen, it is predicted with a probability of 1. As
+        long as the rows determine the density of no class, each row gets the priors, after a warning.
 
         Parameters
         ----------
@@ -287,6 +294,11 @@ class StatisticsLearner(BaseEstimator, ABC):
             in scikit-learn. `fit` forgets it.
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, as for `fit`.
+        time : float or date, or array-like of shape (n_rows,), optional
+            When the batch is from, or each of its rows in memory, in the unit of `half_life`; dates count in
+            days. The age of a row is then the time since, and by default the number of rows learnt in later
+            batches. Rows that come late count by their age. Rows learnt before the first time was given count
+            as if they were of that time.
         missing, scheduler, progress : optional
             As for `fit`.
 
@@ -299,15 +311,26 @@ class StatisticsLearner(BaseEstimator, ABC):
         ValueError
             If the batch holds NaN, infinity or a missing label, if its features are not those seen before, or
             if it is the first batch and all weights are zero. The model is then unchanged.
+
+        Examples
+        --------
+        >>> from streamgda import GaussianNB
+        >>> model = GaussianNB(half_life=2).partial_fit([[0.0], [4.0]], [0, 1])
+        >>> model.partial_fit([[1.0], [5.0]], [0, 1]).means_.ravel().round(3)  # new rows count twice as much
+        array([0.667, 4.667])
         """
         self._check_learns_in_parts()
         announced = None if classes is None else announced_labels(classes)
-        if not isinstance(X, np.ndarray) and (isinstance(X, Source) or is_dask(X)):
+        in_memory = isinstance(X, np.ndarray) or not (isinstance(X, Source) or is_dask(X))
+        now = None
+        if time is not None or self.half_life is not None:
+            now, sample_weight = newest_and_weights(self, time, sample_weight, in_memory=in_memory)
+        if not in_memory:
             names = list(getattr(self, "feature_names_in_", ()))
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
             statistics = self._read(read, is_more=True).statistics
             check_announced(self.labels_of(statistics), announced)
-            return self._merge(statistics, announced=announced)
+            return self._merge(statistics, announced=announced, now=now, n_rows=statistics.n_rows)
         options: dict[str, Any] = {"missing": missing, "announced": announced, "min_rows": 0}
         if not hasattr(self, "statistics_"):
             if np.shape(X)[:1] == (0,):
@@ -316,15 +339,17 @@ class StatisticsLearner(BaseEstimator, ABC):
             twin = self._twin()
             blocks_of = partial(blocks_to_learn, twin, X, y, sample_weight, reset=True, **options)
             first = twin._read(reading_blocks(blocks_of), is_more=True).statistics
+            twin._newest = now
             if self._take_first(twin, first, announced):
                 return self
         blocks = blocks_to_learn(self, X, y, sample_weight, reset=False, **options)
-        self._learn_blocks(blocks, partial(self._fields_after, X, announced))
+        self._learn_blocks(blocks, partial(self._fields_after, X, announced), now)
         return self
 
     def _fields_after(self, X: Any, announced: Labels | None) -> dict[str, Any]:
         """The attributes that change with a batch of rows."""
-        if announced is None and not self._learnt_whole and self._types.rows == "float64":
+        is_alike = announced is None and not self._learnt_whole and self._types.rows == "float64"
+        if is_alike and self.half_life is None:
             return {}
         types = self._types if self._types.rows == "float64" else self._types.with_rows(X)
         known = self._announced_with(announced)
@@ -336,15 +361,17 @@ class StatisticsLearner(BaseEstimator, ABC):
             return announced if self._announced is None else self._announced
         return labels.union(self._announced, announced)
 
-    def _learn_blocks(self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]) -> None:
+    def _learn_blocks(
+        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: float | None = None
+    ) -> None:
         """Add the rows of a batch. A large one becomes a state of its own first, while others may learn."""
         policy, statistics = policy_of(self.missing), self.statistics_
         if self.missing != "raise":
             check_holds_products(statistics, self._covariance_type)
         first = list(islice(blocks, 2))
-        if len(first) > 1:
+        if len(first) > 1 or (first and self.half_life is not None):
             added = cast("Statistics", policy.state_of(statistics, chain(first, blocks)))
-            self._learn(partial(policy.merged, added=added), fields_after)
+            self._learn(partial(merged, self, added=added, now=now, n_rows=added.n_rows), fields_after)
         else:
             self._learn(partial(policy.update, blocks=first), fields_after)
 
@@ -420,15 +447,23 @@ class StatisticsLearner(BaseEstimator, ABC):
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
-        return self._merge(other.statistics_.copy(), other._types, other._announced)
+        return self._merge(other.statistics_.copy(), other._types, other._announced, other._newest)
 
     def _merge(
-        self, added: Statistics, types: FittedTypes | None = None, announced: Labels | None = None
+        self,
+        added: Statistics,
+        types: FittedTypes | None = None,
+        announced: Labels | None = None,
+        now: float | None = None,
+        n_rows: int = 0,
     ) -> Self:
-        """Add the rows of statistics that nothing else holds, and labels that were announced."""
+        """Add the rows of statistics that nothing else holds, and labels that were announced.
+
+        With a half-life, the rows learnt before age by `n_rows`, or until `now`.
+        """
         if "statistics_" not in self.__dict__:
             twin = self._twin()
-            twin._types = types or self._types
+            twin._types, twin._newest = types or self._types, now
             if self._take_first(twin, added, announced):
                 return self
 
@@ -439,7 +474,7 @@ class StatisticsLearner(BaseEstimator, ABC):
                 fields["feature_names_in_"] = np.array(names, dtype=object)
             return fields
 
-        self._learn(partial(policy_of(self.missing).merged, added=added), fields_after)
+        self._learn(partial(merged, self, added=added, now=now, n_rows=n_rows), fields_after)
         return self
 
     @classmethod
@@ -516,10 +551,12 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _beside_statistics(self) -> dict[str, Any]:
         """What the model has learnt besides, as values that JSON holds, and `_restore` reads."""
-        return {}
+        return {} if self._newest is None else {"newest": self._newest}
 
     def _restore(self, document: Mapping[str, Any]) -> None:
         """Take what was saved of `_beside_statistics`."""
+        if (newest := document.get("newest")) is not None:
+            self._newest = float(newest)
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters, of which all but the priors are values that JSON holds."""

@@ -56,6 +56,8 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         it to rows that were not learnt. Densities, as of `score_samples`, do not depend on it.
     categories : "auto", Categorical or None, default="auto"
         As in `QuadraticDiscriminantAnalysis`. The numbers do not depend on them.
+    half_life : float, optional
+        As in `QuadraticDiscriminantAnalysis`.
 
     Attributes
     ----------

@@ -107,6 +107,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         takes the columns of strings, dictionaries and categoricals. A missing value is a category of its own.
         A category that no learnt row has counts as none, with a warning. If None, all columns are numbers. A
         source says itself which of its columns have categories.
+    half_life : float, optional
+        After how many further rows that `partial_fit` learns a row counts half as much; or after which time,
+        if `time` is given there. All rows of a batch are of one age, and `fit` learns one batch.
 
     Attributes
     ----------

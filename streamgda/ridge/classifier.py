@@ -64,6 +64,8 @@ class RidgeClassifier(GaussianClassifier[Any]):
         As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
     categories : "auto", Categorical or None, default="auto"
         As in `QuadraticDiscriminantAnalysis`. Each category becomes a feature of 0 and 1.
+    half_life : float, optional
+        As in `QuadraticDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -352,9 +354,13 @@ class RidgeClassifier(GaussianClassifier[Any]):
     # ------------------------------------------------------------------ exchange
 
     def _beside_statistics(self) -> dict[str, Any]:
-        return {} if self._calibration is None else {"calibration": self._calibration.to_document()}
+        beside = super()._beside_statistics()
+        if self._calibration is not None:
+            beside["calibration"] = self._calibration.to_document()
+        return beside
 
     def _restore(self, document: Mapping[str, Any]) -> None:
+        super()._restore(document)
         if (saved := document.get("calibration")) is not None:
             self._calibration = Calibrated.from_document(saved)
 

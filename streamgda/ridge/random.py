@@ -135,6 +135,7 @@ class RandomFeatureClassifier(RidgeClassifier):
     calibration_rows: int = 4000
     scale: bool = field(default=True, init=False)
     exact: bool = field(default=False, init=False)
+    half_life: float | None = field(default=None, init=False)  # a sample of rows does not age
 
     @property
     @of_one_moment
@@ -173,13 +174,14 @@ class RandomFeatureClassifier(RidgeClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         missing: Missing = "raise",
+        time: Any = None,
         scheduler: Scheduler = None,
         progress: Progress = False,
     ) -> Self:
         """Learn a batch of rows, as `RidgeClassifier` does. The first batch fixes the map."""
         self._validate_params()
         with self._drawing(None if "statistics_" in vars(self) else X, y, sample_weight, missing):
-            how: Any = {"missing": missing, "scheduler": scheduler, "progress": progress}
+            how: Any = {"missing": missing, "time": time, "scheduler": scheduler, "progress": progress}
             return super().partial_fit(X, y, classes, sample_weight, **how)
 
     @contextmanager
@@ -258,7 +260,9 @@ class RandomFeatureClassifier(RidgeClassifier):
         twin._sample = twin.__dict__.pop("_more", None)
         return super()._take_first(twin, statistics, announced)
 
-    def _learn_blocks(self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]) -> None:
+    def _learn_blocks(
+        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: float | None = None
+    ) -> None:
         """Add the rows of a batch, to the sample too."""
         if self._sample is None:
             return super()._learn_blocks(blocks, fields_after)
@@ -268,9 +272,16 @@ class RandomFeatureClassifier(RidgeClassifier):
         super()._learn_blocks(iter(rows), lambda: {**fields_after(), "_sample": self._sample + more})
         return None
 
-    def _merge(self, added: Statistics, types: Any = None, announced: Any = None) -> Self:
+    def _merge(
+        self,
+        added: Statistics,
+        types: Any = None,
+        announced: Any = None,
+        now: float | None = None,
+        n_rows: int = 0,
+    ) -> Self:
         more = self.__dict__.get("_more")
-        super()._merge(added, types, announced)
+        super()._merge(added, types, announced, now, n_rows)
         self.__dict__.pop("_more", None)
         if more is not None and self._sample is not more:
             self._sample = None if self._sample is None else self._sample + more

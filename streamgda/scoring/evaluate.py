@@ -148,7 +148,7 @@ def progressive_score(
         many rows together. The sum of the list is the evaluation of all batches.
     half_life : float, optional
         After this many further rows, a row counts half as much in the evaluation (Gama's fading factor). With
-        `step`, each evaluation is then of all rows so far. The model itself does not forget rows.
+        `step`, each evaluation is then of all rows so far. The model forgets rows by its own `half_life`.
 
     Returns
     -------

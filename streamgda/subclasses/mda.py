@@ -93,6 +93,8 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         As in `QuadraticDiscriminantAnalysis`. With ``covariance_type="tied"``, each category is a feature of
         0 and 1, and the numbers alone decide to which subclass a row belongs. The other types take no
         categories.
+    half_life : float, optional
+        As in `QuadraticDiscriminantAnalysis`.
 
     Attributes
     ----------
@@ -144,7 +146,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     _renormalises_priors = True
     _of_one_class: ClassVar[dict[str, Any]] = {**GenerativeClassifier._of_one_class, "subclasses": 1}
     divides_rows = True
-    _told_by_statistics = ("subclasses",)
+    _told_by_statistics = (*GenerativeClassifier._told_by_statistics, "subclasses")
     _remedy_for_encoded = "set covariance_type='tied', or use LinearDiscriminantAnalysis"
 
     subclasses: Any = 3
@@ -261,12 +263,14 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         ]
         return rules, int(bool(drawing))
 
-    def _learn_blocks(self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]]) -> None:
+    def _learn_blocks(
+        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: float | None = None
+    ) -> None:
         """Add the rows of a batch. Classes of which it has enough get their centres, if it is not refused."""
         statistics = self.statistics_
         revision, rule = statistics.revision, statistics.rule
         try:
-            super()._learn_blocks(iter(self._with_centers(blocks)), fields_after)
+            super()._learn_blocks(iter(self._with_centers(blocks)), fields_after, now)
         except BaseException:
             if statistics.revision is revision:
                 statistics.rule = rule

@@ -237,6 +237,14 @@ def test_update_learns_more_into_the_same_file(made, iris, tmp_path):
     assert names_in(tmp_path) == ["model.parquet"]
 
 
+def test_update_lets_a_model_forget_by_its_half_life(made, tmp_path):
+    days = [made / "days" / f"{day}.parquet" for day in (1, 2)]
+    said = ["--target", "kind", "--exclude", "id", "--quiet"]
+    invoke(tmp_path, "fit", days[0], *said, "--model", "nb", "--half-life", "70", "--out", "model.parquet")
+    invoke(tmp_path, "update", "model.parquet", days[1], "--target", "kind", "--quiet")
+    assert streamgda.load(tmp_path / "model.parquet").statistics_.weights.sum() == pytest.approx(80 / 2 + 70)
+
+
 def test_update_says_which_class_cannot_be_predicted_yet(made, iris, tmp_path):
     iris[:3].assign(kind="new").to_parquet(tmp_path / "new.parquet")
     arguments = ["update", made / "model.parquet", "new.parquet", "--target", "kind", "--out", "more.parquet"]
