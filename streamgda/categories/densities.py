@@ -225,6 +225,12 @@ class CategoricalDensities(Densities):
             means=self.means[:, observed],
         )
 
+    def given(self, rest: Array) -> Densities:
+        """The normal densities of the numbers in rows with these dummies (D,)."""
+        shifts = np.array([slopes @ rest for slopes in self.slopes] or 0.0)
+        of_numbers: Any = self.of_numbers
+        return cast("Densities", replace(of_numbers, means=of_numbers.means + self.centre + shifts))
+
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the missing numbers given the observed ones and the categories: (n, p − p')."""
         x, z = marginal._split(X)

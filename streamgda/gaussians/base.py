@@ -81,6 +81,10 @@ class Densities(ABC):
     def marginal(self, observed: Observed) -> Self:
         """The marginal densities of the observed features, given as a mask (d,)."""
 
+    def given(self, rest: Array) -> Densities | None:
+        """The normal densities of numbers, given the other features (D,); None if all features are normal."""
+        return None
+
     @abstractmethod
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the missing features given the observed ones: (n, d − d').

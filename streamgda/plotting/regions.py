@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.whitening import Array
@@ -103,7 +103,7 @@ class DecisionRegionsDisplay(ModelDisplay):
         y: ArrayLike | None = None,
         *,
         features: Sequence[int | str] = (0, 1),
-        fixed: Mapping[int | str, float] | None = None,
+        fixed: Mapping[int | str, Any] | None = None,
         probabilities: Sequence[float] = PROBABILITIES,
         grid_resolution: int = 300,
         xlim: tuple[float, float] | None = None,
@@ -123,9 +123,10 @@ class DecisionRegionsDisplay(ModelDisplay):
             Their labels; rows are then drawn in the colour of their class.
         features : pair of int or str, default=(0, 1)
             The two features to show, by position or name.
-        fixed : mapping of int or str to float, optional
-            Values for some of the other features, by position or name. Features neither shown nor fixed are
-            marginalised. If there are none, the region of a point is what `predict` returns for the row.
+        fixed : mapping of int or str to float or category, optional
+            Values for some of the other features, by position or name, and a category for each column that
+            has some (None where it is missing). Features neither shown nor fixed are marginalised. If there
+            are none, the region of a point is what `predict` returns for the row.
         probabilities : sequence of float, default=(0.5, 0.95)
             For each, an ellipse holds this share of its class, by the densities that rows are scored by.
         grid_resolution : int, default=300
@@ -143,8 +144,8 @@ class DecisionRegionsDisplay(ModelDisplay):
         Raises
         ------
         ValueError
-            If `features` are not two features of the model, `fixed` are not finite values of others, a
-            probability is not between 0 and 1, or a range is empty.
+            If `features` are not two features of the model, `fixed` are not finite values of others, or lack
+            a category that the model knows, a probability is not between 0 and 1, or a range is empty.
 
         References
         ----------
@@ -155,7 +156,10 @@ class DecisionRegionsDisplay(ModelDisplay):
         estimator = estimator.snapshot()
         chosen = _two_features(estimator, features)
         check_probabilities(probabilities)
-        plane = _Plane(estimator, chosen, _fixed_values(estimator, chosen, fixed or {}))
+        categories = _fixed_categories(estimator, fixed or {})
+        numbers = {name: value for name, value in (fixed or {}).items() if name not in categories}
+        values = _fixed_values(estimator, chosen, numbers)
+        plane = _Plane(estimator, chosen, values, _features_of(estimator, categories))
         means, covariances, squared_radii = plane.ellipses(probabilities)
         points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
         low, high = _extent(means, covariances, squared_radii.max(axis=1), points)
@@ -173,7 +177,7 @@ class DecisionRegionsDisplay(ModelDisplay):
             squared_radii=squared_radii,
             xlabel=xlabel,
             ylabel=ylabel,
-            title=_title(estimator, plane.values),
+            title=_title(estimator, values, categories),
             points=points,
             point_classes=None if y is None else np.asarray(y),
         ).plot(ax)
@@ -237,23 +241,32 @@ class _Plane:
         The positions of the two features among these.
     fixed : list of int
         The positions of the fixed features among these.
-    values : dict of int to float
-        The fixed features of the model, and their values.
+    values : ndarray of shape (n_fixed,)
+        Their values.
+    n_numbers : int
+        How many of them, the first ones, are numbers and no features of categories.
     """
 
-    def __init__(self, model: GaussianClassifier[Any], chosen: list[int], values: dict[int, float]) -> None:
-        features, densities = sorted([*chosen, *values]), finalised(model).densities
-        observed = np.isin(np.arange(model.n_features_in_), features)
+    def __init__(
+        self,
+        model: GaussianClassifier[Any],
+        chosen: list[int],
+        numbers: dict[int, float],
+        categories: dict[int, float],
+    ) -> None:
+        values, densities = numbers | categories, finalised(model).densities
+        features = sorted([*chosen, *values])
+        observed = np.isin(np.arange(densities.means.shape[1]), features)
         self.gaussians = densities if observed.all() else densities.marginal(observed)
         self.shown = [features.index(feature) for feature in chosen]
         self.fixed = [features.index(feature) for feature in values]
-        self.values = values
+        self.values, self.n_numbers = np.array(list(values.values())), len(numbers)
 
     def posterior_scores(self, x0: Array, x1: Array) -> Array:
         """The scores of the classes, before their priors, at points of the plane (n,): (n, K)."""
         rows = np.empty((len(x0), len(self.shown) + len(self.fixed)))
         rows[:, self.shown] = np.column_stack([x0, x1])
-        rows[:, self.fixed] = list(self.values.values())
+        rows[:, self.fixed] = self.values
         return self.gaussians.posterior_scores(rows)
 
     def ellipses(self, probabilities: Sequence[float]) -> tuple[Array, Array, Array]:
@@ -261,30 +274,52 @@ class _Plane:
 
         They are those of the conditional densities, given the fixed features.
         """
-        n_classes, n_features = self.gaussians.means.shape
-        of_fixed = self.gaussians.marginal(np.isin(np.arange(n_features), self.fixed))
-        covariances = np.array([self.gaussians.covariance(k) for k in range(n_classes)])
-        across = covariances[:, self.shown][:, :, self.fixed]
+        gaussians, fixed, x = self.gaussians, self.fixed, self.values
+        if (normal := gaussians.given(x[self.n_numbers :])) is not None:
+            gaussians, fixed, x = normal, fixed[: self.n_numbers], x[: self.n_numbers]
+        n_classes, n_features = gaussians.means.shape
+        of_fixed = gaussians.marginal(np.isin(np.arange(n_features), fixed))
+        covariances = np.array([gaussians.covariance(k) for k in range(n_classes)])
+        across = covariances[:, self.shown][:, :, fixed]
         regression = across @ np.array([of_fixed.precision(k) for k in range(n_classes)])
-        x = np.array(list(self.values.values()))
         conditional = covariances[:, self.shown][:, :, self.shown] - regression @ across.transpose(0, 2, 1)
         return (
-            self.gaussians.means[:, self.shown] + np.vecdot(regression, (x - of_fixed.means)[:, None, :]),
-            self.gaussians.conditional_factors(of_fixed, x)[:, None, None] * conditional,
-            self.gaussians.squared_radii(np.array(probabilities), of_fixed),
+            gaussians.means[:, self.shown] + np.vecdot(regression, (x - of_fixed.means)[:, None, :]),
+            gaussians.conditional_factors(of_fixed, x)[:, None, None] * conditional,
+            gaussians.squared_radii(np.array(probabilities), of_fixed),
         )
 
 
 def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | str]) -> list[int]:
-    if not estimator.statistics_.schema.is_numeric:
-        raise ValueError(
-            "regions are drawn of models of numbers, and this one has learnt other columns too; another "
-            "display of streamgda.plotting draws the effects of these"
-        )
     chosen = [_feature(estimator, feature) for feature in features] if np.ndim(features) == 1 else []
     if len(set(chosen)) != 2 or len(chosen) != 2:
         raise ValueError(f"two different features are needed; got {features!r}")
     return chosen
+
+
+def _fixed_categories(estimator: GaussianClassifier[Any], fixed: Mapping[int | str, Any]) -> dict[str, Any]:
+    """The category of each column that has some."""
+    known = estimator.statistics_.schema.values_by_column()
+    for name, values in known.items():
+        if name not in fixed or fixed[name] not in values:
+            raise ValueError(
+                f"regions are those of a category of {name!r}: fix it at one of {listed(values)}"
+            )
+    return {name: fixed[name] for name in known}
+
+
+def _features_of(estimator: GaussianClassifier[Any], categories: Mapping[str, Any]) -> dict[int, float]:
+    """The features that are made of categories, and their values."""
+    if not categories:
+        return {}
+    n_numbers = _n_numbers(estimator)
+    names = estimator.statistics_.schema.names or ()
+    row = check_rows(estimator, {**dict.fromkeys(names, 0.0), **categories})[0]
+    return dict(enumerate(row[n_numbers:].tolist(), n_numbers))
+
+
+def _n_numbers(estimator: GaussianClassifier[Any]) -> int:
+    return estimator.statistics_.schema.n_numbers(estimator.n_features_in_)
 
 
 def _fixed_values(
@@ -300,7 +335,8 @@ def _fixed_values(
 
 
 def _feature(estimator: GaussianClassifier[Any], feature: int | str) -> int:
-    names, n_features = estimator.statistics_.feature_names, estimator.n_features_in_
+    names, n_features = estimator.statistics_.feature_names, _n_numbers(estimator)
+    names = names and names[:n_features]
     if not isinstance(feature, str) and -n_features <= feature < 0:
         feature += n_features
     return int(as_feature_positions(feature, names, n_features)[0])
@@ -311,12 +347,15 @@ def _name_of(estimator: GaussianClassifier[Any], feature: int) -> str:
     return f"feature {feature}" if names is None else str(names[feature])
 
 
-def _title(estimator: GaussianClassifier[Any], values: dict[int, float]) -> str:
+def _title(
+    estimator: GaussianClassifier[Any], values: dict[int, float], categories: Mapping[str, Any]
+) -> str:
     """Which of the features that are not shown are fixed or marginalised."""
     said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
+    said += [f"{name} = {'(missing)' if value is None else value}" for name, value in categories.items()]
     if len(said) > _MOST_IN_TITLE:
         said = [f"{counted(len(said), 'feature')} fixed"]
-    if n_others := estimator.n_features_in_ - len(values) - 2:
+    if n_others := _n_numbers(estimator) - len(values) - 2:
         said.append(f"{counted(n_others, 'other feature')} marginalised")
     return ", ".join(said)
 
