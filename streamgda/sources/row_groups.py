@@ -42,7 +42,7 @@ from streamgda.storage.fetching import (
 )
 from streamgda.storage.filesystems import Storage, Version
 
-_ROWS_TOGETHER = 1 << 14  # of small row groups: Arrow decodes long runs faster
+_ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
 WIDE = 256  # columns
 _READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
 _BUFFER = 1 << 16  # bytes of each column; a quarter of that where rows are wide
