@@ -29,6 +29,7 @@ from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
+_NEAR_FOR_EACH_FAR = 16  # classes; where there are fewer, squared distances take about as little time
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +192,8 @@ def _whitening(covariance: Array, common: Whitening) -> Whitening:
 class DiagonalGaussians(Gaussians):
     """A variance for each class and feature, as in naive Bayes.
 
-    Scores are one product of the rows and their squares with a matrix, where no class is far from the mean of
-    the class means. Elsewhere that product would lose digits, and scores come from squared distances.
+    Scores are one product of the rows and their squares with a matrix. That would lose digits of classes that
+    are far from the others: their scores come from squared distances, as do those of all if many are far.
 
     `regularisation` and `mean_tails` are as in `SeparateGaussians`.
     """
@@ -221,33 +222,48 @@ class DiagonalGaussians(Gaussians):
         return self._product is None
 
     @cached_property
-    def _product(self) -> tuple[Array, Array, Array] | None:
-        """What scores are the product with: a centre (d,), coefficients (2d, K) and intercepts (K,).
+    def _product(self) -> tuple[Array, Array, Array, NDArray[np.intp]] | None:
+        """A centre (d,), coefficients (2d, K) and intercepts (K,), and the classes too far for their product.
 
         With z = x − centre and δ = μ − centre, (x − μ)² / σ² = (z² − 2 z δ + δ²) / σ². No term exceeds
-        4 (x − μ)² / σ² + 4 δ² / σ², so few digits are lost if δ² / σ² is small. None if it is not.
+        4 (x − μ)² / σ² + 4 δ² / σ², so few digits are lost if δ² / σ² is small. None if many classes are far.
         """
-        centre = self.means.mean(axis=0)
+        terms = self._terms_about(self.means.mean(axis=0))
+        if len(terms[-1]):  # a few far classes draw a mean away, and not a median
+            terms = self._terms_about(np.median(self.means, axis=0))
+        return terms if len(terms[-1]) * _NEAR_FOR_EACH_FAR <= len(self.means) else None
+
+    def _terms_about(self, centre: Array) -> tuple[Array, Array, Array, NDArray[np.intp]]:
         gaps = self.means - centre
         if self.mean_tails is not None:
             gaps += self.mean_tails
         gaps_in_variances = gaps / self.variances
         squared = np.vecdot(gaps, gaps_in_variances)
-        if not (squared <= FAR**2).all():
-            return None
         coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
-        return centre, coefficients, -0.5 * (squared + self.log_normalisers)
+        far = np.flatnonzero(~(squared <= FAR**2))
+        return centre, coefficients, -0.5 * (squared + self.log_normalisers), far
+
+    @cached_property
+    def _far(self) -> Self | None:
+        """The densities of the classes that are too far for the product; None if none is."""
+        if self._product is None or not len(far := self._product[-1]):
+            return None
+        tails = some_of(self.mean_tails, far)
+        return replace(self, means=self.means[far], variances=self.variances[far], mean_tails=tails)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         if self._product is None:
             return super().posterior_scores(X, log_priors, out)
-        centre, coefficients, intercepts = self._product
+        centre, coefficients, intercepts, far = self._product
         terms = np.empty((len(X), len(coefficients)))
         squares, deviations = np.split(terms, 2, axis=1)
         np.subtract(X, centre, out=deviations)
         np.square(deviations, out=squares)
         scores = multiply_rows(terms, coefficients, order_of(len(intercepts)), out)
         scores += intercepts + log_priors
+        if self._far is not None:
+            priors = np.broadcast_to(log_priors, len(intercepts))
+            scores[:, far] = self._far.posterior_scores(X, priors[far])
         return scores
 
     def squared_distances(self, X: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Naive Bayes scores rows by one product where no class is far, and by squared distances elsewhere."""
+"""Naive Bayes scores rows by one product, and by squared distances from classes that are far."""
 
 from fractions import Fraction
 
@@ -20,15 +20,20 @@ def classes(distance, offset=0.0, n_features=3):
     return DiagonalGaussians(means, variances, mean_tails=np.zeros_like(means))
 
 
-def exact_gap(densities, row):
-    """The difference of the squared distances of a row from the two classes, in rational arithmetic."""
-    squares = [
+def exact_squares(densities, row):
+    """The squared distances of a row from the classes, in rational arithmetic."""
+    return [
         sum(
             (Fraction(x) - Fraction(m)) ** 2 / Fraction(v)
             for x, m, v in zip(row.tolist(), mean.tolist(), variance.tolist(), strict=True)
         )
         for mean, variance in zip(densities.means, densities.variances, strict=True)
     ]
+
+
+def exact_gap(densities, row):
+    """The difference of the squared distances of a row from the two classes."""
+    squares = exact_squares(densities, row)
     return squares[0] - squares[1]
 
 
@@ -44,6 +49,23 @@ def test_scores_keep_their_digits_on_both_sides_of_the_line(distance, offset, is
     for row, gap in zip(X, gaps, strict=True):
         exact = exact_gap(densities, row)
         assert abs(float(Fraction(gap) + exact / 2)) <= 16 * EPS * max(FAR**2, abs(float(exact)))
+
+
+@pytest.mark.parametrize("distance", [0.99 * FAR, 1.01 * FAR, 1e9])
+def test_a_few_far_classes_take_no_digits_from_themselves_and_the_others(distance):
+    rng = np.random.default_rng(0)
+    means, variances = rng.normal(size=(60, 3)), rng.uniform(0.5, 2, (60, 3))
+    means[[7, 8], 0] += distance
+    variances[[7, 8, 9]] = [[1, 1, 1], [1, 1, 1], [1, 1, 1 / distance**2]]
+    densities = DiagonalGaussians(means, variances, mean_tails=np.zeros_like(means))
+    assert not densities.scores_from_distances
+    X, log_priors = means + rng.normal(size=means.shape) * np.sqrt(variances), np.log(rng.uniform(size=60))
+    scores = densities.posterior_scores(X, log_priors) + 0.5 * densities.log_normalisers - log_priors
+    for k, (row, own) in enumerate(zip(X, scores, strict=True)):
+        exact = exact_squares(densities, row)
+        for gap, square in zip(own - own[k], exact, strict=True):
+            difference = float(Fraction(gap) + (square - exact[k]) / 2)
+            assert abs(difference) <= 16 * EPS * max(FAR**2, float(square))
 
 
 def test_rows_far_from_all_classes_lose_no_more_digits_than_their_distances_have():
