@@ -333,6 +333,7 @@ def test_the_public_names_are_there():
         "scan_dask",
         "scan_parquet",
         "scan_zarr",
+        "show_versions",
     ]
     assert set(packages) < set(dir(streamgda))
     for name in dir(streamgda):
