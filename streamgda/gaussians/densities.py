@@ -222,48 +222,44 @@ class DiagonalGaussians(Gaussians):
         return self._product is None
 
     @cached_property
-    def _product(self) -> tuple[Array, Array, Array, NDArray[np.intp]] | None:
+    def _product(self) -> tuple[Array, Array, Array, NDArray[np.intp], Self | None] | None:
         """A centre (d,), coefficients (2d, K) and intercepts (K,), and the classes too far for their product.
 
         With z = x − centre and δ = μ − centre, (x − μ)² / σ² = (z² − 2 z δ + δ²) / σ². No term exceeds
         4 (x − μ)² / σ² + 4 δ² / σ², so few digits are lost if δ² / σ² is small. None if many classes are far.
         """
-        terms = self._terms_about(self.means.mean(axis=0))
-        if len(terms[-1]):  # a few far classes draw a mean away, and not a median
-            terms = self._terms_about(np.median(self.means, axis=0))
-        return terms if len(terms[-1]) * _NEAR_FOR_EACH_FAR <= len(self.means) else None
-
-    def _terms_about(self, centre: Array) -> tuple[Array, Array, Array, NDArray[np.intp]]:
-        gaps = self.means - centre
-        if self.mean_tails is not None:
-            gaps += self.mean_tails
-        gaps_in_variances = gaps / self.variances
-        squared = np.vecdot(gaps, gaps_in_variances)
-        coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
+        for middle in np.mean, np.median:  # a few far classes draw the mean away, and not the median
+            centre = middle(self.means, axis=0)
+            gaps = self.means - centre
+            if self.mean_tails is not None:
+                gaps += self.mean_tails
+            gaps_in_variances = gaps / self.variances
+            squared = np.vecdot(gaps, gaps_in_variances)
+            if (squared <= FAR**2).all():
+                break
         far = np.flatnonzero(~(squared <= FAR**2))
-        return centre, coefficients, -0.5 * (squared + self.log_normalisers), far
-
-    @cached_property
-    def _far(self) -> Self | None:
-        """The densities of the classes that are too far for the product; None if none is."""
-        if self._product is None or not len(far := self._product[-1]):
+        if len(far) * _NEAR_FOR_EACH_FAR > len(self.means):
             return None
-        tails = some_of(self.mean_tails, far)
-        return replace(self, means=self.means[far], variances=self.variances[far], mean_tails=tails)
+        others = None
+        if len(far):
+            tails = some_of(self.mean_tails, far)
+            others = replace(self, means=self.means[far], variances=self.variances[far], mean_tails=tails)
+        coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
+        return centre, coefficients, -0.5 * (squared + self.log_normalisers), far, others
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         if self._product is None:
             return super().posterior_scores(X, log_priors, out)
-        centre, coefficients, intercepts, far = self._product
+        centre, coefficients, intercepts, far, others = self._product
         terms = np.empty((len(X), len(coefficients)))
         squares, deviations = np.split(terms, 2, axis=1)
         np.subtract(X, centre, out=deviations)
         np.square(deviations, out=squares)
         scores = multiply_rows(terms, coefficients, order_of(len(intercepts)), out)
         scores += intercepts + log_priors
-        if self._far is not None:
+        if others is not None:
             priors = np.broadcast_to(log_priors, len(intercepts))
-            scores[:, far] = self._far.posterior_scores(X, priors[far])
+            scores[:, far] = others.posterior_scores(X, priors[far])
         return scores
 
     def squared_distances(self, X: Array) -> Array:
