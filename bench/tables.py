@@ -2,7 +2,8 @@
 
 Run as ``python -m bench.tables``. A table has ten numbers and five columns of 10 to 50 strings, and another
 one fifteen numbers. The pass over the first is to take at most twice the time of the other. scikit-learn
-encodes and fits data that is already in memory. DuckDB counts the rows of each class and category.
+encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The ten
+numbers are also read from CSV, where DuckDB and Polars compute the mean and variance of each for each class.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ def main() -> None:
         Contender("dask-ml: DummyEncoder and GaussianNB, from Parquet", dask_ml_nb, (mixed,)),
         Contender("scikit-learn: OneHotEncoder and LDA lsqr, in memory", one_hot_lda, (mixed,)),
         Contender("scikit-learn: OrdinalEncoder and CategoricalNB, in memory", categorical_nb, (mixed,)),
+    ]
+    csv = csv_of(mixed)
+    contenders += [
+        Contender("diag: 10 numbers, from CSV", statistics_of_csv, (csv,)),
+        Contender("DuckDB: mean and variance per class, from CSV", duckdb_of_csv, (csv,)),
+        Contender("Polars: mean and variance per class, from CSV", polars_of_csv, (csv,)),
     ]
     results = contest(contenders, options.repeats)
     rows = [
@@ -88,6 +95,41 @@ def statistics(path: Path, kind: Any) -> Callable[[], Any]:
     from streamgda import accumulate, scan_parquet
 
     return lambda: accumulate(scan_parquet(path, "y"), kind)
+
+
+def csv_of(mixed: Path) -> Path:
+    """The table as one file of CSV, unless it is there."""
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    path = mixed.with_suffix(".csv")
+    if not path.exists():
+        pyarrow.csv.write_csv(pq.read_table(mixed), path)
+    return path
+
+
+def statistics_of_csv(path: Path) -> Callable[[], Any]:
+    """The pass of this project over a file of text."""
+    from streamgda import accumulate, scan
+
+    return lambda: accumulate(scan(path, "y", features=["x*"]), "diag")
+
+
+def duckdb_of_csv(path: Path) -> Callable[[], Any]:
+    """The moments of the numbers, by DuckDB."""
+    import duckdb
+
+    moments = ", ".join(f"avg(x{i}), var_pop(x{i})" for i in range(NUMBERS))
+    return lambda: duckdb.sql(f"SELECT y, {moments} FROM '{path}' GROUP BY y").fetchall()
+
+
+def polars_of_csv(path: Path) -> Callable[[], Any]:
+    """The moments of the numbers, by Polars, as a stream."""
+    import polars as pl
+
+    x = pl.col("^x.*$")
+    moments = x.mean().name.suffix("_mean"), x.var(0).name.suffix("_variance")
+    return lambda: pl.scan_csv(path).group_by("y").agg(*moments).collect(engine="streaming")
 
 
 def group_by(path: Path) -> Callable[[], Any]:

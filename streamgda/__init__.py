@@ -1,6 +1,6 @@
 """Gaussian discriminant analysis for data that does not fit in memory or never stops coming.
 
-- Describe data: `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
+- Describe data: `scan`, `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
 - Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
   are missing, `IncompleteStatistics`; `Marginal` says how. `WindowedStatistics` holds the last batches of a
   stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states.
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from streamgda.selection.validation import cross_validate, learning_curve
     from streamgda.sources.arrow import scan_arrow
     from streamgda.sources.dask import scan_dask
+    from streamgda.sources.formats import scan
     from streamgda.sources.parquet import scan_parquet
     from streamgda.sources.zarr import scan_zarr
     from streamgda.statistics.floating.state import ClassStatistics
@@ -92,6 +93,7 @@ __all__ = [
     "load_statistics",
     "predict_dataset",
     "progressive_score",
+    "scan",
     "scan_arrow",
     "scan_dask",
     "scan_parquet",
@@ -131,6 +133,7 @@ _HOME_OF = {
     "evaluate": "streamgda.scoring.evaluate",
     "predict_dataset": "streamgda.scoring.predict",
     "progressive_score": "streamgda.scoring.evaluate",
+    "scan": "streamgda.sources.formats",
     "scan_arrow": "streamgda.sources.arrow",
     "scan_dask": "streamgda.sources.dask",
     "scan_parquet": "streamgda.sources.parquet",

@@ -24,7 +24,9 @@ from streamgda.passes.accumulate import read_into
 from streamgda.scoring.inference import features_of, maps_and_model
 from streamgda.selection.candidates import candidates_of
 from streamgda.sources.base import FileSource, Source
+from streamgda.sources.formats import dataset_at
 from streamgda.storage import tables
+from streamgda.storage.documents import is_saved
 from streamgda.storage.filesystems import resolve
 from streamgda.storage.paths import one_line, shown
 
@@ -40,8 +42,9 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     Data of any size is read once, in bounded memory; with --missing marginal, up to ten times (or max_reads),
     if the rows have very many patterns of missing features.
 
-    DATA is a Parquet file, folder, glob or URL, or several of them; or a Zarr store, whose name ends in
-    .zarr. The model is saved as a small Parquet file. It replaces a model that is there, but no other file.
+    DATA is a file, folder, glob or URL, or several of them, of Parquet, CSV, JSON lines, Feather or ORC, as
+    their names tell; or a Zarr store, whose name ends in .zarr. The model is saved as a small Parquet file.
+    It replaces a model that is there, but no other file.
 
     If no model can be made from the data, for example because a covariance is singular, the statistics are
     saved beside the output file. The error says how to go on without reading the data again.
@@ -55,6 +58,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
 
     Other Parameters
     ----------------
+    scan
     scan_parquet
     accumulate
     run
@@ -101,6 +105,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     Other Parameters
     ----------------
     search
+    scan
     scan_parquet
     run
 
@@ -157,6 +162,7 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
 
     Other Parameters
     ----------------
+    scan
     scan_parquet : but exclude, categories
     accumulate
     run
@@ -222,7 +228,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     """Keep up with a dataset whose files come, change and go.
 
     LEDGER is a folder of small statistics, one entry for each file of DATA; it is made if there is none.
-    DATA are Parquet files as for fit. Files that are new or have changed are read, those that are gone are
+    DATA are files as for fit. Files that are new or have changed are read, those that are gone are
     dropped, and the report says how far the new rows lie from the old. A refresh that is killed or
     interrupted changes nothing; the next one goes on.
 
@@ -240,6 +246,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
 
     Other Parameters
     ----------------
+    scan
     scan_parquet
     ledger
     refresh
@@ -304,6 +311,7 @@ def predict(saved_in: str, data: Paths, *, out: str) -> None:
 
     Other Parameters
     ----------------
+    scan
     scan_parquet : but target, weight, exclude, categories
     predict
     run
@@ -329,6 +337,7 @@ def evaluate(saved_in: str, data: Paths) -> None:
 
     Other Parameters
     ----------------
+    scan
     scan_parquet : but exclude, categories
     evaluate
     run
@@ -343,11 +352,12 @@ def evaluate(saved_in: str, data: Paths) -> None:
 
 
 def inspect(path: str, *, tests: bool = False) -> None:
-    """Describe saved models, statistics and ledgers.
+    """Describe saved models, statistics and ledgers, and data.
 
     This prints the kind and parameters, rows, features, classes and bytes, whether a model can predict, and
     which models can be made of statistics, or why not; which features are missing together, if some are; for
-    a ledger also the number of files and the options that they are read with.
+    a ledger also the number of files and the options that they are read with. Of data
+    it prints the number of files and rows, and the columns with their types.
 
     Parameters
     ----------
@@ -360,6 +370,9 @@ def inspect(path: str, *, tests: bool = False) -> None:
     streamgda inspect ledger --json
     """
     storage, name = resolve(path)
+    if data := _data_at(path):
+        report(data, is_result=True)
+        return
     if storage.filesystem.get_file_info(name).type.name == "Directory":
         ledger = _ledger_at(path)
         saved, facts = ledger.statistics(), {"files": ledger.files.num_rows, "reads": ledger.read_options}
@@ -406,7 +419,7 @@ def _source_of(data: Paths, saved: Any = None, *, without: Paths = (), is_labell
         options = {"features": names, "categories": schema and schema.encoding, **options}
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
-    return sg.scan_parquet(path, **options)
+    return sg.scan(path, **given("scan"), **options)
 
 
 # ---------------------------------------------------------------------- models to make, and files to write
@@ -470,6 +483,18 @@ def _ledger_at(path: str, needed: Sequence[str] = ()) -> sg.StatisticsLedger:
     except ValueError:  # it is new, or damaged, which the refresh that follows reports
         kept = dict.fromkeys(needed, True)
     return sg.StatisticsLedger(path, **{**kept, **given("ledger")})
+
+
+def _data_at(path: str) -> dict[str, Any] | None:
+    """Describe files of data; None for what is no data, or was saved by this library."""
+    found, _ = _tried(partial(dataset_at, path))
+    if found is None or is_saved(found[0].stored):
+        return None
+    columns = pd.DataFrame({"column": found[0].schema.names, "type": map(str, found[0].schema.types)})
+    paths, rows = found[0].listing.paths, found[0].count_rows()
+    return {"path": shown(path), "format": found[0].written_as, "files": len(paths), "rows": rows} | {
+        "columns": columns
+    }
 
 
 def _tried(call: Callable[[], Any]) -> tuple[Any, str | None]:

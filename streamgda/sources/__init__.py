@@ -2,11 +2,12 @@
 
 A source knows where rows are, and which columns are features, target and weight. It reads nothing but
 metadata until a pass is made. Then it is cut into splits, and each split yields its rows in blocks. There are
-sources of Parquet files (`scan_parquet`), Arrow data (`scan_arrow`), Zarr groups (`scan_zarr`) and Dask
-collections (`scan_dask`).
+sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (`scan_arrow`), Zarr groups
+(`scan_zarr`) and Dask collections (`scan_dask`).
 
 - `parquet`: a Parquet dataset. `discovery` finds its files, `planning` reads the keys in the names of their
   folders and their footers, and each task reads `row_groups`, decoded in bounded memory.
+- `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.

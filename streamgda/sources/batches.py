@@ -50,7 +50,7 @@ def blocks_of_batches(
     dataset : str
         A name that tells the data from the other files of its dataset.
     """
-    for batch in _rebatched(batches, roles):
+    for batch in rebatched(batches, roles):
         yield from blocks_of_batch(batch, roles, Places(origin, start, dataset=dataset))
         start += batch.num_rows
 
@@ -92,7 +92,7 @@ def unlabelled_blocks(
     batches: Iterable[pa.RecordBatch], roles: Roles, keep: Sequence[str], origin: str, start: int
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
     """Blocks of one class of the rows of some batches, and the columns that are kept."""
-    for batch in _rebatched(batches, roles, keep):
+    for batch in rebatched(batches, roles, keep):
         yield unlabelled_block(batch, roles, keep, Places(origin, start))
         start += batch.num_rows
 
@@ -107,7 +107,7 @@ def unlabelled_block(
     return without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
 
 
-def _rebatched(
+def rebatched(
     batches: Iterable[pa.RecordBatch], roles: Roles, keep: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """The rows in batches of a block each."""

@@ -28,11 +28,11 @@ def as_source(
     ----------
     data : source, dask DataFrame or dask array, Arrow data, path, URL, glob or list of them
         `scan_dask` reads a Dask collection, `scan_arrow` Arrow data, `scan_zarr` a path that ends in ".zarr",
-        and `scan_parquet` every other path.
+        and `scan` every other path.
     target, weight : optional
         As the function that scans takes them; not given with a source.
     features : sequence of str, optional
-        The columns of a Parquet dataset or a dask DataFrame that are features, in this order.
+        The columns of files or a dask DataFrame that are features, in this order.
     encoding : "auto", Encoding or None, default="auto"
         Which columns that are not numbers are features, and how; not given with a source.
     missing : {"raise", "drop"}, default="raise"
@@ -65,9 +65,9 @@ def as_source(
         from streamgda.sources.arrow import scan_arrow
 
         return scan_arrow(data, target, weight=weight, missing=missing, **options)
-    from streamgda.sources.parquet import scan_parquet
+    from streamgda.sources.formats import scan
 
-    return scan_parquet(data, target, weight=weight, missing=missing, **options)
+    return scan(data, target, weight=weight, missing=missing, **options)
 
 
 def _chosen_columns(data: Any, names: Sequence[str] | None) -> Any:

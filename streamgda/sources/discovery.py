@@ -1,10 +1,11 @@
 """Find the files that a path, a folder, a pattern, a list, a URL or a table stands for, on any filesystem.
 
 - A path of a file stands for that file, whatever its name.
-- A folder stands for the Parquet files in it, at any depth, except hidden ones. A file or
-  folder is hidden if its name begins with "." or "_": writers use such names for their own files.
-- A pattern stands for the files that match it, and for the Parquet files in folders that match it, except
-  hidden ones. A pattern in which a name begins with "." or "_", such as "_old*.parquet", finds these too.
+- A folder stands for the files of one format in it, at any depth, except hidden ones. A file or folder is
+  hidden if its name begins with "." or "_": writers use such names for their own files.
+- A pattern stands for the files that match it, and for the files of the format in folders that match it,
+  except hidden ones. A pattern in which a name begins with "." or "_", such as "_old*.parquet", finds these
+  too.
 - A list stands for the files of its entries.
 - A table of Delta or Iceberg stands for the files that its library lists. It is told by the module of its
   class, so nothing is imported. If the rows of the files are not those of the table, this is an error.
@@ -20,7 +21,7 @@ from __future__ import annotations
 import pathlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -40,10 +41,7 @@ from streamgda.storage.threads import wait_for
 SUFFIXES = (".parquet", ".parq", ".pq")
 """How the names of Parquet files end."""
 
-OTHER_FORMATS = (
-    "it is damaged or of another format (write CSV, Feather, ORC or JSON as Parquet; or learn from it in "
-    "Python, by scan_arrow(pyarrow.dataset.dataset(path, format='csv'), ...))"
-)
+OTHER_FORMATS = "it is damaged or of another format, as scan(path, format='csv') or --format csv reads it"
 """What may be wrong with a file that is not named as Parquet."""
 
 _HIDDEN = (".", "_")
@@ -85,11 +83,17 @@ class Listing:
         return any(location.includes(self.storage, place) for location in self.locations)
 
 
-def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time: bool = True) -> Listing:
+def find_files(
+    path: Any,
+    filesystem: AnyFileSystem | None = None,
+    *,
+    first_time: bool = True,
+    endings: tuple[str, ...] = SUFFIXES,
+) -> Listing:
     """Find the files that a path, a URL, a list of them or a table stands for.
 
     If the storage fails, it is asked again. The folders above are looked at the first time only, to find out
-    whether a table format says which files count.
+    whether a table format says which files count. The names of files in folders have one of the `endings`.
 
     Raises
     ------
@@ -101,7 +105,7 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
         says how the files are to be read.
     """
     if isinstance(path, str | PathLike):
-        return _find(*resolve(path, filesystem), Address(path), first_time=first_time)
+        return _find(*resolve(path, filesystem), Address(path), endings, first_time=first_time)
     if is_table(path):
         return _find_files_of_table(path, filesystem)
     if not isinstance(path, Sequence):
@@ -110,14 +114,14 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
             f"{type(path).__name__}"
         )
     if not path:
-        raise FileNotFoundError("the list of Parquet files is empty")
+        raise FileNotFoundError("the list of files is empty")
     there, names = resolve_all(path, filesystem)
     files = [name for name in names if not _WILDCARD.search(name)]
     listed = wait_for(partial(retried, partial(there.listed_together, files)))
     parts = [
         Listing(there, [name], (File(name),), {name: listed[name]})
         if name in listed
-        else _find(there, name, Address(entry), first_time=first_time)
+        else _find(there, name, Address(entry), endings, first_time=first_time)
         for name, entry in zip(names, path, strict=True)
     ]
     paths = [path for part in parts for path in part.paths]
@@ -130,16 +134,20 @@ def find_files(path: Any, filesystem: AnyFileSystem | None = None, *, first_time
     )
 
 
-def _find(storage: Storage, name: str, address: Address, *, first_time: bool) -> Listing:
-    find = partial(_find_once, storage, name, address, first_time=first_time)
+def _find(
+    storage: Storage, name: str, address: Address, endings: tuple[str, ...], *, first_time: bool
+) -> Listing:
+    find = partial(_find_once, storage, name, address, endings, first_time=first_time)
     return wait_for(partial(retried, find, place=str(address)))
 
 
-def _find_once(storage: Storage, name: str, address: Address, *, first_time: bool) -> Listing:
+def _find_once(
+    storage: Storage, name: str, address: Address, endings: tuple[str, ...], *, first_time: bool
+) -> Listing:
     """The files at a path, which the user calls `address`."""
     is_pattern = _WILDCARD.search(name) is not None
-    if storage.is_object_store and not is_pattern and not name.endswith(SUFFIXES):
-        folder = Folder(name)
+    if storage.is_object_store and not is_pattern and not name.endswith(endings):
+        folder = Folder(name, endings)
         try:  # listing a folder also shows that it is there
             return folder.files(storage, first_time=first_time)
         except StorageError:
@@ -147,15 +155,16 @@ def _find_once(storage: Storage, name: str, address: Address, *, first_time: boo
         except OSError:
             pass
     if storage.is_object_store and is_pattern:  # listing it also shows a file or folder of this name
-        pattern = Pattern(name)
+        pattern = Pattern(name, endings)
         listed = pattern.listed(storage)
         if name not in listed:
             return pattern.files_among(storage, listed, first_time=first_time)
-        return (Folder(name) if listed[name] is None else File(name)).files(storage, first_time=first_time)
+        there = Folder if listed[name] is None else File
+        return there(name, endings).files(storage, first_time=first_time)
     kind = storage.filesystem.get_file_info(name).type
     if kind not in _LOCATIONS and not is_pattern:
         raise FileNotFoundError(f"there is no file or folder {address}")
-    return _LOCATIONS.get(kind, Pattern)(name).files(storage, first_time=first_time)
+    return _LOCATIONS.get(kind, Pattern)(name, endings).files(storage, first_time=first_time)
 
 
 def _check_listed_once(storage: Storage, paths: Iterable[str]) -> None:
@@ -174,8 +183,12 @@ def _check_listed_once(storage: Storage, paths: Iterable[str]) -> None:
 # ---------------------------------------------------------------------- locations
 
 
+@dataclass(frozen=True)
 class Location(ABC):
-    """Where files are found: a file, a folder or a pattern."""
+    """Where files are found: a file, a folder or a pattern; and how names of files in folders end."""
+
+    path: str
+    endings: tuple[str, ...] = SUFFIXES
 
     @property
     @abstractmethod
@@ -200,8 +213,6 @@ class Location(ABC):
 class File(Location):
     """A file."""
 
-    path: str
-
     def files(self, storage: Storage, *, first_time: bool) -> Listing:
         """The file itself."""
         return Listing(storage, [self.path], (self,), {})
@@ -220,17 +231,15 @@ class File(Location):
 class Folder(Location):
     """A folder, and what is below it."""
 
-    path: str
-
     def files(self, storage: Storage, *, first_time: bool) -> Listing:
-        """The Parquet files at any depth that are not hidden."""
+        """The files of the format at any depth that are not hidden."""
         listed = storage.listing(self.path)
         visible = [path for path in listed if not _is_hidden(_inside(path, self.path))]
-        files = sorted(path for path in visible if path.endswith(SUFFIXES))
-        _check_links(storage, visible)
+        files = sorted(path for path in visible if path.endswith(self.endings))
+        _check_links(storage, visible, self.endings)
         if not files:
             raise FileNotFoundError(
-                f"folder {self.path} holds no file named {', '.join('*' + s for s in SUFFIXES)}"
+                f"folder {self.path} holds no file named {', '.join('*' + s for s in self.endings)}"
             )
         above = _marks_above(storage, self.path) if first_time else ()
         _check_no_table_format([*listed, *above], files)
@@ -242,18 +251,16 @@ class Folder(Location):
         return self.path
 
     def matches(self, path: str) -> bool:
-        """Whether it is named as Parquet, and not hidden in the folder."""
-        return path.endswith(SUFFIXES) and not _is_hidden(_inside(path, self.path))
+        """Whether it is named as files of the format, and not hidden in the folder."""
+        return path.endswith(self.endings) and not _is_hidden(_inside(path, self.path))
 
 
 @dataclass(frozen=True)
 class Pattern(Location):
     """A pattern: *, ? and [...] match within the name of a file or folder, ** any number of folders."""
 
-    pattern: str
-
     def files(self, storage: Storage, *, first_time: bool) -> Listing:
-        """The files that match, and the Parquet files in folders that match."""
+        """The files that match, and the files of the format in folders that match."""
         return self.files_among(storage, self.listed(storage), first_time=first_time)
 
     def files_among(
@@ -264,7 +271,7 @@ class Pattern(Location):
         files = self._each_once(storage, matching)
         if not files:
             raise FileNotFoundError(
-                f"no file matches {self.pattern}; names that begin with '.' or '_' match only a pattern that "
+                f"no file matches {self.path}; names that begin with '.' or '_' match only a pattern that "
                 "begins so"
             )
         above = _marks_above(storage, self.root) if first_time else ()
@@ -274,36 +281,36 @@ class Pattern(Location):
         return Listing(storage, files, (self,), versions)
 
     def matches(self, path: str) -> bool:
-        """Whether it matches, or is named as Parquet and in a folder that matches, and is not hidden."""
+        """Whether it matches, or is of the format and in a folder that matches, and is not hidden."""
         if _is_hidden(_inside(path, self.root), self._spelled_out):
             return False
         parents = [path[: slash.start()] for slash in re.finditer("/", path)]
         return bool(self._regex.match(path)) or (
-            path.endswith(SUFFIXES) and any(self._regex.match(parent) for parent in parents if parent)
+            path.endswith(self.endings) and any(self._regex.match(parent) for parent in parents if parent)
         )
 
     @cached_property
     def root(self) -> str:
         """The folder above the first wildcard."""
-        folder, slash, _ = _WILDCARD.split(self.pattern)[0].rpartition("/")
+        folder, slash, _ = _WILDCARD.split(self.path)[0].rpartition("/")
         return folder or slash
 
     @cached_property
     def _regex(self) -> re.Pattern[str]:
         from fsspec.utils import glob_translate
 
-        return re.compile(glob_translate(self.pattern.rstrip("/")))
+        return re.compile(glob_translate(self.path.rstrip("/")))
 
     @cached_property
     def _spelled_out(self) -> str:
         """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
-        return "".join(part[:1] for part in _inside(self.pattern, self.root).split("/"))
+        return "".join(part[:1] for part in _inside(self.path, self.root).split("/"))
 
     def listed(self, storage: Storage) -> dict[str, Version | None]:
         """All paths as deep as the pattern, and those in folders that match: versions of files, else None."""
-        if "**" in self.pattern:
+        if "**" in self.path:
             return dict(storage.listing(self.root))
-        depth = _inside(self.pattern.rstrip("/"), self.root).count("/") + 1
+        depth = _inside(self.path.rstrip("/"), self.root).count("/") + 1
         place = storage.local_path(self.root)
         listed = storage.walk(self.root, depth) if place is None else self._listed_here(place, depth)
         for path in [path for path, version in listed.items() if version is None]:
@@ -322,7 +329,7 @@ class Pattern(Location):
             for path, info in infos.items()
         }
         # Arrow leaves links to nothing out.
-        matching = pathlib.Path(place).glob(_inside(self.pattern, self.root).strip("/"))
+        matching = pathlib.Path(place).glob(_inside(self.path, self.root).strip("/"))
         gone = (path.as_posix() for path in matching if not path.exists())
         return listed | {moved(path, place, self.root): _UNSEEN for path in gone}
 
@@ -340,16 +347,13 @@ class Pattern(Location):
 _UNSEEN = Version(None, None)
 """Stands for the version of a file that was not looked at."""
 
-_LOCATIONS: dict[pafs.FileType, Callable[[str], Location]] = {
-    pafs.FileType.File: File,
-    pafs.FileType.Directory: Folder,
-}
+_LOCATIONS: dict[pafs.FileType, type[Location]] = {pafs.FileType.File: File, pafs.FileType.Directory: Folder}
 
 
-def _check_links(storage: Storage, paths: Iterable[str]) -> None:
-    """Raise FileNotFoundError for a link to nothing, which may have led to a folder of Parquet files."""
+def _check_links(storage: Storage, paths: Iterable[str], endings: tuple[str, ...]) -> None:
+    """Raise FileNotFoundError for a link to nothing, which may have led to a folder of files."""
     for path in paths:
-        place = None if path.endswith(SUFFIXES) else storage.local_path(path)  # files fail when read
+        place = None if path.endswith(endings) else storage.local_path(path)  # files fail when read
         if place is not None and not pathlib.Path(place).exists():
             raise FileNotFoundError(
                 f"{path} is a link to nothing, so rows may be missing; restore what it led to, or delete it"

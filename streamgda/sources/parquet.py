@@ -139,7 +139,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         files = self._dataset.listing.paths
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         n_features = counted(len(self._roles.features), "feature")
-        return f"<Parquet {files[0]}{more}: {n_features}, target {self.target!r}>"
+        return f"<{self._dataset.written_as} {files[0]}{more}: {n_features}, target {self.target!r}>"
 
     def splits(self) -> list[Split]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
@@ -166,7 +166,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         find = self._find
-        now = self._dataset if find is None else Dataset.of(find(first_time=False), self._dataset)
+        now = self._dataset if find is None else self._dataset.relisted(find(first_time=False))
         self._roles.check_there(now.schema.names, now.first[0])
         self._roles.check_types(now.stored, now.first[0])
         chosen = self._options.filter

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
 from operator import and_, itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -44,6 +44,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+ReadHead: TypeAlias = Callable[[Storage, str], Any]
+"""Reads what a file tells of itself: its `schema` and its `version`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """The files of a dataset, and what is known of them from the names of folders and one footer.
@@ -62,23 +66,27 @@ class Dataset:
         The keys, by folder; by path if the user gave a table or a pyarrow dataset.
     fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
         The files of a pyarrow dataset, by path; empty for listed files.
+    format : pyarrow.dataset.FileFormat
+        Of the files.
     """
 
     listing: Listing
-    first: tuple[str, Footer]
+    first: tuple[str, Any]
     stored: pa.Schema
     schema: pa.Schema
     expressions: Mapping[str, ds.Expression]
     fragments: Mapping[str, ds.ParquetFileFragment] = field(default_factory=dict)
+    format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
 
     @classmethod
-    def of(cls, listing: Listing, known: Dataset | None = None) -> Dataset:
+    def of(cls, listing: Listing, known: Dataset | None = None, read: ReadHead | None = None) -> Self:
         """Listed files, with the hive keys of their paths, except keys that are columns of the files too.
 
         The value in a row is used, and not the one in the name of its folder. The first file is not opened if
         its footer is known from an earlier listing.
         """
-        first = known.first if known and known._has_first(listing) else _first_readable(listing)
+        is_known = known is not None and known._has_first(listing)
+        first = known.first if known and is_known else _first_readable(listing, read or _read_footer)
         stored = first[1].schema
         if listing.columns is not None:
             return cls._of_table(listing, listing.columns, first)
@@ -90,7 +98,7 @@ class Dataset:
         return cls(listing, first, stored, without_views(pa.schema([*stored, *keys])), expressions)
 
     @classmethod
-    def _of_table(cls, listing: Listing, columns: pa.Schema, first: tuple[str, Footer]) -> Dataset:
+    def _of_table(cls, listing: Listing, columns: pa.Schema, first: tuple[str, Any]) -> Self:
         """The files of a table, which has columns and keys of its own. Types are those in the first file."""
         stored = {field.name: field.type for field in first[1].schema}
         columns = pa.schema([column.with_type(stored.get(column.name, column.type)) for column in columns])
@@ -103,16 +111,36 @@ class Dataset:
         return cls(listing, first, own, without_views(columns), expressions)
 
     @classmethod
-    def of_arrow(cls, dataset: ds.FileSystemDataset) -> Dataset:
+    def of_arrow(cls, dataset: ds.FileSystemDataset) -> Self:
         """The files of a pyarrow dataset."""
         parts = list(dataset.get_fragments())
         storage, paths = conceal(Storage(dataset.filesystem), [part.path for part in parts])
         listing = Listing(storage, paths, (), {})
         fragments = dict(zip(paths, parts, strict=True))
         expressions = {path: part.partition_expression for path, part in fragments.items()}
-        first = _first_readable(listing)
+        first = _first_readable(listing, _read_footer)
         schema = without_views(dataset.schema)
         return cls(listing, first, first[1].schema, schema, expressions, fragments)
+
+    @property
+    def written_as(self) -> str:
+        """The name of the format."""
+        name = type(self.format).__name__.removesuffix("FileFormat")
+        return {"Csv": "CSV", "Json": "JSON", "Ipc": "Feather", "Orc": "ORC"}.get(name, name)
+
+    def count_rows(self) -> int:
+        """The number of rows; text is read for that, as a stream."""
+        files = ds.FileSystemDataset.from_paths(
+            self.listing.paths,
+            schema=self.stored,
+            format=self.format,
+            filesystem=self.listing.storage.filesystem,
+        )
+        return int(files.count_rows())
+
+    def relisted(self, listing: Listing) -> Self:
+        """The dataset with the files of a new listing."""
+        return self.of(listing, self)
 
     def _has_first(self, listing: Listing) -> bool:
         """Whether the first of the files is in the version of which the footer is known."""
@@ -220,8 +248,8 @@ def _type_of(values: list[str]) -> pa.DataType:
     return pa.int32() if values else pa.string()
 
 
-def _first_readable(listing: Listing) -> tuple[str, Footer]:
-    """The first file whose footer can be read. A pass reads all the footers, and names the damaged files.
+def _first_readable(listing: Listing, read_head: ReadHead) -> tuple[str, Any]:
+    """The first file that can be read so far as it tells its columns. A pass names the damaged files.
 
     Raises
     ------
@@ -231,7 +259,7 @@ def _first_readable(listing: Listing) -> tuple[str, Footer]:
     damaged: ValueError | None = None
     for path in listing.paths:
         try:
-            read = partial(_read_footer, listing.storage, path)
+            read = partial(read_head, listing.storage, path)
             return path, read() if listing.storage.is_local else wait_for(read)
         except ValueError as error:
             damaged = damaged or error

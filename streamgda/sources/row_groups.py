@@ -122,6 +122,9 @@ class RowGroups(ScorableSplit):
     @property
     def identity(self) -> list[Any]:
         """The file and its version, the row groups, and what is read of them, as plain values."""
+        return self._rows_and_roles()
+
+    def _rows_and_roles(self) -> list[Any]:
         filtered = None if self.read_options.filter is None else self.read_options.filter.identity
         keys = {name: _told(value) for name, value in self.partition.items()}
         self.version.warn_if_size_alone(self.path)

@@ -82,6 +82,11 @@ _KEY = b"streamgda"
 _CHECKSUM = "checksum"
 
 
+def is_saved(schema: Any) -> bool:
+    """Whether a file with this Arrow schema was saved by this library."""
+    return _KEY in (schema.metadata or {})
+
+
 def encode(metadata: Metadata) -> dict[bytes, bytes]:
     """Plain values as the metadata of a Parquet file, in the oldest version unless they name another."""
     document = {"format_version": _OLDEST_VERSION, **metadata}

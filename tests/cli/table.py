@@ -22,8 +22,8 @@ TABLE = Path(commands.__file__).with_name("options.json")
 
 GROUP = """Gaussian discriminant analysis of data that does not fit in memory or never stops coming.
 
-Learn models from Parquet datasets and Zarr stores of any size in one read, save them as small Parquet
-files, update them with more data, and predict.
+Learn models from files of Parquet, CSV, JSON lines, Feather and ORC, and from Zarr stores, of any size in one
+read, save them as small Parquet files, update them with more data, and predict.
 
 The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 for drift and 130 after Ctrl-C.
 Errors are one line; --debug, which each command takes, shows where they come from.
@@ -45,6 +45,7 @@ COMMANDS = ["fit", "search", "update", "merge", "refresh", "predict", "evaluate"
 OF_STATE = "source covariance_type fourth_moments exact missing rule"  # which models and sources say
 
 PLACES = {  # the functions of the library, and their parameters that are no options
+    "scan": (streamgda.scan, "path target features exclude categories weight filters filesystem missing"),
     "scan_parquet": (streamgda.scan_parquet, "path filesystem"),
     "run": (streamgda.accumulate, f"{OF_STATE} rows_per_task retries checkpoint"),
     "accumulate": (streamgda.accumulate, f"{OF_STATE} progress scheduler"),
@@ -75,6 +76,7 @@ REPORT = {
 
 SPECIAL = {
     "missing": "raise|drop|marginal",
+    "format": "FORMAT",
     "filters": "COLUMN>=VALUE",
     "categories": "A,B,...",
     "scheduler": "ADDRESS",

@@ -695,6 +695,28 @@ def test_json_holds_no_numbers_that_are_none(made, iris, tmp_path):
     assert json.loads(said, parse_constant=refuse)["classes"][0]["roc_auc"] is None
 
 
+def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
+    iris = iris.drop(columns="id")
+    (tmp_path / "days").mkdir()
+    for i in range(2):
+        iris[i::2].to_csv(tmp_path / "days" / f"{i}.csv", index=False)
+    iris.to_csv(tmp_path / "all.txt", sep=";", index=False)
+    invoke(tmp_path, "fit", "days", "--target", "kind", "--out", "model.parquet")
+    whole = load(made / "model.parquet")
+    assert load(tmp_path / "model.parquet").statistics_.allclose(whole.statistics_, rtol=1e-12)
+    assert "150 rows" in invoke(tmp_path, "evaluate", "model.parquet", "days/*.csv", "--target", "kind")
+    assert "n_rows: 75" in invoke(tmp_path, "predict", "model.parquet", "days/1.csv", "--out", "scored")
+    assert "read 2 files" in invoke(tmp_path, "refresh", "ledger", "days", "--target", "kind")
+    said = json.loads(invoke(tmp_path, "inspect", "days", "--json"))
+    assert (said["format"], said["files"], said["rows"]) == ("CSV", 2, 150)
+    assert said["columns"][-1] == {"column": "kind", "type": "string"}
+    assert "rows: 80\n" in invoke(made, "inspect", "days/1.parquet")
+    assert "--format" in fails(tmp_path, "fit", "all.txt", "--target", "kind", "--out", "model.parquet")
+    fit = "fit", "all.txt", "--target", "kind", "--out", "model.parquet"
+    invoke(tmp_path, *fit, "--format", "csv delimiter=;")
+    assert load(tmp_path / "model.parquet").statistics_.n_rows == 150
+
+
 def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     said = json.loads(invoke(made, "inspect", "model.parquet", "--json"))
     assert said["kind"] == "QuadraticDiscriminantAnalysis"
@@ -780,15 +802,12 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["merge", "none.parquet", "--out", "{out}"], "there is no file none.parquet"),
         (["merge", "model.parquet", "--model", "nb", "--priors", ".5,.5", "--out", "{out}"],
          "there are 3: 'setosa', 'versicolor', 'virginica'"),
-        (["inspect", "days"], "('days', 'full') holds nothing yet"),
         (["refresh", "{out}", "digits.zarr"], "a ledger keeps up with files"),
-        (["inspect", "days/1.parquet"], "1.parquet is a Parquet file of something else"),
+        (["update", "days/1.parquet", "days", "--target", "kind"], "is a Parquet file of something else"),
         (["fit", "digits.zarr", "--target", "z", "--out", "{out}"], "there is no array 'z'"),
         (["fit", "foo://bar", "--target", "z", "--out", "{out}"], "foo"),
         (["fit", "ftp://127.0.0.1:1/1.parquet", "--target", "z", "--out", "{out}"],
          "ftp://127.0.0.1:1/1.parquet cannot be reached: "),
-        (["fit", "flowers.csv", "--target", "z", "--out", "{out}"],
-         "write CSV, Feather, ORC or JSON as Parquet; or learn from it in Python, by scan_arrow("),
         (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"],
          "filters: there is no column 'age'"),
         (["fit", "days", "--target", "kind", "--filter", "sepal_widht>3", "--out", "{out}"],

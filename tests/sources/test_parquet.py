@@ -26,6 +26,7 @@ from streamgda import (
     accumulate,
     evaluate,
     predict_dataset,
+    scan,
     scan_arrow,
     scan_parquet,
 )
@@ -509,8 +510,8 @@ def test_a_file_of_another_format_is_told_how_it_is_read(tmp_path):
     csv.write_csv(TABLE.select(["u", "v", "y"]), path)
     with pytest.raises(ValueError, match=r"1.csv cannot be read as Parquet, it is damaged or of") as raised:
         accumulate(scan_parquet(path, "y"))
-    code = re.search(r"by scan_arrow\((.*), \.\.\.\)\)", str(raised.value))[1]
-    of_file = accumulate(scan_arrow(eval(code, {"pyarrow": pa, "path": path}), "y"))
+    (options,) = re.findall(r"as scan\(path, (.*?)\)", str(raised.value))
+    of_file = accumulate(eval(f"scan(path, 'y', {options})", {"scan": scan, "path": path}))
     assert of_file.allclose(accumulate(scan_arrow(TABLE, "y", features=["u", "v"])))
 
 
@@ -561,13 +562,13 @@ def test_an_encrypted_file_is_called_encrypted_and_can_be_read_as_a_stream(tmp_p
     elsewhere = pafs.PyFileSystem(pafs.FSSpecHandler(MemoryFileSystem()))
     with elsewhere.open_output_stream("/encrypted/1.parquet") as file:
         file.write((tmp_path / "1.parquet").read_bytes())
-    for scan in (
+    for scanned in (
         lambda: scan_parquet(tmp_path, "y"),
         lambda: scan_parquet("/encrypted", "y", filesystem=elsewhere),
         lambda: scan_arrow(dataset, "y"),
     ):
         with pytest.raises(ValueError, match=message) as raised:
-            accumulate(scan())
+            accumulate(scanned())
         assert "damaged" not in str(raised.value)
     reader = dataset.scanner().to_reader()
     assert accumulate(scan_arrow(reader, "y")).allclose(expected(), rtol=1e-12)

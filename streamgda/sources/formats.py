@@ -1,0 +1,370 @@
+"""Files of CSV, lines of JSON, Feather and ORC, as pyarrow's datasets read them: block by block, in order.
+
+A file is one split. The columns of text files have the types that the first block of the first file tells;
+features that are whole numbers there are read as floats, so that a later 1.5 fits too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.json
+
+from streamgda.blocks.block import Missing, Places
+from streamgda.blocks.options import refusing_renamed
+from streamgda.blocks.wording import check_known, listed
+from streamgda.sources.base import FilePlan, InputFile, Map
+from streamgda.sources.batches import rebatched
+from streamgda.sources.discovery import SUFFIXES, Listing, find_files
+from streamgda.sources.encoding import Wanted
+from streamgda.sources.errors import decoding, opening
+from streamgda.sources.expressions import Filter
+from streamgda.sources.parquet import ParquetSource
+from streamgda.sources.planning import Dataset
+from streamgda.sources.roles import Roles
+from streamgda.sources.row_groups import ReadOptions, RowGroups, without_views
+from streamgda.storage.filesystems import Storage, Version
+from streamgda.storage.retries import retried, storing
+
+_PACKED = ("", ".gz", ".bz2", ".zst", ".lz4")
+
+_NAMES = {
+    "parquet": SUFFIXES,
+    "csv": tuple(f".{kind}{packed}" for kind in ("csv", "tsv") for packed in _PACKED),
+    "json": tuple(f".{kind}{packed}" for kind in ("jsonl", "ndjson", "json") for packed in _PACKED),
+    "feather": (".feather", ".arrow", ".ipc"),
+    "orc": (".orc",),
+}
+"""How the names of files of each format end."""
+
+_ENDS = 1 << 16  # bytes at the beginning and at the end of a file, which tell it from others
+
+_UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
+
+_OF_CSV = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)", re.DOTALL)
+
+_OF_JSON = re.compile(r"JSON parse error: .* in row (\d+)", re.DOTALL)
+
+
+@refusing_renamed
+def scan(
+    path: Any,
+    target: str | None = None,
+    *,
+    format: Any = None,  # noqa: A002 - as pyarrow.dataset.dataset has it
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    categories: Wanted = "auto",
+    weight: str | None = None,
+    filters: Any = None,
+    filesystem: Any = None,
+    missing: Missing = "raise",
+) -> ParquetSource:
+    r"""Describe files of Parquet, CSV, JSON lines, Feather or ORC, for `accumulate` and `fit` to read.
+
+    The names of the files tell the format. Text may be compressed, as in .csv.gz. A pass reads each file in
+    order, in bounded memory, and several files at a time.
+
+    The first megabyte of the first file tells the columns and types of files of text. A later value that does
+    not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so is
+    NA and the like.
+
+    Parameters
+    ----------
+    path : str, path, or sequence of them
+        A file, a folder, a glob or a URL, as for `scan_parquet`. In a folder these are the Parquet files; if
+        there are none, the files of the one other format there is.
+    target : str, optional
+        The column of labels, as for `scan_parquet`.
+    format : str or pyarrow.dataset.FileFormat, optional
+        The format of files whose names do not tell it: parquet, csv, json, feather or orc. A format of
+        pyarrow has options too, such as the delimiter of CSV.
+    features, exclude, categories, weight, filters, filesystem, missing : optional
+        As for `scan_parquet`.
+
+    Returns
+    -------
+    FormatSource
+        Or a ParquetSource.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file or folder, or a folder holds no file of a format that is known.
+    ValueError
+        If there are files of several formats. If a column is missing, has two roles, or has a type that its
+        role cannot have.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from streamgda import accumulate, scan
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "flowers.csv")
+    >>> _ = path.write_text("width;kind\n1;a\n3;a\n8.5;b\n")
+    >>> import pyarrow.csv, pyarrow.dataset
+    >>> semicolons = pyarrow.csv.ParseOptions(delimiter=";")
+    >>> source = scan(path, "kind", format=pyarrow.dataset.CsvFileFormat(semicolons))
+    >>> accumulate(source, "diag").means
+    array([[2. ],
+           [8.5]])
+    """
+    dataset, find = dataset_at(path, filesystem, format)
+    chosen = Filter.of(filters, dataset.schema)
+    chosen_as = target, features, exclude, categories, weight, missing
+    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored)
+    kind = FormatSource if isinstance(dataset, FormatDataset) else ParquetSource
+    return kind(dataset, roles, chosen, find)
+
+
+def dataset_at(
+    path: Any, filesystem: Any = None, wanted: Any = None
+) -> tuple[Dataset, Callable[..., Listing]]:
+    """The files at a path in their format, and what lists them anew; errors are those of `scan`."""
+    names = [path] if isinstance(path, str | PathLike) else path
+    kinds = _kinds(names) if wanted is None else [_name_of(wanted)]
+    if kinds in ([], ["parquet"]):
+        find = partial(find_files, path, filesystem)
+        try:
+            return Dataset.of(find()), find
+        except FileNotFoundError:
+            kinds = [] if kinds else _kinds_found(path, filesystem)
+            if not kinds:
+                raise
+    if len(kinds) > 1:
+        raise ValueError(f"{path} stands for files of several formats: {listed(kinds)}; name one, as format=")
+    find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
+    listing = find()
+    kind = wanted if isinstance(wanted, ds.FileFormat) else _made(kinds[0], listing.paths)
+    return replace(FormatDataset.of(listing, read=partial(_head, kind)), format=kind), find
+
+
+def _name_of(wanted: Any) -> str:
+    name = (wanted if isinstance(wanted, str) else type(wanted).__name__.removesuffix("FileFormat")).lower()
+    name = {"ipc": "feather", "arrow": "feather"}.get(name, name)
+    check_known([name], list(_NAMES), "format")
+    return name
+
+
+def _kinds(names: Any) -> list[str]:
+    """The formats that names of files tell."""
+    entries = names if isinstance(names, Sequence) else ()
+    texts = [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
+    return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
+
+
+def _kinds_found(path: Any, filesystem: Any) -> list[str]:
+    """The formats of the files that are there; none if there is no file."""
+    endings = tuple(end for ends in _NAMES.values() for end in ends)
+    with suppress(FileNotFoundError):
+        return _kinds(find_files(path, filesystem, endings=endings).paths)
+    return []
+
+
+def _made(name: str, paths: Sequence[str]) -> ds.FileFormat:
+    """The format of files with these names."""
+    if name == "csv":
+        return csv_format(delimiter="\t" if all(".tsv" in path[-8:] for path in paths) else ",")
+    return {"json": ds.JsonFileFormat, "feather": ds.IpcFileFormat, "orc": ds.OrcFileFormat}[name]()
+
+
+def csv_format(**options: Any) -> ds.CsvFileFormat:
+    """CSV in which an empty field is a missing value, with options of pyarrow such as the delimiter.
+
+    Raises
+    ------
+    ValueError
+        For an option that pyarrow does not have, or a value that it cannot have.
+    """
+    parts = (pa.csv.ParseOptions, pa.csv.ConvertOptions, pa.csv.ReadOptions)
+    check_known(options, [name for part in parts for name in dir(part) if name[0] != "_"], "format csv")
+    options = {"strings_can_be_null": True, **options}
+    made = [part(**{name: one for name, one in options.items() if hasattr(part, name)}) for part in parts]
+    return ds.CsvFileFormat(made[0], convert_options=made[1], read_options=made[2])
+
+
+# ---------------------------------------------------------------------- the files
+
+
+class Head(NamedTuple):
+    """The columns of a file and their types, as its beginning tells them, and its version."""
+
+    schema: pa.Schema
+    version: Version
+
+
+def _head(kind: ds.FileFormat, storage: Storage, path: str) -> Head:
+    with opening(path):
+        version = retried(partial(storage.version, path), place=path)
+    with decoding(path, _name_of(kind).upper()):
+        fragment = kind.make_fragment(path, storage.filesystem)
+        return Head(retried(lambda: fragment.physical_schema, place=path), version)
+
+
+def _is_text(kind: ds.FileFormat) -> bool:
+    return isinstance(kind, ds.CsvFileFormat | ds.JsonFileFormat)
+
+
+@dataclass(frozen=True, eq=False)
+class FormatDataset(Dataset):
+    """The files of a dataset of another format than Parquet."""
+
+    def relisted(self, listing: Listing) -> Self:
+        """The dataset with the files of a new listing."""
+        now = self.of(listing, self, partial(_head, self.format))
+        return replace(now, format=self.format)
+
+    def plan(
+        self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
+    ) -> Iterator[FilePlan]:
+        """Each file is read as a whole."""
+        storage, roles = self.listing.storage, read_options.roles
+        columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
+        if _is_text(self.format):
+            plain = set(roles.features).difference(roles.encoded, read_options.kept)
+            columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
+        for file in files:
+            path, version = file.location, file.version or self.listing.versions.get(file.location)
+            if version is None:
+                with opening(path):
+                    version = retried(partial(storage.version, path), place=path)
+            what = read_options, path, version, file.partition, b"", None
+            yield FilePlan(file, [FileRows(*what, format=self.format, types=columns)], columns, "")
+
+
+def _as_float(column: pa.Field) -> pa.Field:
+    """A column of whole numbers, or without values so far, as one of floats."""
+    is_whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
+    return column.with_type(pa.float64()) if is_whole else column
+
+
+class FormatSource(ParquetSource):
+    """Files of another format than Parquet, with the roles of their columns; made by `scan`."""
+
+    _dataset: FormatDataset
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """What is read of each file, as plain values."""
+        return {**super().read_options, "format": self._dataset.written_as.lower()}
+
+    def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
+        """A digest of the size, the beginning and the end of each file; "" for one that cannot be opened."""
+        return list(map(partial(_digest, self._dataset.listing.storage), (file.location for file in files)))
+
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
+        """The files, in the versions that were listed, each as a whole."""
+        plans = super().plans(files, each)
+        digests = self.footers(files, each)
+        return [replace(plan, footer=digest) for plan, digest in zip(plans, digests, strict=True)]
+
+
+def _digest(storage: Storage, path: str) -> str:
+    def read() -> str:
+        with storing(path), storage.filesystem.open_input_file(path) as file:
+            size = file.size()
+            ends = file.read_at(min(_ENDS, size), 0), file.read_at(min(_ENDS, size), max(size - _ENDS, 0))
+            return hashlib.blake2b(b"%d" % size + b"".join(ends), digest_size=16).hexdigest()
+
+    try:
+        return retried(read, place=path)
+    except OSError:
+        return ""
+
+
+# ---------------------------------------------------------------------- the rows of a file
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows(RowGroups):
+    """All the rows of a file, with its partition keys. The number of rows is known when it has been read."""
+
+    format: ds.FileFormat = None
+    types: pa.Schema = None  # of the columns to read
+
+    is_remote = False
+
+    @property
+    def identity(self) -> list[Any]:
+        """The file and its version, and what is read of it, as plain values."""
+        return [*self._rows_and_roles(), _name_of(self.format), str(self.types)]
+
+    def enclosing(self, start: int, stop: int) -> tuple[FileRows, int]:
+        """The file, which is read from its beginning."""
+        return self, 0
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+        """Read the file: the rows that pass the filter, and their places."""
+        options = self.read_options
+        name, start = self.path.removeprefix(options.root).lstrip("/"), 0
+        beside = (*options.kept, *options.filter_columns.names)
+        for batch in rebatched(map(self._with_keys, self._decoded()), options.roles, beside):
+            places, rows = Places(self.path, start, dataset=name), np.arange(batch.num_rows)
+            start += batch.num_rows
+            if options.filter is not None:
+                batch, rows = self._filtered(batch, rows, options.filter)  # noqa: PLW2901
+            yield batch, places.take(rows)
+
+    def _decoded(self) -> Iterator[pa.RecordBatch]:
+        storage = self.read_options.storage
+        fragment = self.format.make_fragment(self.path, storage.filesystem)
+        storage.check_unchanged(self.path, self.version)
+        with decoding(self.path, _name_of(self.format).upper(), _UNREADABLE):
+            try:
+                types = self._types_in(fragment)
+                for batch in fragment.to_batches(
+                    schema=types, columns=types.names, use_threads=False, batch_readahead=1
+                ):
+                    batch.validate(full=True)  # a damaged file of Feather would crash the process
+                    yield batch.cast(without_views(batch.schema))
+            except pa.ArrowInvalid as error:
+                raise self._placed(error, fragment) from error
+        storage.check_unchanged(self.path, self.version)
+
+    def _types_in(self, fragment: ds.Fragment) -> pa.Schema:
+        """The types in which the columns are read: those of the plan for text, else those of the file."""
+        if isinstance(self.format, ds.JsonFileFormat):  # in which a row need not have all columns
+            return self.types
+        there = fragment.physical_schema
+        for name in self.types.names:
+            if name not in there.names:
+                raise ValueError(
+                    f"{self.path}: there is no column {name!r}, which other files of the dataset have"
+                )
+        if _is_text(self.format):
+            return self.types
+        self.read_options.roles.check_types(there, self.path)
+        return pa.schema([there.field(name) for name in self.types.names])
+
+    def _placed(self, error: pa.ArrowInvalid, fragment: ds.Fragment) -> ValueError:
+        """The error for a value that does not fit its column, with the line that it is in."""
+        if match := _OF_CSV.search(str(error)):
+            column, line, reason = fragment.physical_schema.names[int(match[1])], match[2], match[3]
+            return ValueError(
+                f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
+                f"beginning of the first file, and here: {reason}"
+            )
+        match = _OF_JSON.search(str(error))
+        line = f"line {self._lines_before() + int(match[1]) + 1}: " if match else ""
+        fault: ValueError = pa.ArrowInvalid(f"{line}{error}")
+        return fault
+
+    def _lines_before(self) -> int:
+        """How many lines of JSON come before the block that cannot be decoded, by which errors count."""
+        lines, storage = 0, self.read_options.storage
+        options = pa.json.ParseOptions(explicit_schema=self.types, unexpected_field_behavior="ignore")
+        with suppress(pa.ArrowInvalid), storage.filesystem.open_input_stream(self.path) as file:
+            for batch in pa.json.open_json(file, pa.json.ReadOptions(use_threads=False), options):
+                lines += batch.num_rows
+        return lines

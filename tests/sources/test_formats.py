@@ -1,0 +1,228 @@
+"""Files of CSV, JSON lines, Feather and ORC: they are read as Parquet files of the same rows are."""
+
+import bz2
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.feather
+import pyarrow.fs as pafs
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import streamgda as sg
+from streamgda import StatisticsLedger, accumulate, predict_dataset, scan
+from tests.logged_filesystem import NotingHandler
+from tests.sources.test_sources import SourceContract
+
+N = 5000
+RNG = np.random.default_rng(0)
+TABLE = pa.table(
+    {
+        "x": RNG.normal(size=N),
+        "n": RNG.integers(0, 9, size=N),
+        "shop": RNG.choice(["north", "south", "web"], size=N),
+        "kind": RNG.choice(["a", "b"], size=N),
+    }
+)
+
+
+def write_csv(table, path):
+    pa.csv.write_csv(table, path)
+
+
+def write_json(table, path):
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist()))
+
+
+WRITERS = {
+    "csv": write_csv,
+    "jsonl": write_json,
+    "feather": lambda table, path: pyarrow.feather.write_feather(table, path, chunksize=1000),
+    "orc": pyarrow.orc.write_table,
+    "parquet": pq.write_table,
+}
+
+
+class OfFormat(SourceContract):
+    ending: str
+
+    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, missing="raise"):
+        folder.mkdir(exist_ok=True)
+        WRITERS[self.ending](table, folder / f"rows.{self.ending}")
+        return scan(folder, "y", features=["u", "v"], weight=weight, missing=missing)
+
+
+class TestCSV(OfFormat):
+    ending = "csv"
+    described = "CSV .*rows.csv: 2 features, target 'y'"
+
+
+class TestFeather(OfFormat):
+    ending = "feather"
+    described = "Feather .*rows.feather: 2 features, target 'y'"
+
+
+@pytest.mark.parametrize("ending", WRITERS.keys() - {"parquet"})
+def test_a_folder_of_each_format_is_learnt_and_scored_as_parquet_is(ending, tmp_path):
+    states = []
+    for one in (ending, "parquet"):
+        folder = tmp_path / one / "data"
+        folder.mkdir(parents=True)
+        for i in range(3):
+            WRITERS[one](TABLE.slice(i * 1500, 1500), folder / f"{i}.{one}")
+        source = scan(folder, "kind")
+        states.append(accumulate(source))
+    assert states[0].allclose(states[1], rtol=0)
+    model = sg.LinearDiscriminantAnalysis.from_statistics(states[0])
+    written = predict_dataset(model, scan(folder), tmp_path / "out", keep=["n"])
+    assert written.n_rows == 4500
+    assert pq.read_table(tmp_path / "out")["n"].to_pylist() == TABLE["n"].to_pylist()[:4500]
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("csv.gz", gzip.compress), ("jsonl.bz2", bz2.compress)])
+def test_compressed_text(ending, pack, tmp_path):
+    plain = tmp_path / "plain"
+    WRITERS[ending.partition(".")[0]](TABLE, plain)
+    (tmp_path / f"a.{ending}").write_bytes(pack(plain.read_bytes()))
+    (tmp_path / f"b.{ending}").write_bytes(pack(plain.read_bytes()))
+    assert accumulate(scan(tmp_path / f"*.{ending}", "kind")).n_rows == 2 * N
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+def test_every_scheduler_gives_the_bits_of_a_file_in_one_block(scheduler, tmp_path):
+    write_csv(TABLE, tmp_path / "a.csv")
+    write_csv(TABLE.slice(7), tmp_path / "b.csv")
+    blocks = pa.csv.ReadOptions(block_size=1 << 14)
+    small = ds.CsvFileFormat(
+        read_options=blocks, convert_options=pa.csv.ConvertOptions(strings_can_be_null=True)
+    )
+    whole = accumulate(scan(tmp_path, "kind"), scheduler="synchronous")
+    assert accumulate(scan(tmp_path, "kind", format=small), scheduler=scheduler) == whole
+
+
+def test_keys_filters_weights_and_computed_columns(tmp_path):
+    for ending in ("csv", "parquet"):
+        for year in (2025, 2026):
+            folder = tmp_path / ending / f"year={year}"
+            folder.mkdir(parents=True)
+            WRITERS[ending](TABLE.slice(year, 2000), folder / f"rows.{ending}")
+    options = {"features": ["x", "year"], "weight": "n", "filters": [("n", ">", 2), ("year", "=", 2026)]}
+    ours, theirs = (
+        scan(tmp_path / ending, "kind", **options).with_columns(double=pa.compute.field("x") * 2)
+        for ending in ("csv", "parquet")
+    )
+    assert accumulate(ours).allclose(accumulate(theirs), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("ending", "n_lines"), [("csv", N + 1), ("jsonl", N)])
+def test_a_later_value_that_does_not_fit_is_named_with_file_and_line(ending, n_lines, tmp_path):
+    columns = ["x", "kind"]
+    for i in range(2):
+        WRITERS[ending](TABLE.select(columns), tmp_path / f"{i}.{ending}")
+    odd = {"csv": '"zz","a"\n', "jsonl": '{"x": "zz", "kind": "a"}\n'}[ending]
+    with (tmp_path / f"1.{ending}").open("a") as file:
+        file.write(odd)
+    with pytest.raises(ValueError, match=rf"1.{ending}.*line {n_lines + 1}.*x") as caught:
+        accumulate(scan(tmp_path, "kind"))
+    assert "0.csv" not in str(caught.value)
+
+
+def test_whole_numbers_and_empty_columns_of_the_sample_may_go_on_as_any_number(tmp_path):
+    block = pa.csv.ReadOptions(block_size=64)
+    lines = ["x,late,kind", *["1,,a"] * 30, "2.5,7,b", "2.5,8,b"]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    source = scan(tmp_path, "kind", format=ds.CsvFileFormat(read_options=block), missing="drop")
+    assert accumulate(source, "diag").means.tolist() == [[2.5, 7.5]]
+
+
+def test_a_missing_value_is_that_of_the_row_and_an_absent_column_of_the_file(tmp_path):
+    (tmp_path / "a.csv").write_text("x,shop,kind\n1,,a\n2,web,b\nNA,web,b\n")
+    with pytest.raises(ValueError, match=r"a\.csv, row 2: feature 'x' is NaN"):
+        accumulate(scan(tmp_path, "kind"))
+    found = accumulate(scan(tmp_path, "kind", missing="drop"))
+    assert (found.n_rows, found.n_dropped) == (2, 1)
+    assert found.schema.feature_names == ("x", "shop=web", "shop=")
+    (tmp_path / "b.csv").write_text("x,kind\n1,a\n")
+    with pytest.raises(ValueError, match=r"b\.csv.* no column 'shop'"):
+        accumulate(scan(tmp_path, "kind", missing="drop"))
+
+
+def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path):
+    (tmp_path / "rows.txt").write_text("x;kind\n1;a\n2;b\n")
+    semicolons = ds.CsvFileFormat(pa.csv.ParseOptions(delimiter=";"))
+    assert accumulate(scan(tmp_path / "rows.txt", "kind", format=semicolons)).n_rows == 2
+    with pytest.raises(ValueError, match="format='csv'"):
+        scan(tmp_path / "rows.txt", "kind")
+    with pytest.raises(FileNotFoundError, match="holds no file"):
+        scan(tmp_path, "kind")
+    (tmp_path / "b.tsv").write_text("x\tkind\n1\ta\n2\tb\n")
+    assert accumulate(scan(tmp_path, "kind")).n_rows == 2
+    write_json(TABLE, tmp_path / "c.jsonl")
+    with pytest.raises(ValueError, match="several formats: 'csv', 'json'"):
+        scan(tmp_path, "kind")
+    assert accumulate(scan(tmp_path, "kind", format="json", features=["x"])).n_rows == N
+    write_csv(TABLE, tmp_path / "odd.parquet")
+    with pytest.raises(ValueError, match=r"odd\.parquet"):  # a folder stands for its Parquet files
+        scan(tmp_path, "kind")
+
+
+def test_memory_is_bounded(tmp_path):
+    table = pa.table({"x": RNG.normal(size=400_000), "y": RNG.normal(size=400_000), "kind": [0, 1] * 200_000})
+    write_csv(table, tmp_path / "a.csv")
+    before, most = pa.total_allocated_bytes(), 0
+    for split in scan(tmp_path, "kind").splits():
+        for _ in split.blocks():
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 40e6  # of 16 MB of text in blocks of 1 MB
+
+
+def test_a_ledger_follows_files_of_csv(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for i in range(3):
+        write_csv(TABLE.slice(i * 1000, 1000), folder / f"{i}.csv")
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    assert len(ledger.refresh(scan(folder, "kind")).added) == 3
+    (folder / "1.csv").unlink()
+    write_csv(TABLE.slice(1000, 500), folder / "2.csv")
+    (folder / "3.csv").write_text("x,n,shop,kind\nzz,1,web,a\n")
+    report = ledger.refresh(scan(folder, "kind"), on_error="skip", verify=True)
+    assert (report.changed, report.dropped, report.reused) == (("2.csv",), ("1.csv",), ("0.csv",))
+    assert "line 2" in report.skipped["3.csv"]
+    (folder / "3.csv").unlink()
+    assert ledger.statistics().allclose(accumulate(scan(folder, "kind")), rtol=1e-12)
+
+
+class Faltering(NotingHandler):
+    """A filesystem of which every fifth opening of a file fails."""
+
+    def __init__(self, log):
+        super().__init__(log)
+        self.n_opened = 0
+
+    def open_input_file(self, path):
+        self.n_opened += 1
+        if self.n_opened % 5 == 0:
+            raise ConnectionResetError("the storage did not answer")
+        return super().open_input_file(path)
+
+    open_input_stream = open_input_file
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "feather"])
+def test_a_storage_that_fails_is_asked_again(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr("streamgda.storage.retries.FIRST_PAUSE", 0.001)
+    (tmp_path / "data").mkdir()
+    for i in range(4):
+        WRITERS[ending](TABLE.slice(i * 1000, 1000), tmp_path / "data" / f"{i}.{ending}")
+    handler = Faltering(tmp_path / "log")
+    source = scan(str(tmp_path / "data"), "kind", filesystem=pafs.PyFileSystem(handler))
+    with pytest.warns(UserWarning, match="again"):
+        state = accumulate(source, scheduler="synchronous")
+    assert state == accumulate(scan(tmp_path / "data", "kind"), scheduler="synchronous")
+    assert handler.n_opened > 4
