@@ -94,10 +94,11 @@ def _syrk() -> int:
     return address
 
 
-class _Rows:
+class RowsToRead:
     """Rows as the loops read them: columns of float64 or float32, one step between rows.
 
-    Features are of any real type and any strides. What the loops do not read is copied as float64.
+    Features are of any real type and any strides. What the loops do not read is copied as float64, once for
+    several loops.
     """
 
     def __init__(self, features: Features, n_features: int | None = None) -> None:
@@ -199,7 +200,7 @@ class AnchoredSums:
     def add(self, features: Features, places: Codes) -> bool:
         """Add rows of the classes at these places; return whether all their squares are finite."""
         n_places, n_features = self._shape
-        rows = _Rows(features, n_features)
+        rows = RowsToRead(features, n_features)
         indices = _to(places, np.int32, (rows.n_rows,), n_places)
         check: float = library().add_rows(rows.struct, indices, self._struct)
         return check == 0
@@ -239,7 +240,7 @@ def merge_rows(
         Whether all sums of squares are finite.
     """
     n_places, n_features = moments[0].shape
-    rows = _Rows(features, n_features)
+    rows = RowsToRead(features, n_features)
     indices = _to(places, np.int32, (rows.n_rows,), n_places)
     fields = [_to(part, np.float64, (n_places,)) for part in weights]
     fields += [_to(part, np.float64, (n_places, n_features)) for part in moments]
@@ -257,7 +258,7 @@ class Workspace:
     _buffer: Array = np.empty((0, 0))
 
     def gather(
-        self, features: Features, codes: NDArray[Any], bounds: Indices, *, centred: bool = False
+        self, features: Features | RowsToRead, codes: NDArray[Any], bounds: Indices, *, centred: bool = False
     ) -> tuple[Array, Codes]:
         """Put the rows of each class side by side, as float64.
 
@@ -266,7 +267,7 @@ class Workspace:
 
         Parameters
         ----------
-        features : ndarray of shape (n_rows, n_features), or one array per feature
+        features : ndarray of shape (n_rows, n_features), one array per feature, or RowsToRead
             Any real type.
         codes : ndarray of shape (n_rows,)
             The class of each row.
@@ -288,7 +289,8 @@ class Workspace:
         >>> Workspace().gather(features, codes, bounds)
         (array([[8., 7., 9.]]), array([1, 0, 2], dtype=int32))
         """
-        read, cursors, n = _Rows(features), bounds[:-1].astype(np.int64), int(bounds[-1])
+        read = features if isinstance(features, RowsToRead) else RowsToRead(features)
+        cursors, n = bounds[:-1].astype(np.int64), int(bounds[-1])
         (n_features_held, stride), n_features = self._buffer.shape, read.n_features
         if n_features_held < n_features or stride < n:
             stride = n
@@ -306,7 +308,7 @@ class Workspace:
 
 
 def centre(
-    features: Features,
+    features: Features | RowsToRead,
     ranks: Codes,
     rows: Array,
     counts: Indices,
@@ -343,9 +345,10 @@ def centre(
     """
     places, *numbers = of_classes
     (n_features, n), n_classes, shape = rows.shape, len(counts), means[0].shape
-    room, read = counts + ((counts > 1) & (of_classes[2] >= 0)), _Rows(features, shape[1])
-    if shape[1] != n_features:
-        raise ValueError(f"the moments are of {shape[1]} features; got {n_features}")
+    read = features if isinstance(features, RowsToRead) else RowsToRead(features)
+    room = counts + ((counts > 1) & (of_classes[2] >= 0))
+    if not shape[1] == n_features == read.n_features:
+        raise ValueError(f"the moments are of {shape[1]} features; got {n_features} and {read.n_features}")
     if ((counts < 1) | (np.diff(bounds) < room)).any():
         raise ValueError("a class has no room for its rows")
     fields = [

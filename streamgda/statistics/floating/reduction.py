@@ -15,7 +15,7 @@ import numpy as np
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.kernels import AnchoredSums, Workspace, centre, merge_rows
+from streamgda.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
@@ -72,7 +72,8 @@ def add_rows(
         return np.empty((0, 0)), None, np.empty(0, np.intp)
     counts, before = np.bincount(block.codes), moments.weights[places]
     bounds = np.concatenate(([0], np.cumsum(counts + (counts > 1) if before.any() else counts)))
-    rows, ranks = workspace.gather(block.features, block.codes, bounds, centred=True)
+    features = RowsToRead(block.features)
+    rows, ranks = workspace.gather(features, block.codes, bounds, centred=True)
     totals, low_totals, weights = counts.astype(np.float64), np.zeros(len(counts)), None
     if block.weights is not None:
         weights = np.zeros(rows.shape[1])
@@ -85,7 +86,7 @@ def add_rows(
     of_classes = places, totals, np.where(before == 0, -1.0, shares), np.sqrt(before * shares)
     weighed = None if weights is None else (weights, np.sqrt(weights))
     means = moments.means, moments.low_means
-    is_finite = centre(block.features, ranks, rows, counts, bounds, weighed, of_classes, means)
+    is_finite = centre(features, ranks, rows, counts, bounds, weighed, of_classes, means)
     moments.kind.add(moments.scatter, places, rows, bounds)
     diagonal = moments.diagonal if moments.kind.is_pooled else moments.diagonal[places]
     if not is_finite or not np.isfinite(together).all() or not np.isfinite(diagonal).all():
