@@ -22,7 +22,6 @@ PARTS = ("label", "subclass")  # the columns of divided labels: a label, and the
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "U": "str"}
 _INTEGERS = (int, np.integer)
-_LOOKUP_SPAN = 1 << 16
 _MOST_BYTES = 1 << 30  # of the labels of all classes together
 
 
@@ -125,8 +124,8 @@ def _encode(values: NDArray[Any]) -> tuple[Labels, Codes]:
     if values.dtype.kind == "i" and len(values):
         lowest = values.min()
         span = int(values.max()) - int(lowest) + 1
-        if span <= _LOOKUP_SPAN:
-            offsets = (values - lowest).astype(np.uint16)
+        if span <= 2 * len(values):  # where looking up is faster than sorting
+            offsets = (values - lowest).astype(np.uint16 if span <= 1 << 16 else np.int64, copy=False)
             seen = np.bincount(offsets, minlength=span) > 0
             classes = np.flatnonzero(seen) + lowest
             code_of = np.cumsum(seen) - 1
