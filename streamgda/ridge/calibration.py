@@ -85,20 +85,25 @@ class Labelled:
         """The share of rows whose class has not the highest score."""
         return float(np.average(self.scores.argmax(axis=1) != self.codes, weights=self.weights))
 
-    def log_loss(self, temperature: float = 1.0) -> float:
-        """The mean of −ln p of the true class."""
-        logs = log_softmax(self.scores / temperature, axis=1)[np.arange(len(self.scores)), self.codes]
-        return float(np.average(-np.maximum(logs, _LEAST), weights=self.weights))
+    def log_loss(self, temperature: float = 1.0, doubt: float = 0.0) -> float:
+        """The mean of −ln p of the true class, a share of which, the doubt, is of all classes equally."""
+        logs = log_softmax(self.scores / temperature, axis=1)
+        own = np.maximum(logs[np.arange(len(logs)), self.codes], _LEAST)
+        return -float(np.average((1 - doubt) * own + doubt * logs.mean(axis=1), weights=self.weights))
 
     def temperature(self) -> float:
-        """The temperature of the least log loss.
+        """The temperature of the least log loss, where the class of one row is in doubt.
+
+        Otherwise a few rows that are all predicted rightly would make a model certain.
 
         References
         ----------
-        Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural networks", ICML.
+        Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural networks", ICML; Platt (1999),
+        "Probabilistic outputs for support vector machines", of the doubt.
         """
+        doubt, bounds = 1 / len(self.scores), (_LEAST_LOG, _LARGEST_LOG)
         best = minimize_scalar(
-            lambda log: self.log_loss(float(np.exp(log))), bounds=(_LEAST_LOG, _LARGEST_LOG), method="bounded"
+            lambda log: self.log_loss(float(np.exp(log)), doubt), bounds=bounds, method="bounded"
         )
         return float(np.exp(best.x))
 

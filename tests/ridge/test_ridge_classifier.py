@@ -195,6 +195,15 @@ def test_calibration_lowers_the_log_loss_of_new_rows(method, tmp_path):
     assert not hasattr(model.fit(X[::2], y[::2]), "validation_error_")
 
 
+@pytest.mark.parametrize("method", ["temperature", "softmax"])
+def test_rows_that_are_all_predicted_rightly_do_not_make_a_model_certain(method):
+    X, y = load_iris(return_X_y=True)
+    model = RidgeClassifier().fit(X[:100:10], y[:100:10]).calibrate(X[:100:10], y[:100:10], method=method)
+    assert model.validation_error_ == 0
+    assert model.validation_log_loss_ > 0.02
+    assert 0.6 < model.predict_proba(X[:100]).max(axis=1).mean() < 0.99
+
+
 def test_calibration_says_what_it_lacks():
     X, y = load_iris(return_X_y=True)
     model = RidgeClassifier().fit(X, y)
