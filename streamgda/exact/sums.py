@@ -186,7 +186,7 @@ class Sums:
         # A row weighs one or more.
         return np.where(counts == 0, left != 0, left < counts).astype(np.bool_)
 
-    def subtract(self, part: Sums, counts: Counts) -> Self:
+    def subtract(self, part: Sums, counts: Counts, rounding: float = 0.0) -> Self:
         """The sums without the part, of the classes that keep rows: the true inverse of `merge`.
 
         Raises

@@ -369,7 +369,7 @@ class PatternStates(Labelled[M]):
         for part in self.by_pattern.values():
             part.write()
 
-    def subtract(self, other: Labelled[M]) -> Self:
+    def subtract(self, other: Labelled[M], rounding: float = 0.0) -> Self:
         """The state of the rows that are in this one but not in the other.
 
         Raises
@@ -386,7 +386,9 @@ class PatternStates(Labelled[M]):
                 f"rows with the features {observed.tolist()} alone cannot be removed: the state never saw any"
             )
         rest = {
-            pattern: part.subtract(other.by_pattern[pattern]) if pattern in other.by_pattern else part.copy()
+            pattern: part.subtract(other.by_pattern[pattern], rounding)
+            if pattern in other.by_pattern
+            else part.copy()
             for pattern, part in self.by_pattern.items()
         }
         return type(self)(self.moments, self.n_features, rest)

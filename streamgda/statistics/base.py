@@ -317,7 +317,8 @@ class Statistics(State):
             ours._check_compatible(theirs)
             if other.n_dropped > self.n_dropped:
                 raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
-            rest = ours._twin(ours._labelled.subtract(theirs._labelled))
+            rounding = getattr(self.rule, "rounding", 0.0)
+            rest = ours._twin(ours._labelled.subtract(theirs._labelled, rounding))
             rest._n_dropped -= other.n_dropped
             return rest
 

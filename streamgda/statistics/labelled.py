@@ -89,7 +89,7 @@ class ClassMoments(Protocol):
     def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
 
-    def subtract(self, part: Self, counts: Counts) -> Self:
+    def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
         """The moments without a part, of the classes that keep rows; ValueError if no rows can have them."""
 
     def equals(self, other: Self) -> bool:
@@ -313,8 +313,10 @@ class Labelled(Generic[M]):
         self.merge(other)
         return self
 
-    def subtract(self, other: Labelled[M]) -> Self:
+    def subtract(self, other: Labelled[M], rounding: float = 0.0) -> Self:
         """The state of the rows that are in this one but not in the other.
+
+        `rounding` is the relative error of their products, besides that of float64.
 
         Raises
         ------
@@ -328,7 +330,7 @@ class Labelled(Generic[M]):
         removed = other._reindexed(self.classes, self.n_features)
         counts = self.counts - removed.counts
         self._check_weights(removed, counts)
-        rest, remaining = self.moments.subtract(removed.moments, counts), np.flatnonzero(counts)
+        rest, remaining = self.moments.subtract(removed.moments, counts, rounding), np.flatnonzero(counts)
         if not len(remaining):
             return self.empty(self.moments, self.n_features)
         squares = None

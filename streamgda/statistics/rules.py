@@ -16,7 +16,10 @@ from streamgda.blocks.schema import Schema
 
 
 class RowRule(Protocol):
-    """A rule by which rows get the class under which they are added up, or their features."""
+    """A rule by which rows get the class under which they are added up, or their features.
+
+    If products of these rows are formed with a larger relative error than that of float64, it is `rounding`.
+    """
 
     saved_as: ClassVar[str]
     """The key of the rule in the metadata of a saved state, and in `RULES`."""

@@ -83,6 +83,24 @@ def test_rows_of_many_pieces_and_blocks_of_columns(kind, monkeypatch):
         assert np.array_equal(state.scatter, np.swapaxes(state.scatter, -1, -2))
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer than six correct digits")
+@pytest.mark.parametrize("far", [1, 1e4])
+@pytest.mark.parametrize("products", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["tied", "full"])
+def test_other_sums_of_the_same_rows_can_be_taken_back(kind, products, far):
+    frame = FRAME.assign(**{"sepal width (cm)": X["sepal width (cm)"] + far * y})
+    features = RandomFeatures(60, scale="std").fit(frame[X.columns][::3])
+    rule = MappedRows(features, products=products)
+    whole, order = state_of(frame, rule, kind), RNG.permutation(150)
+    for part in (order[:60], order[:149], np.flatnonzero(y == 1), np.arange(20, 150)):
+        rest = whole - state_of(frame.iloc[part[::-1]], rule, kind)
+        expected = state_of(frame.drop(index=part), rule, kind)
+        assert np.array_equal(rest.counts, expected.counts)
+        np.testing.assert_allclose(rest.means, expected.means, atol=1e-3)
+    with pytest.raises(ValueError, match="these rows never went into the state"):
+        _ = whole - state_of(frame.assign(**{X.columns[0]: X.iloc[:, 0] + 0.1})[:50], rule, kind)
+
+
 def test_rows_add_up_in_any_split_and_order_and_are_taken_back():
     rule, order = map_of(), RNG.permutation(150)
     whole = state_of(FRAME, rule)

@@ -178,13 +178,13 @@ class FourthMoments(Moments):
         fourth -= their_fourth
         return rest._with(third, fourth)
 
-    def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_]) -> None:
+    def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_], hidden: Array | float) -> None:
         """Remove the rounding of this difference from `whole`.
 
         The co-moments of constant features become zero, and Σ w u_i² u_j² becomes at least
         (Σ w u_i u_j)² / Σ w, as the inequality of Cauchy and Schwarz demands.
         """
-        super()._clip_rest(whole, is_single)
+        super()._clip_rest(whole, is_single, hidden)
         least = self.scatter**2 / self.weights[:, None, None]
         roots = whole.roots + np.sqrt(self.weights)[:, None] * (np.finfo(np.float64).eps * self.means) ** 2
         rounding = (_FOURTH_TOL + self._lost(whole))[:, None, None] * self.kind.outer(roots)

@@ -179,8 +179,10 @@ class Moments(MomentArrays):
             scatter += self.kind.outer(spread)
         return type(self)(self.kind, weights, weight_tails, means, low_means, scatter), spread
 
-    def subtract(self, part: Self, counts: Counts) -> Self:
+    def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
+
+        Products of rows about the mean of all have a relative error of `rounding` besides that of float64.
 
         Raises
         ------
@@ -188,13 +190,21 @@ class Moments(MomentArrays):
             If the part differs from a class that it empties, or no rows can have what is left.
         """
         emptied, remaining = np.flatnonzero(counts == 0), np.flatnonzero(counts)
-        _check_same_means(self.take(emptied), part.take(emptied))
+        _check_same_means(self.take(emptied), part.take(emptied), rounding)
         whole = self.take(remaining)
         if not len(remaining):
             return whole
         rest = whole._minus(part.take(remaining))
-        rest._clip_rest(whole, counts[remaining] == 1)
+        hidden = rounding * self._squares_about_all(remaining) if rounding else 0.0
+        rest._clip_rest(whole, counts[remaining] == 1, hidden)
         return rest
+
+    def _squares_about_all(self, places: Indices) -> Array:
+        """The sums of squares about the mean of all rows: of these classes, or of all if they are pooled."""
+        offsets = self.means - np.average(self.means, axis=0, weights=self.weights)
+        squares: Array = self.weights[:, None] * offsets**2
+        squares = squares.sum(axis=0, keepdims=True) if self.kind.is_pooled else squares[places]
+        return squares + (self.diagonal if self.kind.is_pooled else self.diagonal[places])
 
     def _lost(self, whole: Self) -> Array:
         """The share of `whole` that the rounding of weights may hide in this difference from it: (K,)."""
@@ -220,15 +230,15 @@ class Moments(MomentArrays):
             scatter=scatter,
         )
 
-    def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_]) -> None:
+    def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_], hidden: Array | float) -> None:
         """Clip the rounding of this difference from `whole`. A class with one row left does not vary."""
         value_rounding = self.weights[:, None] * (np.finfo(np.float64).eps * self.means) ** 2
         if self.kind.is_pooled:
             value_rounding = value_rounding.sum(axis=0, keepdims=True)
             is_single = np.array([bool(is_single.all())])
-        noise = NOISE * whole.diagonal + value_rounding
+        noise = NOISE * whole.diagonal + value_rounding + hidden
         noise[is_single] += ((_SCATTER_TOL + self._lost(whole))[:, None] * whole.diagonal)[is_single]
-        scale = (1 + self._lost(whole)[:, None] / _SCATTER_TOL) * whole.diagonal
+        scale = (1 + self._lost(whole)[:, None] / _SCATTER_TOL) * whole.diagonal + hidden / _SCATTER_TOL
         self.clip(scale, noise, "these rows never went into the state")
         if self.diagonal[is_single].any():
             raise ValueError("one row that is left would vary: these rows never went into the state")
@@ -308,11 +318,11 @@ def as_slice(places: Indices) -> Rows:
     return slice(start, stop) if stop - start == len(places) else places
 
 
-def _check_same_means(ours: Moments, theirs: Moments) -> None:
+def _check_same_means(ours: Moments, theirs: Moments, rounding: float) -> None:
     """Raise ValueError if the rows of a class cannot be those that are taken out of it."""
     if not len(ours.weights):
         return
     gap = (theirs.means - ours.means) + (theirs.low_means - ours.low_means)
     deviation = np.sqrt(ours.diagonal / ours.weights[:, None])
-    if (np.abs(gap) > _SCATTER_TOL * (np.abs(ours.means) + deviation)).any():
+    if (np.abs(gap) > (_SCATTER_TOL + rounding) * (np.abs(ours.means) + deviation)).any():
         raise ValueError("the means of a class differ: these rows never went into the state")
