@@ -21,7 +21,7 @@ from streamgda.cli.running import report, running
 from streamgda.diagnostics import box_m, manova, select_features
 from streamgda.ledger.manifest import options_of
 from streamgda.passes.accumulate import read_into
-from streamgda.scoring.inference import features_of, maps_and_model
+from streamgda.scoring.inference import columns_of, maps_and_model, with_features_of
 from streamgda.selection.candidates import candidates_of
 from streamgda.sources.base import FileSource, Source
 from streamgda.sources.formats import dataset_at
@@ -173,13 +173,14 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
     """
     saved, place = sg.load(saved_in), out or saved_in
     statistics = getattr(saved, "statistics_", saved)
-    source = _source_of(data, saved)
+    source, (maps, model) = _source_of(data, saved), maps_and_model(saved)
+    source = source if maps is None else with_features_of(model, source, maps)
     _check_replaceable(place, source)
     kept = {**statistics.required.keywords(), "rule": statistics.rule}
     new = sg.accumulate(source, **given("accumulate"), **kept, **running())
-    if half_life := getattr(saved, "half_life", None):
-        saved.statistics_.decay(max(0.5 ** (new.n_rows / half_life), 1e-300))
-    before, saved = _fault_of(saved), saved.merge(new)
+    if half_life := getattr(model, "half_life", None):
+        statistics.decay(max(0.5 ** (new.n_rows / half_life), 1e-300))
+    before, _ = _fault_of(saved), model.merge(new)
     if place == saved_in and not force and not before and (fault := _fault_of(saved)):
         raise ValueError(
             f"{place} could not predict any more: {fault}. It is as it was; see --out and --force"
@@ -300,8 +301,8 @@ def predict(saved_in: str, data: Paths, *, out: str) -> None:
     DATA is as for fit, but needs no labels. There is one row of predictions for each row of the input, in its
     order. They are written part by part; after an interruption the same command goes on where it stopped.
 
-    SAVED_IN is a model, or a pipeline of scikit-learn in a file of joblib, whose name ends in .joblib. Such a
-    file can run code, so load none that you do not trust.
+    SAVED_IN is a model; or a pipeline of scikit-learn or a search in a file of joblib, whose name ends in
+    .joblib. Such a file can run code, so load none that you do not trust.
 
     Parameters
     ----------
@@ -380,7 +381,8 @@ def inspect(path: str, *, tests: bool = False) -> None:
     else:
         saved, facts = sg.load(path), {"bytes": storage.version(name).size}
         facts |= sg.load_metadata(path)
-    makers = {type(saved).__name__: getattr(saved, "snapshot", bool)}
+    model = maps_and_model(saved)[1]
+    makers = {type(model).__name__: getattr(model, "snapshot", bool)}
     if not hasattr(saved, "statistics_"):
         makers = {name: partial(getattr(sg, name).from_statistics, saved) for name in MODELS.values()}
     faults = {name: _tried(make)[1] for name, make in makers.items()}
@@ -413,10 +415,7 @@ def _source_of(data: Paths, saved: Any = None, *, without: Paths = (), is_labell
     if names := options.get("categories"):
         options["categories"] = {"auto": "auto", "none": None}.get(",".join(names), sg.Categorical(names))
     if saved is not None:
-        statistics = getattr(saved, "statistics_", saved)
-        schema = getattr(statistics, "schema", None)  # maps before a model have none
-        names = features_of(saved) or (schema and schema.names)
-        options = {"features": names, "categories": schema and schema.encoding, **options}
+        options = {**dict(zip(("features", "categories"), columns_of(saved), strict=True)), **options}
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
     return sg.scan(path, **given("scan"), **options)
@@ -469,7 +468,7 @@ def _save(saved: Any, out: str, **more: Any) -> None:
 
 
 def _model_in(path: str) -> Any:
-    """A model, or a pipeline that ends in one from a file of joblib, which gets ``--missing``."""
+    """A model, or a pipeline that ends in one or a search from a file of joblib, which gets ``--missing``."""
     saved = (joblib.load if path.endswith(".joblib") else sg.load_model)(path)
     if "missing" in given("scan_parquet"):
         maps_and_model(saved)[1].set_params(missing=_missing_of_models())
@@ -507,18 +506,18 @@ def _tried(call: Callable[[], Any]) -> tuple[Any, str | None]:
 
 def _fault_of(saved: Any) -> str | None:
     """Why a model cannot predict; None if it can, or if these are statistics."""
-    return _tried(getattr(saved, "snapshot", bool))[1]
+    return _tried(getattr(maps_and_model(saved)[1], "snapshot", bool))[1]
 
 
 def _document_of(saved: Any) -> dict[str, Any]:
     """Describe a model or statistics."""
-    statistics = getattr(saved, "statistics_", saved)
+    statistics, model = getattr(saved, "statistics_", saved), maps_and_model(saved)[1]
     has_patterns = statistics.simplest().missing != "raise" and statistics.covariance_type != "diag"
     sums = {"count": statistics.counts, "weight": statistics.weights}
     numbers = ("n_rows", "n_dropped", "n_features", "feature_names")
     return {
-        "kind": type(saved).__name__,
-        "parameters": {} if statistics is saved else saved.get_params(deep=False),
+        "kind": type(model).__name__,
+        "parameters": {} if statistics is saved else model.get_params(deep=False),
         **statistics.required.keywords(),
         **{name: getattr(statistics, name) for name in numbers},
         **statistics.schema.to_metadata(),

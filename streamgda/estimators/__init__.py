@@ -19,7 +19,7 @@ options of the other commands. Editors complete its name once it is also importe
 
 The modules, from the top down:
 
-- `saved`: `load`.
+- `saved`: `load`. `pipeline`: pipelines that end in a model, which are saved too.
 - `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.edda` and `streamgda.subclasses` have others.
 - `discriminant`: what LDA and QDA share.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
@@ -68,6 +68,8 @@ SKOPS_TYPES = [
     "streamgda.blocks.schema.Columns",
     *(f"{entry.module}.{name}" for name, entry in ESTIMATORS.items()),
     "streamgda.estimators.dtypes.FittedTypes",
+    "streamgda.estimators.pipeline.ModelPipeline",
+    "streamgda.sources.computed.ComputedColumns",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
     *(f"streamgda.statistics.floating.{name}" for name in ("moments.Moments", "state.ClassStatistics")),
     *(extra.moments.replace(":", ".") for extra in EXTRAS.values() if extra.moments),

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,6 +21,7 @@ from streamgda.blocks.labels import Labels, position_of, positions_among
 from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
 from streamgda.estimators.moment import at_one_moment, of_one_moment
+from streamgda.estimators.pipeline import ModelPipeline
 from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, G, score_finalised
 from streamgda.estimators.sql import select_of
@@ -29,6 +29,7 @@ from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
 from streamgda.sources.base import Source
+from streamgda.sources.computed import ComputedColumns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.missing import MissingRows
@@ -345,21 +346,23 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         return select_of(self, table, dialect, keep)
 
-    def as_pipeline(self, source: Source) -> Pipeline:
-        """The maps of a source and this model, as a fitted pipeline of scikit-learn.
+    def as_pipeline(self, source: Source) -> ModelPipeline:
+        """What a source computes, its maps and this model, as a fitted pipeline of scikit-learn.
 
         Parameters
         ----------
         source : Source
-            What the model has learnt, made by `map`.
+            What the model has learnt, made by `with_columns` and `map`.
 
         Returns
         -------
         sklearn.pipeline.Pipeline
-            The steps "map", and "map_2" and so on if there are several, and "model". It predicts rows with
-            the features that the source had before it was mapped. `evaluate`, `predict_dataset` and the
-            command line take it too, and pickle or joblib save it. Its model has no names of features, since
-            transformers answer with arrays.
+            The steps "columns", if features are computed by `with_columns`; "map", and "map_2" and so on if
+            there are several; and "model". It predicts rows with the columns that are stored: frames, tables
+            and dicts, in which dates may be text. `evaluate`, `predict_dataset` and the command line take it
+            too. Its `save` is that of the model, and `load` loads it, unless there are maps: pickle, joblib
+            and skops save these. Then its model has no names of features, since transformers answer with
+            arrays. A filter chose rows to learn, and is no step.
 
         Raises
         ------
@@ -379,13 +382,18 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         check_is_fitted(self)
         names = tuple(getattr(self, "feature_names_in_", ())) or None
+        if not source.maps and names is not None:  # numbers come first in the names of a model
+            source = source.in_order_of(names)
         if source.n_features not in {None, self.n_features_in_} or names != source.feature_names:
             raise ValueError(f"the model has learnt other features than those of {source!r}")
         model = copy(self)
         if source.maps:
             model.__dict__.pop("feature_names_in_", None)
+        stored = source.before_maps
         steps = [(f"map_{i}" if i > 1 else "map", step) for i, step in enumerate(source.maps, 1)]
-        return Pipeline([*steps, ("model", model)])
+        if stored.computed:
+            steps.insert(0, ("columns", ComputedColumns.of(stored.feature_names or (), stored.computed)))
+        return ModelPipeline([*steps, ("model", model)])
 
     # ------------------------------------------------------------------ criteria
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from streamgda.blocks.labels import union
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.dtypes import FittedTypes
+from streamgda.estimators.pipeline import ModelPipeline
 from streamgda.estimators.reading import announced_labels
+from streamgda.sources.computed import ComputedColumns
 from streamgda.statistics.factory import COLUMNS, state_of
 from streamgda.storage import tables
 from streamgda.storage.documents import SENSELESS
@@ -33,7 +35,7 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
 
     Returns
     -------
-    ClassStatistics, ExactClassStatistics or estimator
+    ClassStatistics, ExactClassStatistics, estimator or pipeline
         Equal to what was saved, to the last bit.
 
     Raises
@@ -56,7 +58,7 @@ def load(path: Path, *, filesystem: AnyFileSystem | None = None) -> Any:
 
 
 def load_model(path: Path, *, filesystem: AnyFileSystem | None = None) -> GenerativeClassifier[Any]:
-    """Read a model that `save` wrote, as `load` does; raise ValueError if the file holds no model."""
+    """Read a model or a pipeline that `save` wrote, as `load` does; ValueError if the file holds none."""
     saved = _load(path, filesystem)
     if not hasattr(saved, "statistics_"):
         raise ValueError(
@@ -126,18 +128,29 @@ def _load(path: Path | bytes, filesystem: AnyFileSystem | None) -> Any:
     statistics = state_of(table, metadata, name_of_file)
     if "model" not in metadata:
         return statistics
-    name, params = _model_of(metadata["model"], name_of_file)
+    whole = document = metadata["model"]
+    if isinstance(whole, dict) and whole.get("name") == "Pipeline":
+        document = whole.get("model")
+    name, params = _model_of(document, name_of_file)
     try:
-        if "priors" in metadata["model"]:
-            params["priors"] = dict(metadata["model"]["priors"])
+        if "priors" in document:
+            params["priors"] = dict(document["priors"])
         kind = estimator_named(name)
         model: GenerativeClassifier[Any] = kind(**kind._upgraded(params))
-        announced = metadata["model"].get("announced")
-        _restore(model, statistics, FittedTypes(**metadata["model"].get("types", {})), announced)
-        model._restore(metadata["model"])
+        announced = document.get("announced")
+        _restore(model, statistics, FittedTypes(**document.get("types", {})), announced)
+        model._restore(document)
+        return model if whole is document else _pipeline(model, whole.get("columns"))
     except SENSELESS as error:
         raise ValueError(f"{name_of_file}: this is no {name}: {error}") from error
-    return model
+
+
+def _pipeline(model: Any, columns: dict[str, Any] | None) -> ModelPipeline:
+    """A model after the step that computes its features, if there is one."""
+    steps = [] if columns is None else [("columns", ComputedColumns(**columns))]
+    for _, step in steps:
+        _ = step.computed, step.n_features_in_  # raises if they are damaged
+    return ModelPipeline([*steps, ("model", model)])
 
 
 def _restore(model: Any, statistics: Statistics, types: FittedTypes, announced: list[Any] | None) -> None:

@@ -23,7 +23,7 @@ def register() -> None:
     stand for bools and floats too. Probabilities are NaN in a row with NaN, or too far from all classes.
 
     To convert a model with ``missing="marginal"`` or ``predictive="student"`` raises ValueError, and an
-    unfitted one NotFittedError.
+    unfitted one NotFittedError. Columns of text go through a ``OneHotEncoder`` before the model.
 
     Examples
     --------
@@ -60,7 +60,10 @@ def _output_shapes(operator: Any) -> None:
     check_has_learnt(operator.raw_operator)
     if encoded := operator.raw_operator.statistics_.schema.encoded:
         raise ValueError(
-            f"ONNX takes numbers alone, and the model has learnt the values of {listed(encoded)}"
+            f"ONNX takes numbers alone, and the model has learnt the values of {listed(encoded)}. Fit it "
+            "after a step that encodes them, which skl2onnx converts too: make_pipeline("
+            "make_column_transformer((OneHotEncoder(drop='first', sparse_output=False), columns), "
+            "remainder='passthrough'), model)"
         )
     calculate_linear_classifier_output_shapes(operator)
     is_double = isinstance(operator.inputs[0].type, DoubleTensorType)

@@ -48,7 +48,7 @@ def evaluate(
 
     Parameters
     ----------
-    model : estimator, or pipeline of transformers and an estimator
+    model : estimator, pipeline of transformers and an estimator, or search
         Fitted.
     source : source, array-like of shape (n_rows, n_features), dask array or DataFrame
         Rows; or a source, such as `scan_parquet` returns, which has its own target and weights. From a source
@@ -95,11 +95,11 @@ def evaluate(
     array([[2, 0],
            [1, 2]])
     """
-    maps, model = inference.maps_and_model(model)
+    whole, (maps, model) = model, inference.maps_and_model(model)
     model = inference.snapshot(model)
     decision = inference.Decision.of(model, threshold, costs, pos_label)
     if isinstance(source, Source) or is_dask(source):
-        source = inference.scan_for(maps or model, source, y, sample_weight)
+        source = inference.scan_for(whole, source, y, sample_weight)
         source = inference.with_features_of(model, source, maps)
         scheduler = scheduler_for(source, scheduler)
         groups = list(group_into_tasks(source.planned(opening_on(scheduler))))

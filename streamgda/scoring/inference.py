@@ -14,12 +14,13 @@ from sklearn.pipeline import Pipeline
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.labels import position_of
 from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import RowError, counted, listed
+from streamgda.blocks.wording import RowError, check_known, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.estimators.reading import PREDICT_INCOMPLETE
 from streamgda.estimators.scores import RowScores
 from streamgda.gaussians.posteriors import Array, posteriors
 from streamgda.sources.base import Source
+from streamgda.sources.computed import ComputedColumns
 from streamgda.sources.conversion import as_source
 from streamgda.sources.encoding import by_names
 from streamgda.storage.paths import Address
@@ -142,8 +143,21 @@ def features_of(model: Model) -> list[str] | None:
 
 
 def maps_and_model(model: Any) -> tuple[Pipeline | None, Any]:
-    """The fitted maps of a pipeline of scikit-learn, and the model after them; None where there is no map."""
-    return (model[:-1], model[-1]) if isinstance(model, Pipeline) and len(model) > 1 else (None, model)
+    """The fitted maps of a pipeline of scikit-learn, and the model after them; None where there is no map.
+
+    A search stands for its best model.
+    """
+    model = getattr(model, "best_estimator_", model)
+    if not isinstance(model, Pipeline):
+        return None, model
+    return (model[:-1] if len(model) > 1 else None), model[-1]
+
+
+def _computing(maps: Pipeline | None) -> tuple[ComputedColumns | None, Pipeline | None]:
+    """The step that computes features, which a source does itself, and the maps after it."""
+    if maps is None or not isinstance(maps[0], ComputedColumns):
+        return None, maps
+    return maps[0], maps[1:] if len(maps) > 1 else None
 
 
 def snapshot(model: Any) -> Any:
@@ -166,11 +180,21 @@ def snapshot(model: Any) -> Any:
     return model.snapshot()
 
 
+def columns_of(fitted: Any) -> tuple[list[str] | None, Any]:
+    """The columns that a model, maps before it or statistics were fitted to, and how they are encoded."""
+    maps, model = maps_and_model(fitted)
+    step, maps = _computing(maps)
+    if maps is not None:
+        return (features_of(maps) if step is None else step.stored), None
+    schema = getattr(model, "statistics_", model).schema_of_rows
+    names = features_of(model) or (schema.names and list(schema.names))
+    return (names if step is None else step.stored or None), schema.encoding
+
+
 def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
     """A source as it is, or the scan of the columns that a model, or maps before it, were fitted to."""
-    statistics = getattr(model, "statistics_", None)  # maps have none
-    encoding = None if statistics is None else statistics.schema_of_rows.encoding
-    return as_source(data, target, weight, features=features_of(model), encoding=encoding)
+    features, encoding = columns_of(model)
+    return as_source(data, target, weight, features=features, encoding=encoding)
 
 
 S = TypeVar("S", bound=Source)
@@ -179,7 +203,7 @@ S = TypeVar("S", bound=Source)
 def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S:
     """The source with the features of the model, in its order. They are matched by name if both have names.
 
-    With `maps`, the features go through them first.
+    With `maps`, the features are computed first, or go through them.
 
     Raises
     ------
@@ -187,6 +211,11 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
         If a feature is missing; or, without names, if the number of features differs.
     """
     ours = features_of(model)
+    step, maps = _computing(maps)
+    if step is not None:
+        computing = source.with_columns(**step.computed)
+        check_known(step.features, computing.feature_names or (), repr(source))
+        source = computing.with_features(step.features)
     if maps is not None:
         source = cast("S", source.map(maps, ours or [f"x{i}" for i in range(model.n_features_in_)]))
     theirs = source.feature_names

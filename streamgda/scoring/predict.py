@@ -85,7 +85,7 @@ def predict_dataset(
 
     Parameters
     ----------
-    model : estimator, or pipeline of transformers and an estimator
+    model : estimator, pipeline of transformers and an estimator, or search
         Fitted.
     source : source, path, URL, glob or list of them, table, Arrow data, dask DataFrame or dask array
         A source is made by `scan_parquet`, `scan_zarr` or `scan_arrow`, with or without a target. Tables are
@@ -163,7 +163,7 @@ def predict_dataset(
     >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
     ((4, 2), ['a', 'b'])
     """
-    maps, model = maps_and_model(model)
+    whole, (maps, model) = model, maps_and_model(model)
     model = snapshot(model)
     decision = Decision.of(model, threshold, costs, pos_label)
     prediction = PredictionColumns.of(model, columns, decision, top, quantile)
@@ -176,7 +176,7 @@ def predict_dataset(
         others = [maps, out, filesystem, scheduler, progress or None]
         return _lazy_predictions(prediction, source, beside, others)
     out = _checked_place(out)
-    source = with_features_of(model, as_scorable(maps or model, source), maps)
+    source = with_features_of(model, as_scorable(whole, source), maps)
     scheduler = compute.scheduler_for(source, scheduler)
     splits, types = source.to_score(beside, compute.opening_on(scheduler))
     if not splits:

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.estimators import DOCUMENTATION
+from streamgda.estimators.pipeline import ModelPipeline
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.scoring.calibration import warned_of
@@ -40,6 +40,7 @@ from streamgda.selection.validation import report_failures
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.storage.paths import Path
 
 Results = dict[str, Any]
 Refit = bool | str | Callable[[Results], int]
@@ -327,7 +328,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             if maps_and_model(self.estimator)[0] is not None:
                 steps = self.estimator.steps
                 self.best_estimator_.__dict__.pop("feature_names_in_", None)  # transformers give arrays
-                self.best_estimator_ = Pipeline([*steps[:-1], (steps[-1][0], self.best_estimator_)])
+                self.best_estimator_ = ModelPipeline([*steps[:-1], (steps[-1][0], self.best_estimator_)])
             self.refit_time_ = perf_counter() - start
 
     def __getattr__(self, name: str) -> Any:
@@ -342,6 +343,10 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             if self.fold_statistics_ is held:
                 self.__dict__ = after.__dict__
         return getattr(after, name)
+
+    def save(self, path: Path, **options: Any) -> None:
+        """Write the best model as one file, as its own `save` does."""
+        self._best().save(path, **options)
 
     # ------------------------------------------------------------------ predicting
 

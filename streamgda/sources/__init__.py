@@ -12,7 +12,7 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
-  `expressions`: over columns, for filters and for features that are computed. `batches`: batches of Arrow
+  `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features.
 - `maps`: what a fitted transformer makes of the features of a block. `identity` hashes a transformer by its
   values, which `parts` finds: of functions by what their `code` reads.

@@ -145,6 +145,16 @@ class Source(ABC):
     """The transformers through which the features go, in order; see `map`."""
 
     @property
+    def before_maps(self) -> Source:
+        """The source whose features go through the maps."""
+        return self
+
+    @property
+    def computed(self) -> Mapping[str, Any]:
+        """The features that are computed from columns, by their names; see `with_columns`."""
+        return {}
+
+    @property
     def n_features(self) -> int | None:
         """How many features a row has, where that is known before it is read."""
         return None if self.feature_names is None else len(self.feature_names)
@@ -329,6 +339,7 @@ class WrappedSource(Source):
         return repr(self.source)
 
     n_features = property(attrgetter("source.n_features"))
+    before_maps = property(attrgetter("source.before_maps"))
     missing_rows = property(attrgetter("source.missing_rows"))
     is_local = property(attrgetter("source.is_local"))
     is_one_shot = property(attrgetter("source.is_one_shot"))

@@ -377,6 +377,11 @@ class TabularSource(Source):
         """The same source with features that are computed from columns."""
         return self._with_roles(self._roles.with_columns(expressions, *self._known))
 
+    @property
+    def computed(self) -> dict[str, ColumnExpression]:
+        """The features that are computed, by their names."""
+        return self._roles.computed
+
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""
         return self._with_roles(self._roles.of_features(names))

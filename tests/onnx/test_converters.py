@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import streamgda.onnx
 from streamgda import (
@@ -37,7 +38,8 @@ def rows(n_classes, seed=0, n=900):
 def run(estimator, X):
     graph = skl2onnx.to_onnx(estimator, X[:1], options={"zipmap": False})
     session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {"X": X})
+    columns = {name: X[[name]].to_numpy() for name in X} if isinstance(X, pd.DataFrame) else {"X": X}
+    return session.run(None, columns)
 
 
 def check(model, X):
@@ -112,6 +114,17 @@ def test_a_pipeline_converts():
     np.testing.assert_allclose(
         run(lda, X)[1], lda.predict_proba(pd.DataFrame(X, columns=list("abcd"))), atol=1e-12
     )
+
+
+def test_columns_of_text_are_encoded_before_the_model():
+    X, y = rows(3)
+    frame = pd.DataFrame({"a": X[:, 0], "colour": np.where(X[:, 1] > 0, "red", "blue")})
+    with pytest.raises(ValueError, match=r"values of 'colour'\. Fit it after .*OneHotEncoder"):
+        run(GaussianNB().fit(frame, y), frame)
+    encoder = OneHotEncoder(drop="first", sparse_output=False)
+    columns = make_column_transformer((encoder, ["colour"]), remainder="passthrough")
+    model = make_pipeline(columns, LinearDiscriminantAnalysis()).fit(frame, y)
+    np.testing.assert_allclose(run(model, frame)[1], model.predict_proba(frame), atol=1e-9)
 
 
 def test_what_onnx_does_not_have_is_refused_by_name():

@@ -1,13 +1,16 @@
 """Pipelines of fitted transformers and a model: what was learnt through a map predicts through it."""
 
+import base64
 import io
 import pickle
+from contextlib import suppress
 
 import dask.dataframe as dd
 import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -21,8 +24,11 @@ from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RidgeClassifier,
     StatisticsSearchCV,
     evaluate,
+    from_bytes,
+    load_model,
     predict_dataset,
     scan_arrow,
     scan_parquet,
@@ -171,3 +177,143 @@ def test_the_command_line_takes_pipelines(source, tmp_path, monkeypatch):
     assert run("predict", "model.joblib", "data", "--features", "a,b,c", "--out", "scored").exit_code == 0
     np.testing.assert_array_equal(pq.read_table("scored")["predicted_label"], pipeline.predict(FRAME))
     assert "accuracy" in run("evaluate", "model.joblib", "data", "--target", "y").output
+
+
+# ---------------------------------------------------------------------- features that a source computes
+
+SALES = pd.DataFrame(
+    {
+        "price": np.exp(X[:, 0] + Y),
+        "colour": np.where(X[:, 1] + Y > 0.5, "red", "blue"),
+        "sold": pd.to_datetime("2026-01-01") + pd.to_timedelta(RNG.integers(0, 60, size=400), unit="D"),
+        "paid": np.round(X[:, 2], 2),
+        "y": Y,
+    }
+)
+COMPUTED = {"price": pc.log10(pc.field("price")), "weekday": pc.day_of_week(pc.field("sold"))}
+MODELS = [LinearDiscriminantAnalysis(), GaussianNB(), QuadraticDiscriminantAnalysis(), RidgeClassifier()]
+
+
+@pytest.fixture
+def sales(tmp_path):
+    SALES.to_parquet(tmp_path / "sales.parquet")
+    filters = [("paid", ">", -1.0)]
+    source = scan_parquet(tmp_path / "sales.parquet", "y", features=["colour", "price"], filters=filters)
+    return source.with_columns(**COMPUTED)
+
+
+def seen(source):
+    """The features that a source computes of all rows, as a frame."""
+    weekday, price = SALES["sold"].dt.day_of_week, np.log10(SALES["price"])
+    return SALES.assign(weekday=weekday, price=price)[list(source.feature_names)]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_a_pipeline_computes_what_its_source_computed(model, sales, tmp_path):
+    pipeline = model.fit(sales).as_pipeline(sales)
+    expected = model.predict_proba(seen(sales))
+    assert pipeline.feature_names_in_.tolist() == ["colour", "price", "sold"]  # and not "paid" of the filter
+    pipeline.save(tmp_path / "pipeline.parquet")
+    for one in (
+        pipeline,
+        load_model(tmp_path / "pipeline.parquet"),
+        from_bytes(pipeline.to_bytes()),
+        saved_by_joblib(pipeline),
+    ):
+        for rows in (SALES, pa.Table.from_pandas(SALES), SALES.to_dict("records")):
+            np.testing.assert_allclose(one.predict_proba(rows), expected, rtol=1e-12)
+        request = {"sold": "2026-01-05", "price": 1, "colour": "red"}  # as JSON has it
+        frame = pd.DataFrame([request]).assign(sold=pd.Timestamp("2026-01-05"))
+        np.testing.assert_array_equal(one.predict_proba(request), one.predict_proba(frame))
+    again = load_model(tmp_path / "pipeline.parquet")
+    found = evaluate(again, sales)
+    assert found.accuracy == evaluate(again, SALES[SALES["paid"] > -1], Y[SALES["paid"] > -1]).accuracy
+    predict_dataset(again, tmp_path / "sales.parquet", tmp_path / "out", keep=["y"])
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "out")["predicted_label"], pipeline.predict(SALES))
+
+
+def test_maps_come_after_what_is_computed(sales):
+    numbers = sales.with_features(["weekday", "price"])
+    mapped = numbers.map(PolynomialFeatures(include_bias=False).fit(seen(numbers)))
+    pipeline = LinearDiscriminantAnalysis().fit(mapped).as_pipeline(mapped)
+    assert list(pipeline.named_steps) == ["columns", "map", "model"]
+    rows = SALES[SALES["paid"] > -1]
+    assert evaluate(pipeline, numbers).accuracy == pipeline.score(rows, rows["y"])
+    assert evaluate(pipeline, scan_arrow(SALES, "y", features=["paid"])).accuracy == pipeline.score(SALES, Y)
+    with pytest.raises(TypeError, match=r"PolynomialFeatures.* is of another library.*joblib\.dump"):
+        pipeline.save("pipeline.parquet")
+
+
+def test_rows_without_the_columns_are_refused(sales):
+    pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
+    with pytest.raises(ValueError, match="no column 'sold'"):
+        pipeline.predict(SALES.drop(columns="sold"))
+    with pytest.raises(ValueError, match="colour"):
+        evaluate(pipeline, scan_arrow(SALES, "y", features=["price"]))
+
+
+def test_damaged_expressions_are_refused_and_crash_nothing(sales, tmp_path):
+    pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
+    params, refused = pipeline[0].get_params(), 0
+    for i in range(300):
+        content = bytearray(base64.b64decode(params["expressions"]["weekday"]))
+        content[RNG.integers(len(content))] = RNG.integers(256)
+        texts = {**params["expressions"], "weekday": base64.b64encode(content[: i or None]).decode()}
+        columns = type(pipeline[0])(**{**params, "expressions": texts})
+        content = type(pipeline)([("columns", columns), pipeline.steps[1]]).to_bytes()
+        with suppress(ValueError):
+            from_bytes(content)
+            refused -= 1
+        refused += 1
+    assert refused > 200
+    nested = scan_arrow(
+        pa.table({"x": [{"a": 1.0}, {"a": 2.0}], "b": [1.0, 2.0], "y": [0, 1]}), "y", features=["b"]
+    )
+    nested = nested.with_columns(a=pc.field("x", "a"))
+    with pytest.raises(ValueError, match="refers to parts of a column"):
+        GaussianNB().fit(nested).as_pipeline(nested)
+
+
+def test_the_command_line_takes_saved_pipelines(sales, tmp_path):
+    pipeline = QuadraticDiscriminantAnalysis().fit(sales).as_pipeline(sales)
+    path, data = str(tmp_path / "pipeline.parquet"), str(tmp_path / "sales.parquet")
+    pipeline.save(path)
+
+    def run(*arguments):
+        result = CliRunner().invoke(main, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    run("predict", path, data, "--out", str(tmp_path / "scored"), "--quiet")
+    labels = pq.read_table(tmp_path / "scored")["predicted_label"]
+    np.testing.assert_array_equal(labels, pipeline.predict(SALES))
+    assert f"{pipeline.score(SALES, Y):.4f}" in run("evaluate", path, data, "--target", "y")
+    assert "kind: QuadraticDiscriminantAnalysis" in run("inspect", path)
+    run("update", path, data, "--target", "y", "--quiet")
+    assert load_model(path).statistics_.n_rows == pipeline.statistics_.n_rows + 400
+    weighted = QuadraticDiscriminantAnalysis().fit(seen(sales), Y, 1.0 + (SALES["paid"] > -1))
+    np.testing.assert_allclose(
+        load_model(path).predict_proba(SALES), weighted.predict_proba(seen(sales)), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize(
+    "estimator", [GaussianNB(), Pipeline([("map", StandardScaler().fit(FRAME)), ("model", GaussianNB())])]
+)
+def test_a_search_is_taken_where_a_model_is(estimator, source, tmp_path, monkeypatch):
+    prefix = "model__" if isinstance(estimator, Pipeline) else ""
+    search = StatisticsSearchCV(estimator, {f"{prefix}var_smoothing": [1e-9, 0.5]}).fit(source)
+    best = search.best_estimator_
+    assert evaluate(search, source).accuracy == best.score(FRAME, Y)
+    predict_dataset(search, source, tmp_path / "out")
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "out")["predicted_label"], best.predict(FRAME))
+    monkeypatch.chdir(tmp_path)
+    if prefix:
+        with pytest.raises(TypeError, match=r"joblib\.dump"):
+            search.save("search.parquet")
+    else:
+        search.save("search.parquet")
+        np.testing.assert_array_equal(load_model("search.parquet").predict(FRAME), best.predict(FRAME))
+    joblib.dump(search, "search.joblib")
+    said = CliRunner().invoke(main, ["evaluate", "search.joblib", "data", "--target", "y"])
+    assert f"{best.score(FRAME, Y):.4f}" in said.output

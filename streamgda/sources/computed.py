@@ -1,0 +1,139 @@
+"""The features that a source computes, as the first step of a pipeline: from frames and dicts to features."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from streamgda.blocks.arrays import as_table
+from streamgda.blocks.wording import check_known
+from streamgda.sources.expressions import ColumnExpression, evaluated
+
+_STEP = re.compile("(call|end|field_ref|literal|options): '(.*)'")
+_DESERIALISE = pc.scalar(0).__reduce__()[0]  # the only way to an expression that keeps all its options
+
+
+class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A transformer that computes features from the columns of rows, as `with_columns` of a source does.
+
+    `as_pipeline` of a model makes it. Its parameters are texts, so that it can be kept without pickle.
+
+    Parameters
+    ----------
+    features : sequence of str
+        The features, in order: those that are columns themselves, and those that are computed.
+    expressions : mapping of str to str
+        Each feature that is computed, as an expression of Arrow in Base64.
+    columns : str
+        The schema of the columns that they refer to, in Base64. Values of other types, such as dates in
+        text, are cast.
+    """
+
+    def __init__(self, features: Sequence[str], expressions: Mapping[str, str], columns: str) -> None:
+        self.features, self.expressions, self.columns = features, expressions, columns
+
+    @classmethod
+    def of(cls, features: Sequence[str], computed: Mapping[str, ColumnExpression]) -> Self:
+        """The step that makes these features, some of which are computed."""
+        schema = pa.unify_schemas([column.columns for column in computed.values()])
+        texts = {name: _text(column.expression.__reduce__()[1][0]) for name, column in computed.items()}
+        step = cls(list(features), texts, _text(schema.serialize()))
+        _ = step.computed  # raises for an expression that cannot be kept
+        return step
+
+    @property
+    def computed(self) -> dict[str, pc.Expression]:
+        """The expressions, by the names of the features."""
+        return {name: _expression(text) for name, text in self.expressions.items()}
+
+    @property
+    def stored(self) -> list[str]:
+        """The features that are columns themselves."""
+        return [name for name in self.features if name not in self.expressions]
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The columns that it reads."""
+        return np.array(list(dict.fromkeys([*self.stored, *_schema(self.columns).names])), dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns it reads."""
+        return len(self.feature_names_in_)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Nothing is learnt."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """The names of the features."""
+        return np.array(self.features, dtype=object)
+
+    def transform(self, X: Any) -> pd.DataFrame:
+        """The features of the rows of a frame, of an Arrow table or of dicts."""
+        table, schema = pa.table(as_table(X)), _schema(self.columns)
+        check_known(self.feature_names_in_, table.column_names, "the rows")
+        needed = table.select(schema.names).cast(schema).combine_chunks()
+        batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)
+        columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
+        values = {**{name: table[name] for name in self.stored}, **evaluated(batch, columns)}
+        frame: pd.DataFrame = pa.table({name: values[name] for name in self.features}).to_pandas()
+        return frame
+
+
+def _text(content: pa.Buffer) -> str:
+    return base64.b64encode(content).decode()
+
+
+@lru_cache
+def _expression(text: str) -> pc.Expression:
+    """An expression from its text; ValueError for a text that is none.
+
+    Arrow trusts the steps of an expression, which are in the metadata of a record batch, and may crash if
+    they do not fit together. So they are checked, and it is given those that were.
+    """
+    try:
+        with pa.ipc.open_file(base64.b64decode(text)) as file:
+            batch = file.get_batch(0)
+        batch.validate(full=True)
+        sink, checked = pa.BufferOutputStream(), batch.replace_schema_metadata(_steps(batch))
+        with pa.ipc.new_file(sink, checked.schema) as writer:
+            writer.write_batch(checked)
+        return _DESERIALISE(sink.getvalue())
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"an expression is damaged: {error}") from error
+
+
+def _steps(batch: pa.RecordBatch) -> pa.KeyValueMetadata:
+    """The steps of an expression, of which a schema prints all, and a dict would keep the last of a kind."""
+    options = {"show_schema_metadata": True, "truncate_metadata": False, "element_size_limit": 1 << 20}
+    lines = batch.schema.to_string(**options).partition("-- schema metadata --\n")[2].splitlines()
+    steps = [match.groups() for match in map(_STEP.fullmatch, lines) if match]
+    depths = np.cumsum([{"call": 1, "end": -1}.get(key, 0) for key, _ in steps])
+    is_whole: Any = 0 < len(steps) == len(lines) and not depths[-1] and (depths[:-1] > 0).all()
+    for (key, value), after in zip(steps, [*steps[1:], ("", "")], strict=bool(steps)):
+        if key in {"literal", "options"}:
+            is_whole &= value.isdecimal() and int(value) < batch.num_columns
+        if is_whole and key == "options":
+            is_whole = after[0] == "end" and pa.types.is_struct(batch.schema.types[int(value)])
+    if not is_whole:
+        raise ValueError("an expression is damaged, or refers to parts of a column or to a name of two lines")
+    return pa.KeyValueMetadata(steps)
+
+
+@lru_cache
+def _schema(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
