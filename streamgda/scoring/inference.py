@@ -185,10 +185,10 @@ def columns_of(fitted: Any) -> tuple[list[str] | None, Any]:
     maps, model = maps_and_model(fitted)
     step, maps = _computing(maps)
     if maps is not None:
-        return (features_of(maps) if step is None else step.stored), None
+        return (features_of(maps) if step is None else step.to_scan), None
     schema = getattr(model, "statistics_", model).schema_of_rows
     names = features_of(model) or (schema.names and list(schema.names))
-    return (names if step is None else step.stored or None), schema.encoding
+    return (names if step is None else step.to_scan), schema.encoding
 
 
 def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:

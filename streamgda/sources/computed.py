@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.blocks.arrays import as_table
-from streamgda.blocks.wording import check_known
+from streamgda.blocks.arrays import as_table, column_labels
+from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.expressions import ColumnExpression, evaluated
+from streamgda.sources.roles import is_number
 
 _STEP = re.compile("(call|end|field_ref|literal|options): '(.*)'")
 _DESERIALISE = pc.scalar(0).__reduce__()[0]  # the only way to an expression that keeps all its options
@@ -62,6 +63,12 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return [name for name in self.features if name not in self.expressions]
 
     @property
+    def to_scan(self) -> list[str]:
+        """The features with which a source is scanned; a number that is referred to if all are computed."""
+        numbers = [field.name for field in _schema(self.columns) if is_number(field.type)]
+        return self.stored or numbers[:1]
+
+    @property
     def feature_names_in_(self) -> NDArray[Any]:
         """The columns that it reads."""
         return np.array(list(dict.fromkeys([*self.stored, *_schema(self.columns).names])), dtype=object)
@@ -84,7 +91,11 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> pd.DataFrame:
         """The features of the rows of a frame, of an Arrow table or of dicts."""
-        table, schema = pa.table(as_table(X)), _schema(self.columns)
+        if column_labels(rows := as_table(X)) is None:
+            raise ValueError(
+                f"rows need the names of their columns, {listed(self.feature_names_in_.tolist())}; give a frame"
+            )
+        table, schema = pa.table(rows), _schema(self.columns)
         check_known(self.feature_names_in_, table.column_names, "the rows")
         needed = table.select(schema.names).cast(schema).combine_chunks()
         batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)

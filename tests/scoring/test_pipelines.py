@@ -244,10 +244,19 @@ def test_maps_come_after_what_is_computed(sales):
         pipeline.save("pipeline.parquet")
 
 
+def test_all_features_may_be_computed(sales, tmp_path):
+    source = sales.with_features(["price"])
+    pipeline = GaussianNB().fit(source).as_pipeline(source)
+    predict_dataset(pipeline, tmp_path / "sales.parquet", tmp_path / "out")
+    np.testing.assert_array_equal(pq.read_table(tmp_path / "out")["predicted_label"], pipeline.predict(SALES))
+
+
 def test_rows_without_the_columns_are_refused(sales):
     pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
     with pytest.raises(ValueError, match="no column 'sold'"):
         pipeline.predict(SALES.drop(columns="sold"))
+    with pytest.raises(ValueError, match="names of their columns, 'colour', 'price', 'sold'; give a frame"):
+        pipeline.predict(SALES.to_numpy())
     with pytest.raises(ValueError, match="colour"):
         evaluate(pipeline, scan_arrow(SALES, "y", features=["price"]))
 
