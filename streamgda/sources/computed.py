@@ -92,9 +92,8 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> pd.DataFrame:
         """The features of the rows of a frame, of an Arrow table or of dicts."""
         if column_labels(rows := as_table(X)) is None:
-            raise ValueError(
-                f"rows need the names of their columns, {listed(self.feature_names_in_.tolist())}; give a frame"
-            )
+            names = self.feature_names_in_.tolist()
+            raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table, schema = pa.table(rows), _schema(self.columns)
         check_known(self.feature_names_in_, table.column_names, "the rows")
         needed = table.select(schema.names).cast(schema).combine_chunks()
