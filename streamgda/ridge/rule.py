@@ -73,7 +73,7 @@ class MappedRows:
     """
 
     saved_as: ClassVar[str] = "mapped_rows"
-    rounding = _ROUNDING  # of features, too: the last digits of a row depend on the rows mapped with it
+    rounding = 2.0**-16  # of features, too: the last digits of a row depend on the rows mapped with it
 
     def __init__(
         self, features: RandomFeatures, schema: Schema | None = None, *, products: Products = "float32"

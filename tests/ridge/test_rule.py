@@ -101,6 +101,18 @@ def test_other_sums_of_the_same_rows_can_be_taken_back(kind, products, far):
         _ = whole - state_of(frame.assign(**{X.columns[0]: X.iloc[:, 0] + 0.1})[:50], rule, kind)
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer than six correct digits")
+@pytest.mark.parametrize("seed", range(4))
+def test_few_rows_and_whole_classes_can_be_taken_back(seed):
+    rows, labels = np.random.default_rng(seed).normal(size=(5, 4)), np.array([0, 1, 2, 1, 0])
+    rule = MappedRows(RandomFeatures(200, "relu").fit(rows[:2]))
+    states = [
+        empty_statistics(Required.of("tied"), rule=rule).update(rows[part], labels[part])
+        for part in (slice(None), slice(1, 4))
+    ]
+    assert (states[0] - states[1]).counts.tolist() == [2]
+
+
 def test_rows_add_up_in_any_split_and_order_and_are_taken_back():
     rule, order = map_of(), RNG.permutation(150)
     whole = state_of(FRAME, rule)

@@ -190,7 +190,8 @@ class Moments(MomentArrays):
             If the part differs from a class that it empties, or no rows can have what is left.
         """
         emptied, remaining = np.flatnonzero(counts == 0), np.flatnonzero(counts)
-        _check_same_means(self.take(emptied), part.take(emptied), rounding)
+        hidden: Array | float = rounding * np.abs(self.means).max(axis=0, initial=0.0)
+        _check_same_means(self.take(emptied), part.take(emptied), hidden)
         whole = self.take(remaining)
         if not len(remaining):
             return whole
@@ -318,11 +319,11 @@ def as_slice(places: Indices) -> Rows:
     return slice(start, stop) if stop - start == len(places) else places
 
 
-def _check_same_means(ours: Moments, theirs: Moments, rounding: float) -> None:
+def _check_same_means(ours: Moments, theirs: Moments, hidden: Array | float) -> None:
     """Raise ValueError if the rows of a class cannot be those that are taken out of it."""
     if not len(ours.weights):
         return
     gap = (theirs.means - ours.means) + (theirs.low_means - ours.low_means)
-    deviation = np.sqrt(ours.diagonal / ours.weights[:, None])
-    if (np.abs(gap) > (_SCATTER_TOL + rounding) * (np.abs(ours.means) + deviation)).any():
+    size = np.abs(ours.means) + np.sqrt(ours.diagonal / ours.weights[:, None])
+    if (np.abs(gap) > _SCATTER_TOL * size + hidden).any():
         raise ValueError("the means of a class differ: these rows never went into the state")
