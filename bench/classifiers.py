@@ -1,37 +1,42 @@
-"""Mixtures beside the best known classifiers: error, log loss, seconds, size, and what learning needs.
+"""Random features with a ridge beside the best known classifiers: accuracy, time, size and reads.
 
-Run as ``python -m bench.classifiers``. The datasets are those of `bench.models`, with at most 4,000 rows to
-test. "MDA" is `MixtureDiscriminantAnalysis`. A search of five folds chooses its number of subclasses by log
-loss. "MDA, T" has the temperature of the held-out rows besides. The parameters of scikit-learn's classifiers
-are chosen by three folds of at most 4,000 rows, by log loss; those of SVC and k-NN by accuracy.
-`CalibratedClassifierCV` gives SVC probabilities. "GMM" is a `GaussianMixture` of scikit-learn for each class.
-river's classifiers learn row by row. Log losses are clipped at ln eps, as `evaluate` does. Seconds are those
-of the processor, with one thread; they include the choice of parameters.
+Run as ``python -m bench.classifiers``. The datasets are those of `bench.models`, with at most 20,000 rows to
+test; figures of the first four are means over three splits. Boosting and forests have their defaults. Three
+folds of at most 4,000 rows choose the parameters of SVC and k-NN, by accuracy, and of logistic regression, by
+log loss; `CalibratedClassifierCV` gives SVC probabilities. Five folds choose the subclasses of mixtures
+("MDA"), and their temperature. river learns row by row. Log losses are clipped at ln eps, as `evaluate` does;
+the Brier score is Σ (p − y)² over the classes. Times are those of the processor, with one thread; they
+include the choice of parameters. Peers are left out where they take minutes.
+
+The goals of a pass are of D = 2,000, and of rows in memory.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any
 
 from bench import report
 from bench.arguments import parser_of
-from bench.contest import limit_threads
+from bench.contest import Contender, contest, limit_threads
 
 limit_threads(1)
 
+import lightgbm
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+import xgboost
+from sklearn import linear_model
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -42,39 +47,31 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    RandomFeatureClassifier,
+    RandomFeatures,
+    RidgeClassifier,
     StatisticsSearchCV,
 )
+from streamgda.ridge.rule import MappedRows
+from streamgda.statistics.factory import empty_statistics
+from streamgda.statistics.required import Required
 
 CHOSEN_ON = 4_000  # rows, of peers
-SUBCLASSES = [1, 2, 4, 8, 12, 16]
-
-
-class ClassMixtures(ClassifierMixin, BaseEstimator):
-    """A `GaussianMixture` for each class."""
-
-    def __init__(self, n_components: int = 1) -> None:
-        self.n_components = n_components
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> ClassMixtures:
-        """Fit a mixture to the rows of each class, of at most one component for twenty rows."""
-        self.classes_, counts = np.unique(y, return_counts=True)
-        numbers = np.clip(counts // 20, 1, self.n_components)
-        self.mixtures_ = [
-            GaussianMixture(int(n), reg_covar=1e-4, random_state=0).fit(X[y == k])
-            for k, n in zip(self.classes_, numbers, strict=True)
-        ]
-        self.log_priors_ = np.log(counts / counts.sum())
-        return self
-
-    def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        """The posterior probabilities."""
-        joint = np.column_stack([one.score_samples(X) for one in self.mixtures_]) + self.log_priors_
-        ratios = np.exp(joint - joint.max(axis=1, keepdims=True))
-        return ratios / ratios.sum(axis=1, keepdims=True)
-
-    def predict(self, X: np.ndarray) -> np.ndarray:
-        """The most probable classes."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+DRAWS, FEW, SOME = 3, 1_000, 20_000
+BLOCK = 4_096
+GOALS = (
+    ("digits", 1_000, 0.035, 0.13),
+    ("shuttle", 2_000, 0.002, 0.012),
+    ("letter", 2_000, 0.048, 0.17),
+    ("letter", 4_000, 0.031, 0.12),
+    ("covtype, 400,000", 2_000, 0.20, 0.58),
+    ("covtype, 400,000", 4_000, 0.17, 0.50),
+)
+CAPTION = """\
+The rows to learn from are in the head; figures of the first four datasets are means over three splits. \
+`RandomFeatureClassifier` has its defaults but for D, which is 1,000 below 5,000 rows, 2,000 below 200,000 \
+and 4,000 from there on by default. Peers that take minutes, and those that learn row by row, are left out \
+where rows are many."""
 
 
 class Streamed(ClassifierMixin, BaseEstimator):
@@ -106,12 +103,10 @@ class Searched(ClassifierMixin, BaseEstimator):
     def fit(self, X: np.ndarray, y: np.ndarray) -> Searched:
         """Choose, and fit to all the rows."""
         some = np.random.default_rng(0).permutation(len(y))[:CHOSEN_ON]
-        chosen = make_pipeline(StandardScaler(), clone(self.estimator))
-        if self.grid:
-            step = chosen.steps[-1][0]
-            grid = {f"{step}__{name}": values for name, values in self.grid.items()}
-            chosen = GridSearchCV(chosen, grid, scoring=self.scoring, cv=3, refit=False).fit(X[some], y[some])
-            chosen = make_pipeline(StandardScaler(), clone(self.estimator)).set_params(**chosen.best_params_)
+        chosen = make_pipeline(StandardScaler(), self.estimator)
+        grid = {f"{chosen.steps[-1][0]}__{name}": values for name, values in self.grid.items()}
+        search = GridSearchCV(chosen, grid, scoring=self.scoring, cv=3, refit=False).fit(X[some], y[some])
+        chosen.set_params(**search.best_params_)
         self.model_ = (CalibratedClassifierCV(chosen, cv=3) if self.calibrates else chosen).fit(X, y)
         self.classes_ = self.model_.classes_
         return self
@@ -121,13 +116,28 @@ class Searched(ClassifierMixin, BaseEstimator):
         return self.model_.predict_proba(X)
 
 
-def _mixtures(**params: Any) -> StatisticsSearchCV:
-    grid = {"subclasses": SUBCLASSES}
-    return StatisticsSearchCV(MixtureDiscriminantAnalysis(), grid, scoring="neg_log_loss", **params)
+class Calibrated(RidgeClassifier):
+    """A `RidgeClassifier` that is calibrated by some of the rows that it learns."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Calibrated:
+        """Learn and calibrate."""
+        some = np.random.default_rng(0).permutation(len(y))[:CHOSEN_ON]
+        return super().fit(X, y).calibrate(X[some], y[some])
 
 
-def _searched(estimator: Any, scoring: str = "neg_log_loss", calibrates: bool = False, **grid: Any) -> Any:
+def _mixtures() -> StatisticsSearchCV:
+    grid = {"subclasses": [1, 2, 4, 8, 12, 16]}
+    return StatisticsSearchCV(
+        MixtureDiscriminantAnalysis(), grid, scoring="neg_log_loss", calibrate="temperature"
+    )
+
+
+def _searched(estimator: Any, scoring: str, calibrates: bool = False, **grid: Any) -> Callable[[], Any]:
     return lambda: Searched(estimator, grid, scoring, calibrates)
+
+
+def _boosting(iterations: int = 100) -> Callable[[], Any]:
+    return lambda: HistGradientBoostingClassifier(max_iter=iterations, random_state=0)
 
 
 def _forest() -> Any:
@@ -142,86 +152,251 @@ def _tree() -> Any:
     return HoeffdingTreeClassifier()
 
 
-CLASSIFIERS: dict[str, tuple[Callable[[], Any], str, str]] = {
-    "LDA": (LinearDiscriminantAnalysis, "1", "yes"),
-    "QDA": (QuadraticDiscriminantAnalysis, "1", "yes"),
-    'QDA, pooling="bayes"': (lambda: QuadraticDiscriminantAnalysis(pooling="bayes"), "1", "yes"),
-    "MDA": (_mixtures, "3", "yes"),
-    "MDA, T": (lambda: _mixtures(calibrate="temperature"), "3", "yes"),
-    "SVC (RBF)": (_searched(SVC(), "accuracy", True, C=[1, 10, 100], gamma=["scale", 0.1]), "many", "no"),
-    "k-NN": (_searched(KNeighborsClassifier(), "accuracy", n_neighbors=[1, 3, 7, 15, 31]), "1, kept", "no"),
-    "HistGradientBoosting": (
-        _searched(HistGradientBoostingClassifier(random_state=0), learning_rate=[0.05, 0.15]),
-        "many",
-        "no",
+@dataclass(frozen=True)
+class Peer:
+    """How a classifier is made, how often it reads the rows, and how many it can learn in some minutes."""
+
+    make: Callable[[], Any]
+    reads: str = "many"
+    most: float = 50_000
+    least: float = 0
+
+
+SVC_GRID = {"C": [1, 10, 100], "gamma": ["scale", 0.1]}
+SEARCHED = {
+    "SVC (RBF)": _searched(SVC(), "accuracy", True, **SVC_GRID),
+    "k-NN": _searched(KNeighborsClassifier(), "accuracy", n_neighbors=[1, 3, 7, 15, 31]),
+    "LogisticRegression": _searched(
+        linear_model.LogisticRegression(max_iter=500), "neg_log_loss", C=[0.1, 1, 10, 100]
     ),
-    "RandomForest": (
-        _searched(RandomForestClassifier(200, random_state=0), max_features=["sqrt", 0.5]),
-        "many",
-        "no",
+}
+CLASSIFIERS: dict[str, Peer] = {
+    "LDA": Peer(LinearDiscriminantAnalysis, "1, merges", np.inf),
+    'QDA, pooling="bayes"': Peer(lambda: QuadraticDiscriminantAnalysis(pooling="bayes"), "1, merges", np.inf),
+    "MDA": Peer(_mixtures, "3, merges"),
+    "RidgeClassifier, calibrated": Peer(Calibrated, "1, merges", np.inf),
+    **{name: Peer(make, "1, kept" if name == "k-NN" else "many") for name, make in SEARCHED.items()},
+    "scikit-learn RidgeClassifier": Peer(
+        lambda: make_pipeline(StandardScaler(), linear_model.RidgeClassifier()), "1", np.inf
     ),
-    "LogisticRegression": (_searched(LogisticRegression(max_iter=500), C=[0.1, 1, 10, 100]), "many", "no"),
-    "MLP": (
-        _searched(
-            MLPClassifier((128,), early_stopping=True, random_state=0), alpha=[1e-4, 1e-2], max_iter=[200]
-        ),
-        "many",
-        "yes",
-    ),
-    "GMM": (_searched(ClassMixtures(), n_components=SUBCLASSES), "many", "no"),
-    "river HoeffdingTree": (lambda: Streamed(_tree), "1", "yes"),
-    "river ARF": (lambda: Streamed(_forest), "1", "yes"),
+    "RandomForest": Peer(lambda: RandomForestClassifier(random_state=0)),
+    "HistGradientBoosting": Peer(_boosting(), most=np.inf),
+    "HistGradientBoosting, 500": Peer(_boosting(500)),
+    "LightGBM": Peer(lambda: lightgbm.LGBMClassifier(random_state=0, n_jobs=1, verbosity=-1), most=np.inf),
+    "XGBoost": Peer(lambda: xgboost.XGBClassifier(random_state=0, n_jobs=1)),
+    "river HoeffdingTree": Peer(lambda: Streamed(_tree), "1, by row", FEW),
+    "river ARF": Peer(lambda: Streamed(_forest), "1, by row", FEW),
 }
 
 
-def _row(name: str, split: Split) -> tuple[str, ...]:
-    make, reads, learns_on = CLASSIFIERS[name]
+@dataclass(frozen=True)
+class Score:
+    """What a classifier comes to on a split, and what it costs."""
+
+    error: float
+    log_loss: float
+    brier: float
+    seconds: float  # to learn
+    microseconds: float  # to predict a row
+    megabytes: float
+
+    @property
+    def accuracy(self) -> str:
+        """What its predictions are worth, as a cell of a table."""
+        numbers = (f"{one:.{d}f}" for one, d in ((self.error, 4), (self.log_loss, 3), (self.brier, 3)))
+        return " / ".join(number.replace("nan", "–") for number in numbers)
+
+    @property
+    def cost(self) -> str:
+        """What it takes, as a cell of a table."""
+        return f"{self.seconds:.2f} / {self.microseconds:.0f} / {self.megabytes:.2f}"
+
+
+def _score(make: Callable[[], Any], split: Split) -> Score | None:
+    classes, y = np.unique(split.y, return_inverse=True)
+    truth = np.searchsorted(classes, split.y_test)
+    model = make()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         start = time.process_time()
         try:
-            model = make().fit(split.X, split.y)
+            model.fit(split.X, y)
         except (ValueError, np.linalg.LinAlgError):
-            return (name, *["–"] * 5, reads, learns_on)
+            return None
         learnt = time.process_time()
-        probabilities = np.nan_to_num(model.predict_proba(split.X_test))
+        has_probabilities = hasattr(model, "predict_proba")
+        answers = model.predict_proba(split.X_test) if has_probabilities else model.predict(split.X_test)
         predicted = time.process_time()
-    truth = np.searchsorted(model.classes_, split.y_test)
-    of_truth = probabilities[np.arange(len(truth)), truth]
-    log_loss = -np.log(np.maximum(of_truth, np.finfo(float).eps)).mean()
-    kept = getattr(model, "best_estimator_", model)
-    return (
-        name,
-        f"{(probabilities.argmax(axis=1) != truth).mean():.4f}",
-        f"{log_loss:.3f}",
-        f"{learnt - start:.2f}",
-        f"{predicted - learnt:.2f}",
-        f"{len(pickle.dumps(kept)) / 1e6:.2f}",
-        reads,
-        learns_on,
+    wrong, log_loss, brier = np.not_equal(answers, truth) if answers.ndim == 1 else None, np.nan, np.nan
+    if wrong is None:
+        probabilities = np.nan_to_num(answers)
+        wrong = probabilities.argmax(axis=1) != truth
+        of_truth = probabilities[np.arange(len(truth)), truth]
+        log_loss = -np.log(np.maximum(of_truth, np.finfo(float).eps)).mean()
+        brier = np.square(probabilities - np.eye(len(classes))[truth]).sum(axis=1).mean()
+    return Score(
+        float(wrong.mean()),
+        float(log_loss),
+        float(brier),
+        learnt - start,
+        (predicted - learnt) / len(truth) * 1e6,
+        len(pickle.dumps(getattr(model, "best_estimator_", model))) / 1e6,
     )
 
 
-def text(most: int, tested: int) -> str:
-    """A table for each dataset."""
-    headers = ["", "error", "log loss", "s to learn", "s to predict", "MB", "reads", "learns on"]
+def _datasets(most: int, tested: int) -> dict[str, list[Split]]:
+    """The splits of all datasets, by name; the largest one with few rows to learn from, too."""
+    random, made = np.random.default_rng(0), {}
+    for name, drawn in [*splits(DRAWS, most), *splits(DRAWS, min(most, SOME))]:
+        different = drawn[:1] if drawn[0] is drawn[-1] else drawn
+        learn = random.permutation(len(drawn[0].y))[:most]
+        test = random.permutation(len(drawn[0].y_test))[:tested]
+        if name == "covtype" or not any(one.startswith(name) for one in made):
+            made[f"{name}, {len(learn):,}"] = [
+                Split(one.X[learn], one.y[learn], one.X_test[test], one.y_test[test]) for one in different
+            ]
+    return made
+
+
+# ---------------------------------------------------------------------- all classifiers on all datasets
+
+Scores = dict[str, dict[str, Score | None]]
+
+_DATASETS: dict[str, list[Split]] = {}  # which the processes inherit that are forked
+
+
+def _measured(task: tuple[str, str]) -> Score | None:
+    """The mean score of a classifier on the splits of a dataset, if it is to learn so many rows."""
+    drawn, peer = _DATASETS[task[0]], CLASSIFIERS[task[1]]
+    if not peer.least <= len(drawn[0].y) <= peer.most:
+        return None
+    scores = [_score(peer.make, split) for split in drawn]
+    known = [astuple(score) for score in scores if score is not None]
+    return Score(*np.mean(known, axis=0).tolist()) if len(known) == len(scores) else None
+
+
+def measure(processes: int) -> Scores:
+    """The scores, by classifier and dataset; those that take long come first."""
+    tasks = [
+        (name, one)
+        for name in sorted(_DATASETS, key=lambda name: -len(_DATASETS[name][0].y))
+        for one in reversed(CLASSIFIERS)
+    ]
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        scores = dict(zip(tasks, tqdm(pool.imap(_measured, tasks), total=len(tasks)), strict=True))
+    return {one: {name: scores[name, one] for name in _DATASETS} for one in CLASSIFIERS}
+
+
+def _ours(n: int) -> str:
+    return f"RandomFeatureClassifier, D = {n:,}"
+
+
+def _goals(scores: Scores) -> Iterator[tuple[str, str, str, str]]:
+    for dataset, n, error, log_loss in GOALS:
+        for name in _DATASETS:
+            found = scores.get(_ours(n), {}).get(name)
+            if found is not None and name.startswith(dataset):
+                met = found.error <= error and found.log_loss <= log_loss
+                yield _goal(f"{name}, D = {n:,}", found.accuracy, f"≤ {error} / {log_loss}", met)
+    for name, lda in scores["LDA"].items():
+        ours = [one[name] for classifier, one in scores.items() if classifier.startswith("RandomFeature")]
+        found = [one for one in ours if one is not None][-1]
+        if lda is not None:
+            met = found.error <= lda.error and found.log_loss <= lda.log_loss
+            yield _goal(f"{name}, largest D, no worse than LDA", found.accuracy, f"≤ {lda.accuracy}", met)
+
+
+def _goal(what: str, found: str, most: str, met: bool) -> tuple[str, str, str, str]:
+    return what, found, most, "reached" if met else "not reached"
+
+
+def text() -> str:
+    """What all classifiers are worth on all datasets, and what they cost."""
+    scores = measure(2)
     tables = []
-    for name, (whole, *_) in splits(1, most):
-        some = np.random.default_rng(0).permutation(len(whole.y_test))[:tested]
-        split = Split(whole.X, whole.y, whole.X_test[some], whole.y_test[some])
-        rows = [_row(classifier, split) for classifier in tqdm(CLASSIFIERS, desc=name, leave=False)]
-        title = f"{name}, {len(split.y):,} rows to learn from, {len(split.y_test):,} to test"
-        tables.append(f"{title}:\n\n{report.table(headers, rows)}")
+    for title, cell, first in (
+        ("Error / log loss / Brier score on the rows to test", "accuracy", []),
+        ("Seconds to learn / µs to predict a row / MB of the pickled model", "cost", ["reads"]),
+    ):
+        rows = [
+            (
+                one,
+                *[CLASSIFIERS[one].reads] * len(first),
+                *("" if score is None else getattr(score, cell) for score in found.values()),
+            )
+            for one, found in scores.items()
+        ]
+        tables.append(f"{title}:\n\n{report.table(['', *first, *_DATASETS], rows)}")
+    tables.append(report.table(["error / log loss / Brier", "measured", "goal", ""], list(_goals(scores))))
     return "\n\n".join(tables)
+
+
+# ---------------------------------------------------------------------- a pass
+
+
+def _rows(n: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, 50))
+
+
+def map_and_product(n: int, n_features: int) -> Callable[[], Any]:
+    """The map of rows and the product of what it makes, in single precision, in blocks."""
+    rows = _rows(n)
+    features = RandomFeatures(n_features).fit(rows[:2_000])
+    made = np.empty((BLOCK, features.n_outputs), np.float32)
+    product = np.empty((features.n_outputs,) * 2, np.float32)
+
+    def run() -> None:
+        for start in range(0, n, BLOCK):
+            piece = made[: len(rows[start : start + BLOCK])]
+            features.write(rows[start : start + BLOCK], piece)
+            np.matmul(piece.T, piece, out=product)
+
+    return run
+
+
+def a_pass(n: int, n_features: int, products: Any) -> Callable[[], Any]:
+    """A pass over the rows in one thread."""
+    rows, labels = _rows(n), np.arange(n) % 10
+    rule = MappedRows(RandomFeatures(n_features).fit(rows[:2_000]), products=products)
+    return lambda: empty_statistics(Required.of("tied"), rule=rule).update(rows, labels)
+
+
+def pass_text(n: int, n_features: int, repeats: int) -> str:
+    """Goals of the time and memory of a pass."""
+    found = contest(
+        [
+            Contender("map and product in float32", map_and_product, (n, n_features)),
+            Contender("pass in float32", a_pass, (n, n_features, "float32")),
+            Contender("pass in float64", a_pass, (n, n_features, "float64")),
+        ],
+        repeats,
+    ).values()
+    bare, single, double = found
+    n_outputs = RandomFeatures(n_features).fit(_rows(500)).n_outputs
+    most = (2 * 8 * n_outputs**2 + 4 * BLOCK * n_outputs) / 1e6
+    times = ", ".join(f"{one.name} {one.processor / n * 1e6:.0f}" for one in found)
+    rows = [
+        report.at_most("float32 ÷ (map + product)", single.processor / bare.processor, 1.25),
+        report.at_most("float32 ÷ float64", single.processor / double.processor, 0.65),
+        report.at_most(f"peak of a task ÷ (two states and a block: {most:.0f} MB)", single.peak / most, 1.0),
+    ]
+    title = f"D = {n_features:,}, 50 columns; processor µs a row: {times}"
+    return f"{title}:\n\n{report.table(['', 'measured', 'goal', ''], rows)}"
 
 
 def main() -> None:
     """Measure and keep the tables."""
-    options = parser_of(__doc__, most=20_000, tested=4_000).parse_args()
+    parser = parser_of(__doc__, most=400_000, tested=20_000, rows=12_000, repeats=3)
+    parser.add_argument("--features", type=int, nargs="*", default=[1_000, 2_000, 4_000])
+    options = parser.parse_args()
+    for n in options.features:
+        make = partial(RandomFeatureClassifier, features=n)
+        least = 0 if n == options.features[0] else FEW
+        CLASSIFIERS[_ours(n)] = Peer(make, "1, merges", np.inf, least)
+    _DATASETS.update(_datasets(options.most, options.tested))
+    passes = pass_text(options.rows, options.features[len(options.features) // 2], options.repeats)
     title = f"## bench.classifiers: at most {options.most:,} rows to learn from"
-    report.publish(
-        "classifiers", f"{title}\n\n{text(options.most, options.tested)}", keep=not options.print_only
-    )
+    report.publish("classifiers", "\n\n".join([title, CAPTION, text(), passes]), keep=not options.print_only)
 
 
 if __name__ == "__main__":
