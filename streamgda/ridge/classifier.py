@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_consistent_length
 
 from streamgda.blocks.labels import as_labels
 from streamgda.blocks.wording import listed, named
@@ -313,6 +314,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
         rows = np.asarray(check_rows(self, X), dtype=np.float64)
+        check_consistent_length(rows, y, sample_weight)
         with at_one_moment(self):
             scores, classes = self._scores, self.statistics_.classes
         rows = rows if scores.features is None else scores.features.transformed(rows)

@@ -211,6 +211,9 @@ def test_calibration_says_what_it_lacks():
         model.calibrate(X[:2], [1, 9])
     with pytest.raises(ValueError, match="needs 5 rows of each class"):
         model.calibrate(X[:60], y[:60], method="softmax")
+    for short in ((y[:9],), (y, np.ones(9))):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            model.calibrate(X, *short)
     with pytest.raises(ValueError, match="method is 'auto'"):
         model.calibrate(X, y, method="isotonic")
     model.calibrate(X, y, method="softmax").partial_fit(X[:5] + 9, [3] * 5)
