@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from streamgda.cli.errors import Quarantined, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.diagnostics import box_m, manova, select_features
-from streamgda.ledger.manifest import options_of
+from streamgda.ledger.manifest import options_of, scan_options_of
 from streamgda.passes.accumulate import read_into
 from streamgda.scoring.inference import columns_of, maps_and_model, with_features_of
 from streamgda.selection.candidates import candidates_of
@@ -236,6 +236,9 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     With --max-shift and the like, a new file that lies too far from what is held is quarantined: it is in no
     model, and the exit code is 3, until --accept or --reject answers, or the file changes or goes.
 
+    A ledger knows its target, features and categories, and reads later files by them if no options say
+    otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out.
+
     Parameters
     ----------
     out
@@ -259,14 +262,15 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     Examples
     --------
     streamgda refresh ledger days --target kind --max-shift 1 --out model.parquet
-    streamgda refresh ledger days --target kind --reject 2026-01-31.parquet --out model.parquet
+    streamgda refresh ledger days --reject 2026-01-31.parquet --out model.parquet
     """
     if out is None and (given("statistics") or given("model")):
         raise click.UsageError("--model, --where and the like are for the model that --out saves.")
     if given("refresh").get("dry_run") and (accept or reject):
         raise click.UsageError("--dry-run does nothing, so --accept and --reject are for another time.")
     estimator, build, missing = _model_of()
-    source = _source_of(data)
+    known, _ = _tried(lambda: sg.StatisticsLedger(ledger).read_options)
+    source = _source_of(data, known=known or {})
     _check_replaceable(out, source)
     needed = estimator.required_statistics()
     kept = _ledger_at(ledger, needed.extra if out else ())
@@ -398,7 +402,14 @@ def inspect(path: str, *, tests: bool = False) -> None:
 # ---------------------------------------------------------------------- data to read
 
 
-def _source_of(data: Paths, saved: Any = None, *, without: Paths = (), is_labelled: bool = True) -> Source:
+def _source_of(
+    data: Paths,
+    saved: Any = None,
+    *,
+    without: Paths = (),
+    is_labelled: bool = True,
+    known: Mapping[str, Any] = {},
+) -> Source:
     """The source of rows to learn or to score: of the columns of what is saved, unless the user names some.
 
     `without` names columns that are no features by default.
@@ -410,6 +421,8 @@ def _source_of(data: Paths, saved: Any = None, *, without: Paths = (), is_labell
     if any(".zarr/" in f"{path}/" for path in data):
         options |= {} if is_labelled else {"target": None}
         return sg.scan_zarr(path, **{**options, "features": ",".join(options.get("features", ["X"]))})
+    if not options.keys() & {"features", "exclude", "categories"}:
+        options = {**scan_options_of(known), **options}
     if is_labelled and "target" not in options:
         raise click.UsageError("Missing option '--target': the column of labels.")
     if names := options.get("categories"):
@@ -418,7 +431,7 @@ def _source_of(data: Paths, saved: Any = None, *, without: Paths = (), is_labell
         options = {**dict(zip(("features", "categories"), columns_of(saved), strict=True)), **options}
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
-    return sg.scan(path, **given("scan"), **options)
+    return sg.scan(path, **{**options, **given("scan")})
 
 
 # ---------------------------------------------------------------------- models to make, and files to write

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import methodcaller
@@ -28,6 +29,7 @@ from streamgda.ledger.manifest import (
     Status,
     check_reads_alike,
     n_files_of,
+    scan_options_of,
     select,
     to_table,
     weights_by_age,
@@ -36,6 +38,7 @@ from streamgda.ledger.refresh import OnError, Reader, RefreshPlan, as_known, com
 from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import FileSource, Source
+from streamgda.sources.formats import scan
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -158,7 +161,7 @@ class StatisticsLedger:
 
     def refresh(
         self,
-        source: Source,
+        source: Source | Path | Sequence[Path],
         *,
         scheduler: Scheduler = None,
         progress: Progress = False,
@@ -176,10 +179,12 @@ class StatisticsLedger:
 
         Parameters
         ----------
-        source : Source
-            A source of files, as `scan_parquet` makes it. Its files are listed anew. It must read
-            the same columns in the same way each time. Only the order of the columns may differ, and
-            `missing` may change: to "drop", or to any value while no row has been dropped.
+        source : Source, path, or sequence of paths
+            A source of files, as `scan` makes it. Its files are listed anew. It must read the same columns in
+            the same way each time. Only the order of the columns may differ, and `missing` may change: to
+            "drop", or to any value while no row has been dropped. If no features are named where it is
+            scanned, they are those of the ledger. A ledger that holds files also takes a path: then it reads
+            the files there by the options with which it has read the others.
         scheduler, progress : optional
             As for `accumulate`. The workers write the entries, so the ledger must be where they reach it.
         dry_run : bool, default=False
@@ -216,7 +221,7 @@ class StatisticsLedger:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         alarms_of = methodcaller("alarms", **limits)
         alarms_of(DriftReport())  # raises if a limit is not known
-        files = self._check_source(source).rescanned()
+        files = self._check_source(self._scanned(source))
         scheduler = scheduler_for(files, scheduler)
         if dry_run:
             plan = self._plan(files, self._folder.contents(), scheduler, verify)
@@ -238,12 +243,18 @@ class StatisticsLedger:
                     "or URL that all share, and refresh again"
                 )
             now, drift = compare(folder, before, now, there, self._empty, alarms_of)
+            _warn_of_copies(now.held, {record.path for record in fresh})
             now = self._compact(now, there)
             if now != contents.manifest:
                 folder.write_manifest(now, before)
             folder.restore_apart(now)
             folder.tidy(now, there)
             return plan.report(now, drift, skipped)
+
+    def _scanned(self, source: Any) -> Source:
+        """The source of the files at a path, which are read as the ledger has read the files it holds."""
+        is_path = isinstance(source, str | os.PathLike | list | tuple)
+        return scan(source, **scan_options_of(self.read_options)) if is_path else source
 
     def _check_source(self, source: Source) -> FileSource:
         if not isinstance(source, FileSource):
@@ -260,8 +271,8 @@ class StatisticsLedger:
     def _plan(self, source: FileSource, there: Contents, scheduler: Scheduler, verify: bool) -> RefreshPlan:
         """What is to be read, with the features of the source in the order of the ledger."""
         before = there.manifest or self._folder.read_apart()
-        if before is not None:
-            source = source.in_order_of(before.read_options.get("features") or ())
+        known = {} if before is None else before.read_options
+        source = source.as_read(known).rescanned().in_order_of(known.get("features") or ())
         if self.groups is not None:
             source = source.with_groups(self.groups)
         read_options = {**source.read_options, **self._own_options}
@@ -503,6 +514,19 @@ class StatisticsLedger:
             self._folder.write_manifest(now, manifest)
             self._folder.tidy(now, contents.tables)
             return len(now.tables)
+
+
+def _warn_of_copies(held: Manifest, new: Collection[str]) -> None:
+    """Warn of files that have just been read, and have the content of another file that counts."""
+    known: dict[tuple[Any, ...], str] = {}
+    for record in sorted(held.sorted(), key=lambda record: record.path in new):
+        content = record.size, record.footer, record.rows
+        other = known.setdefault(content, record.path)
+        if other != record.path and record.path in new and record.footer and record.rows:
+            warnings.warn(
+                f"{record.path} seems to be a copy of {other}: its rows count twice; reject or delete it",
+                stacklevel=3,
+            )
 
 
 def _check_unfolded(records: Sequence[FileRecord]) -> None:

@@ -252,6 +252,12 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     return options if rule is None else {**options, "rule": rule}
 
 
+def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `scan` by which files are read as those of a ledger were."""
+    names = ("target", "features", "weight", "missing", "format")
+    return {name: read_options[name] for name in names if read_options.get(name) is not None}
+
+
 def check_reads_alike(manifest: Manifest, read_options: Mapping[str, Any], ledger: str) -> None:
     """Check that a source is read as the files of a ledger were.
 

@@ -423,6 +423,10 @@ class FileSource(Source):
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
 
+    def as_read(self, read_options: Mapping[str, Any]) -> Self:
+        """The same source with the features that `read_options` name, unless it was made for other ones."""
+        return self
+
     @property
     @abstractmethod
     def read_options(self) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter
 from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.planning import Dataset
-from streamgda.sources.roles import Roles
+from streamgda.sources.planning import Check, Dataset
+from streamgda.sources.roles import Roles, check_named
 from streamgda.sources.row_groups import ReadOptions, RowGroups, without_views
 from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.retries import retried, storing
@@ -120,7 +120,8 @@ def scan(
     array([[2. ],
            [8.5]])
     """
-    dataset, find = dataset_at(path, filesystem, format)
+    check = partial(check_named, target, weight, features)
+    dataset, find = dataset_at(path, filesystem, format, check)
     chosen = Filter.of(filters, dataset.schema)
     chosen_as = target, features, exclude, categories, weight, missing
     roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored)
@@ -129,7 +130,7 @@ def scan(
 
 
 def dataset_at(
-    path: Any, filesystem: Any = None, wanted: Any = None
+    path: Any, filesystem: Any = None, wanted: Any = None, check: Check | None = None
 ) -> tuple[Dataset, Callable[..., Listing]]:
     """The files at a path in their format, and what lists them anew; errors are those of `scan`."""
     names = [path] if isinstance(path, str | PathLike) else path
@@ -137,7 +138,7 @@ def dataset_at(
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
-            return Dataset.of(find()), find
+            return Dataset.of(find(), check=check), find
         except FileNotFoundError:
             kinds = [] if kinds else _kinds_found(path, filesystem)
             if not kinds:
@@ -147,7 +148,7 @@ def dataset_at(
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
     kind = wanted if isinstance(wanted, ds.FileFormat) else _made(kinds[0], listing.paths)
-    return replace(FormatDataset.of(listing, read=partial(_head, kind)), format=kind), find
+    return replace(FormatDataset.of(listing, read=partial(_head, kind), check=check), format=kind), find
 
 
 def _name_of(wanted: Any) -> str:
@@ -220,9 +221,9 @@ def _is_text(kind: ds.FileFormat) -> bool:
 class FormatDataset(Dataset):
     """The files of a dataset of another format than Parquet."""
 
-    def relisted(self, listing: Listing) -> Self:
+    def relisted(self, listing: Listing, check: Check) -> Self:
         """The dataset with the files of a new listing."""
-        now = self.of(listing, self, partial(_head, self.format))
+        now = self.of(listing, self, partial(_head, self.format), check)
         return replace(now, format=self.format)
 
     def plan(

@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -20,7 +20,7 @@ from streamgda.sources.discovery import Listing, find_files
 from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import Dataset, unified_types
-from streamgda.sources.roles import Roles, TabularSource
+from streamgda.sources.roles import Roles, TabularSource, check_named
 from streamgda.sources.row_groups import ReadOptions, RowGroups
 from streamgda.storage.filesystems import Storage
 from streamgda.storage.retries import retried
@@ -57,6 +57,7 @@ def scan_parquet(
         key. A source without a target serves `predict_dataset` only.
     features : sequence of str, optional
         Columns of numbers, in the order wanted: integer, bool, float or decimal; or patterns such as "x*".
+        Dates and times count as days since 1970 in UTC, and durations as days.
         May be partition keys. By default all columns of the first file but the target, the weight and the
         index of a pandas frame. A column that another file lacks is then an error. A column that the first
         file lacks is not read.
@@ -105,7 +106,7 @@ def scan_parquet(
     array([1.5, 7.5])
     """
     find = partial(find_files, path, filesystem)
-    dataset = Dataset.of(find())
+    dataset = Dataset.of(find(), check=partial(check_named, target, weight, features))
     chosen = Filter.of(filters, dataset.schema)
     chosen_as = target, features, exclude, categories, weight, missing
     roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored)
@@ -166,12 +167,20 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
         find = self._find
-        now = self._dataset if find is None else self._dataset.relisted(find(first_time=False))
+        now = (
+            self._dataset
+            if find is None
+            else self._dataset.relisted(find(first_time=False), self._roles.check_file)
+        )
         self._roles.check_there(now.schema.names, now.first[0])
         self._roles.check_types(now.stored, now.first[0])
         chosen = self._options.filter
         again = None if chosen is None else Filter.of(chosen.expression, now.schema)
         return type(self)(now, self._roles, again, find)
+
+    def as_read(self, read_options: Mapping[str, Any]) -> Self:
+        """The same source with the features that were read before, unless it was scanned for other ones."""
+        return self._with_roles(self._roles.as_read(read_options))
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
@@ -193,6 +202,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **(roles.identity if roles.derived else {}),
+            **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
         }
 

@@ -37,6 +37,8 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _FILES_OF_TASK = 128
 
+_TRIED = 100  # files, of which one must be as it should be
+
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
 T = TypeVar("T")
@@ -46,6 +48,9 @@ R = TypeVar("R")
 
 ReadHead: TypeAlias = Callable[[Storage, str], Any]
 """Reads what a file tells of itself: its `schema` and its `version`."""
+
+Check: TypeAlias = Callable[[pa.Schema, str], None]
+"""Raises ValueError if a file with these columns and this path is not what the others are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +84,21 @@ class Dataset:
     format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
 
     @classmethod
-    def of(cls, listing: Listing, known: Dataset | None = None, read: ReadHead | None = None) -> Self:
+    def of(
+        cls,
+        listing: Listing,
+        known: Dataset | None = None,
+        read: ReadHead | None = None,
+        check: Check | None = None,
+    ) -> Self:
         """Listed files, with the hive keys of their paths, except keys that are columns of the files too.
 
         The value in a row is used, and not the one in the name of its folder. The first file is not opened if
         its footer is known from an earlier listing.
         """
-        is_known = known is not None and known._has_first(listing)
-        first = known.first if known and is_known else _first_readable(listing, read or _read_footer)
+        check = None if listing.columns is not None else check  # of a table, the log tells the columns
+        is_known = known is not None and known._has_first(listing) and _passes(check, *known.first)
+        first = known.first if known and is_known else _first_readable(listing, read or _read_footer, check)
         stored = first[1].schema
         if listing.columns is not None:
             return cls._of_table(listing, listing.columns, first)
@@ -138,9 +150,9 @@ class Dataset:
         )
         return int(files.count_rows())
 
-    def relisted(self, listing: Listing) -> Self:
-        """The dataset with the files of a new listing."""
-        return self.of(listing, self)
+    def relisted(self, listing: Listing, check: Check) -> Self:
+        """The dataset with the files of a new listing, of which the first passes a check if one does."""
+        return self.of(listing, self, check=check)
 
     def _has_first(self, listing: Listing) -> bool:
         """Whether the first of the files is in the version of which the footer is known."""
@@ -248,22 +260,44 @@ def _type_of(values: list[str]) -> pa.DataType:
     return pa.int32() if values else pa.string()
 
 
-def _first_readable(listing: Listing, read_head: ReadHead) -> tuple[str, Any]:
-    """The first file that can be read so far as it tells its columns. A pass names the damaged files.
+def _first_readable(listing: Listing, read_head: ReadHead, check: Check | None = None) -> tuple[str, Any]:
+    """The first file that can be read so far as it tells its columns, and that passes a check if one does.
+
+    A pass reads all the footers, and names the files that are damaged or do not fit.
 
     Raises
     ------
     ValueError
         If none can be read. It is the error of the first one.
     """
-    damaged: ValueError | None = None
+    fault: ValueError | None = None
+    readable: tuple[str, Any] | None = None
+    n_others = 0
     for path in listing.paths:
         try:
             read = partial(read_head, listing.storage, path)
-            return path, read() if listing.storage.is_local else wait_for(read)
+            found = path, read() if listing.storage.is_local else wait_for(read)
         except ValueError as error:
-            damaged = damaged or error
-    raise damaged or ValueError("the dataset has no files")
+            fault = fault or error
+            continue
+        if _passes(check, *found):
+            return found
+        readable, n_others = readable or found, n_others + 1
+        if n_others == _TRIED:
+            break
+    if readable is None:
+        raise fault or ValueError("the dataset has no files")
+    return readable
+
+
+def _passes(check: Check | None, path: str, head: Any) -> bool:
+    """Whether a file passes a check by its columns, and the keys in its path."""
+    keys = [unquote(part.partition("=")[0]) for part in path.split("/")[:-1] if "=" in part]
+    columns = pa.schema([*head.schema, *((key, pa.null()) for key in keys)])
+    try:
+        return check is None or check(columns, path) is None
+    except ValueError:
+        return False
 
 
 def _read_footer(storage: Storage, path: str) -> Footer:

@@ -21,12 +21,17 @@ import pyarrow as pa
 from streamgda.blocks.block import Missing, check_missing
 from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import Source
-from streamgda.sources.encoding import LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
+from streamgda.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
 
 
+def is_time(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type holds dates, times or durations, which are learnt as days."""
+    return bool(pa.types.is_temporal(arrow_type) and not pa.types.is_interval(arrow_type))
+
+
 def is_number(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type can be a feature or a weight."""
+    """Whether a column of this type can be a weight, or a feature as it is."""
     return bool(
         pa.types.is_integer(arrow_type)
         or pa.types.is_floating(arrow_type)
@@ -63,6 +68,8 @@ class Roles:
     derived: Mapping[str, ColumnExpression] = field(default_factory=dict, hash=False)
     encoded: tuple[str, ...] = ()
     encoding: Encoding | None = None
+    dates: tuple[str, ...] = ()
+    left_out: frozenset[str] | None = None  # the columns that were excluded, if no features were named
 
     @classmethod
     def choose(
@@ -113,8 +120,9 @@ class Roles:
         all_names, stored = schema.names, schema if stored is None else stored
         index = (stored.pandas_metadata or {}).get("index_columns", [])  # of the frame that was written
         candidates = [name for name in stored.names if name not in (*index, target, weight)]
+        left_out = None
         if features is None:
-            left_out = matching(map(str, exclude), all_names, origin)
+            left_out = frozenset(matching(map(str, exclude), all_names, origin))
             feature_names = [name for name in candidates if name not in left_out]
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
@@ -122,6 +130,9 @@ class Roles:
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
+        times = {field.name for field in stored if is_time(field.type)}
+        dates = tuple(name for name in feature_names if name in times)
+        roles = replace(roles, dates=dates, left_out=left_out)
         roles.check_types(stored, origin)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
@@ -153,6 +164,24 @@ class Roles:
         besides = [] if self.encoding is None else self.encoding.identity
         return [list(self.encoded), *besides] if besides else list(self.encoded)
 
+    def as_read(self, read_options: Mapping[str, Any]) -> Self:
+        """The same roles with the features that were read before, unless other ones are asked for."""
+        features = read_options.get("features", ())
+        others = {*(self.left_out or ()), self.target, self.weight}
+        if not features or others & {*features} or not self.derived.keys() <= {*features}:
+            return self
+        if self.left_out is None and self.features != tuple(features):
+            return self
+        stored_as: Any = read_options.get(AS_STORED, ())
+        encoded = stored_as[0] if stored_as and isinstance(stored_as[0], list) else stored_as
+        by_type = self.encoding is not None and not self.encoding.by_name
+        return replace(
+            self,
+            features=tuple(features),
+            dates=tuple(read_options.get("dates", ())),
+            encoded=tuple(encoded) if by_type else self.encoded,
+        )
+
     def with_groups(self, column: str, names: Collection[str], origin: str) -> Self:
         """The same roles, and a column that groups the rows or names their folds.
 
@@ -170,7 +199,8 @@ class Roles:
     def of_features(self, names: Sequence[str]) -> Self:
         """The same roles with some of the features, in this order."""
         encoded = tuple(name for name in names if name in self.encoded)
-        return replace(self, features=tuple(names), encoded=encoded)
+        dates = tuple(name for name in names if name in self.dates)
+        return replace(self, features=tuple(names), encoded=encoded, dates=dates)
 
     def with_encoded(self, wanted: Wanted, stored: pa.Schema, origin: str) -> Self:
         """The same roles, where the features that are wanted are encoded.
@@ -200,14 +230,19 @@ class Roles:
                 kind = type_of(expression, schema)
             except (pa.ArrowException, TypeError) as error:
                 raise ValueError(f"{origin}: {name}={expression!s:.80}: {in_words(error)}") from error
-            if not is_number(kind):
+            if not (is_number(kind) or is_time(kind)):
                 raise ValueError(
                     f"{origin}: {name}={expression!s:.80} is {kind} and cannot be a feature; make a number "
-                    "of it, such as by pyarrow.compute.days_between of two dates"
+                    "of it, such as by pyarrow.compute.utf8_length of a text"
                 )
             derived[name] = ColumnExpression(expression, referenced(expression, schema))
         features = dict.fromkeys((*self.features, *derived))
         return replace(self, features=tuple(features), derived={**self.derived, **derived})
+
+    def check_file(self, schema: pa.Schema, origin: str) -> None:
+        """Raise ValueError if a file with these columns is not as the roles need it."""
+        self.check_there(schema.names, origin)
+        self.check_types(schema, origin)
 
     def check_there(self, names: Collection[str], origin: str) -> None:
         """Raise ValueError for a column that is not there, with the name that may have been meant."""
@@ -233,13 +268,12 @@ class Roles:
         if not wrong:
             return
         kinds = ", ".join(f"{name!r} ({types[name]})" for name in wrong)
-        usable = [name for name in present if name not in wrong]
+        usable = [name for name in present if name not in wrong and not is_identifier(name)]
         text = [name for name in wrong if label_kind(types[name]) is not None]
         raise ValueError(
             f"{origin}: columns {kinds} cannot be features; "
             + ("leave them out" if is_frame else self._left_out(wrong, usable, text))
             + (LEARNT_AS_TEXT if text else "")
-            + (", or make numbers of dates, such as days since a date" if len(text) < len(wrong) else "")
         )
 
     def _left_out(self, wrong: list[str], usable: list[str], text: list[str]) -> str:
@@ -248,13 +282,23 @@ class Roles:
         return (
             (is_target if self.target is None else "")
             + f"leave them out, with exclude={wrong!r}"
-            + (f", or name the columns to use, such as features={usable[:5]!r}" if usable else "")
+            + (f", or name the columns to use, as features={usable!r}" if usable else "")
         )
 
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
         if self.encoding is not None and name in self.encoded:
             return self.encoding.takes(arrow_type)
-        return is_number(arrow_type)
+        return is_number(arrow_type) or is_time(arrow_type)
+
+    def _check_dates(self, types: dict[str, pa.DataType], origin: str) -> None:
+        """Raise ValueError for dates in a column of numbers, and the other way round."""
+        for name in self.features:
+            if name in types and name not in self.derived and is_time(types[name]) != (name in self.dates):
+                here, there = "dates or times", "numbers"
+                here, there = (there, here) if name in self.dates else (here, there)
+                raise ValueError(
+                    f"{origin}: column {name!r} is {types[name]}; elsewhere it holds {there}, here {here}"
+                )
 
     def check_types(self, schema: pa.Schema, origin: str, *, is_frame: bool = False) -> None:
         """Raise ValueError if a column of the schema has a type that its role cannot have.
@@ -271,6 +315,8 @@ class Roles:
             name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
         }
         self._check_features(kinds, origin, is_frame)
+        if not is_frame:
+            self._check_dates(kinds, origin)
         if self.target is not None and self.target in kinds and label_kind(kinds[self.target]) is None:
             raise ValueError(
                 f"{origin}: column {self.target!r} is {kinds[self.target]} and cannot be the target; labels "
@@ -280,6 +326,14 @@ class Roles:
             raise ValueError(
                 f"{origin}: column {self.weight!r} is {kinds[self.weight]} and cannot be the weight"
             )
+
+
+def check_named(
+    target: str | None, weight: str | None, features: Sequence[str] | None, schema: pa.Schema, origin: str
+) -> None:
+    """Raise ValueError if a file lacks a column that the user has named."""
+    named = [name for name in (target, weight, *(features or ())) if isinstance(name, str)]
+    check_known([name for name in named if not _is_pattern(name)], schema.names, origin)
 
 
 def _chosen(

@@ -155,12 +155,13 @@ def test_all_columns_that_are_no_numbers_are_named_at_once(made, holds):
     y = [0, 1, 1]
     bad = made({"a": wrong, "b": wrong})
     model = GaussianNB(categories=None).fit(good, y)
-    for call in (
+    calls = (
+        lambda rows: ClassStatistics().update(rows, y),
         model.predict,
         lambda rows: GaussianNB(categories=None).fit(rows, y),
         lambda rows: model.partial_fit(rows, y),
-        lambda rows: ClassStatistics().update(rows, y),
-    ):
+    )
+    for call in calls if holds == "text" else calls[:1]:  # models learn dates as days
         with pytest.raises(
             ValueError, match="^columns 'a', 'b' hold text or dates, .* leave such columns out, or enc"
         ):
@@ -173,10 +174,8 @@ def test_a_source_names_all_columns_that_are_no_numbers_and_the_remedy():
     table = pa.table(
         {"a": [1.0, 2.0], "when": pa.array([1, 2], pa.date32()), "note": ["p", "q"], "y": [0, 1]}
     )
-    remedy = r"leave them out, with exclude=\['when', 'note'\], or name .* features=\['a'\]"
-    with pytest.raises(
-        ValueError, match=r"columns 'when' \(date32\[day\]\), 'note' \(string\) cannot.*" + remedy
-    ):
+    remedy = r"leave them out, with exclude=\['note'\], or name .* features=\['a', 'when'\]"
+    with pytest.raises(ValueError, match=r"columns 'note' \(string\) cannot.*" + remedy):
         scan_arrow(table, "y", categories=None)
     assert scan_arrow(table, "y", exclude=["when", "note"]).feature_names == ("a",)
 

@@ -192,10 +192,8 @@ def test_models_that_take_no_categories_say_so(other, source):
 
 
 def test_errors_of_frames_have_the_remedies_of_frames(customers, kinds):
-    day = customers.assign(day=pd.Timestamp("2026-01-01"))
     mixed = customers.assign(note=pd.Series([1, "a"] * 200, dtype=object))
     for rows, chosen, message in (
-        (day, "auto", r"'day' \(timestamp\[\w+\]\) cannot be features; leave them out, or make numbers"),
         (
             customers,
             Categorical(["grade"]),

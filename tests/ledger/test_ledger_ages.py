@@ -182,6 +182,5 @@ def test_a_filter_by_a_moment_reads_the_same_rows_in_every_time_zone(tmp_path, z
         zone(name)
         since = [("at", ">=", datetime(2026, 1, 1, 20, tzinfo=UTC))]
         assert accumulate(scan_parquet(tmp_path, "kind", features=["u"], filters=since)).n_rows == 4
-    for role in ({"target": "at", "features": ["u"]}, {"target": "kind", "features": ["at"]}):
-        with pytest.raises(ValueError, match=r"'at' (is |\()timestamp\[us, tz=Asia/Tokyo\].* cannot be"):
-            scan_parquet(tmp_path, **role)
+    with pytest.raises(ValueError, match=r"'at' is timestamp\[us, tz=Asia/Tokyo\].* cannot be"):
+        scan_parquet(tmp_path, target="at", features=["u"])

@@ -33,7 +33,7 @@ def sources(tmp_path_factory):
 
 
 def put(folder, n, n_batches, shift=0.0):
-    rows = np.tile(ROWS[:, :3] + shift, (n_batches, 1))
+    rows = np.tile(ROWS[:, :3] + shift + n * 1e-9, (n_batches, 1))  # no file is a copy of another
     columns = dict(zip("uvw", rows.T, strict=True))
     folder.mkdir(exist_ok=True)
     pq.write_table(pa.table({**columns, "kind": list(LABELS) * n_batches}), folder / f"{n}.parquet")

@@ -226,6 +226,7 @@ def check(before, after, way, folder):
 OF_LEARNING = {"features", "target", "weight"}  # on which no prediction of this model depends
 
 
+@pytest.mark.filterwarnings("ignore:.* seems to be a copy of")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("change", OF_FILES)
 def test_files_are_found_again_only_if_nothing_has_changed(change, way, tmp_path):

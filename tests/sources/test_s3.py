@@ -268,7 +268,8 @@ def test_a_ledger_lives_in_a_bucket(parquet, how):
     body = client.get_object(Bucket="rows", Key="data/day=1/1.parquet")["Body"].read()
     client.put_object(Bucket="rows", Key="data/day=3/1.parquet", Body=body)
     client.delete_object(Bucket="rows", Key="data/day=2/1.parquet")
-    report, scratch = refresh()
+    with pytest.warns(UserWarning, match="day=3/1.parquet seems to be a copy of day=1"):
+        report, scratch = refresh()
     assert (report.added, report.dropped) == (("day=3/1.parquet",), ("day=2/1.parquet",))
     assert ledger.statistics() == scratch
     assert ledger.statistics(where=[("day", "=", 3)]).n_rows == 400
@@ -354,7 +355,7 @@ def _interrupted_after_the_first():
 
 def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):
     filesystem = s3fs.S3FileSystem()
-    for day, value in ((1, 0.0), (2, 0.0)):
+    for day, value in ((1, 0.0), (2, 0.5)):
         _put_object(day, value)
     ledger = StatisticsLedger("rows/ledger", filesystem=filesystem)
     source = scan_parquet("rows/data", "y", features=["u"], filesystem=filesystem)

@@ -1,0 +1,145 @@
+"""A ledger knows what it reads: a file that does not fit is named or skipped, whatever its name."""
+
+import subprocess
+import sys
+import time
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from streamgda import StatisticsLedger, accumulate, scan, scan_parquet
+from streamgda.cli.main import main
+
+RNG = np.random.default_rng(0)
+WRITE = {"parquet": pq.write_table, "csv": pa.csv.write_csv}
+
+
+def day(n_rows=50):
+    return pa.table(
+        {
+            "x": RNG.normal(size=n_rows),
+            "when": pa.array([date(2026, 1, i % 28 + 1) for i in range(n_rows)]),
+            "shop": RNG.choice(["north", "web"], size=n_rows),
+            "kind": RNG.choice(["a", "b"], size=n_rows),
+        }
+    )
+
+
+def as_text(table):
+    return table.set_column(0, "x", pa.array(["many"] * len(table)))
+
+
+ODD = {
+    "missing": lambda table: table.drop_columns("x"),
+    "text": as_text,
+    "date": lambda table: table.set_column(0, "x", table["when"]),
+    "no target": lambda table: table.drop_columns("kind"),
+}
+
+
+def made(folder, ending):
+    """A ledger of three files."""
+    (folder / "data").mkdir()
+    for name in "bdf":
+        WRITE[ending](day(), folder / "data" / f"{name}.{ending}")
+    ledger = StatisticsLedger(folder / "ledger")
+    ledger.refresh(scan(folder / "data", "kind"))
+    return ledger
+
+
+@pytest.mark.parametrize("place", ["a", "c", "g"])
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("ending", WRITE)
+def test_the_odd_file_is_named_or_skipped_at_any_place(ending, kind, place, tmp_path):
+    ledger, odd = made(tmp_path, ending), f"{place}.{ending}"
+    WRITE[ending](ODD[kind](day()), tmp_path / "data" / odd)
+    WRITE[ending](day(), tmp_path / "data" / f"e.{ending}")
+    before = ledger.read_options
+    for source in (scan(tmp_path / "data", "kind"), tmp_path / "data"):
+        with pytest.raises(ValueError, match=odd):
+            ledger.refresh(source)
+        report = ledger.refresh(source, on_error="skip")
+        assert list(report.skipped) == [odd]
+        assert report.rows_held == 200
+    assert ledger.read_options == before
+
+
+@pytest.mark.parametrize("place", ["a", "c", "g"])
+@pytest.mark.parametrize("ending", WRITE)
+def test_a_further_column_is_not_read(ending, place, tmp_path):
+    ledger = made(tmp_path, ending)
+    WRITE[ending](day().append_column("more", [[1.0] * 50]), tmp_path / "data" / f"{place}.{ending}")
+    report = ledger.refresh(scan(tmp_path / "data", "kind"))
+    assert (report.added, report.skipped) == ((f"{place}.{ending}",), {})
+    features = ["x", "when", "shop"]
+    whole = accumulate(scan(tmp_path / "data", "kind", features=features))
+    assert ledger.statistics().allclose(whole, rtol=1e-12)
+
+
+def test_other_features_that_are_asked_for_are_an_error(tmp_path):
+    ledger = made(tmp_path, "parquet")
+    for options in ({"features": ["x"]}, {"exclude": ["shop"]}, {"categories": None, "exclude": ["shop"]}):
+        with pytest.raises(ValueError, match="holds statistics with features"):
+            ledger.refresh(scan_parquet(tmp_path / "data", "kind", **options))
+
+
+def test_a_new_ledger_needs_a_source(tmp_path):
+    pq.write_table(day(), tmp_path / "1.parquet")
+    with pytest.raises(ValueError, match="refresh it with a source first"):
+        StatisticsLedger(tmp_path / "ledger").refresh(tmp_path / "1.parquet")
+
+
+def test_the_command_line_needs_a_target_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "days").mkdir()
+    pa.csv.write_csv(day(), "days/1.csv")
+    refresh = ["refresh", "ledger", "days"]
+    assert "Missing option '--target'" in CliRunner().invoke(main, refresh).stderr
+    said = CliRunner().invoke(main, [*refresh, "--target", "kind", "--exclude", "when", "--quiet"])
+    assert said.exit_code == 0, said.stderr
+    pa.csv.write_csv(day(), "days/2.csv")
+    pa.csv.write_csv(as_text(day()), "days/0.csv")
+    said = CliRunner().invoke(main, [*refresh, "--on-error", "skip"])
+    assert said.exit_code == 0, said.stderr
+    assert "skipped 0.csv" in said.stdout
+    assert "read 1 file (1 new, 0 changed), reused 1" in said.stdout
+
+
+@pytest.mark.parametrize("ending", WRITE)
+def test_a_copied_file_is_said(ending, tmp_path):
+    ledger = made(tmp_path, ending)
+    data = tmp_path / "data"
+    (data / f"b.{ending}").rename(data / f"moved.{ending}")
+    ledger.refresh(data)
+    (data / f"copy.{ending}").write_bytes((data / f"d.{ending}").read_bytes())
+    with pytest.warns(UserWarning, match=rf"copy\.{ending} seems to be a copy of d\.{ending}"):
+        ledger.refresh(data)
+    ledger.reject(f"copy.{ending}")
+    ledger.refresh(data)
+
+
+@pytest.mark.parametrize("n_tables", [1, 4])
+def test_a_refresh_of_text_that_is_killed_goes_on(n_tables, tmp_path):
+    (tmp_path / "data").mkdir()
+    for i in range(8):
+        pa.csv.write_csv(day(30_000), tmp_path / "data" / f"{i}.csv")
+    code = (
+        "import sys, streamgda as sg\n"
+        "sg.StatisticsLedger(sys.argv[1]).refresh(sg.scan(sys.argv[2], 'kind'), scheduler='synchronous')"
+    )
+    arguments = [sys.executable, "-c", code, tmp_path / "ledger", tmp_path / "data"]
+    with subprocess.Popen(arguments) as process:
+        while (
+            process.poll() is None and len(list((tmp_path / "ledger" / "entries").glob("*-1.*"))) < n_tables
+        ):
+            time.sleep(0.001)
+        process.kill()
+    assert not (tmp_path / "ledger" / "manifest.parquet").exists()
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    assert len(ledger.refresh(scan(tmp_path / "data", "kind")).added) == 8
+    assert ledger.statistics().allclose(accumulate(scan(tmp_path / "data", "kind")), rtol=1e-12)

@@ -1,0 +1,85 @@
+"""Dates, times and durations are features: days since 1970 in UTC, and days."""
+
+from datetime import UTC, date, datetime, time, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import LinearDiscriminantAnalysis, accumulate, scan, scan_arrow
+
+NOON = datetime(1970, 1, 3, 12)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "days"),
+    [
+        ([date(1970, 1, 3), date(1969, 12, 31)], pa.date32(), [2, -1]),
+        ([date(1970, 1, 3), date(1969, 12, 31)], pa.date64(), [2, -1]),
+        *(
+            ([NOON, NOON + timedelta(days=1)], pa.timestamp(unit), [2.5, 3.5])
+            for unit in ("s", "ms", "us", "ns")
+        ),
+        (
+            [NOON.replace(tzinfo=timezone(timedelta(hours=6))), NOON.replace(tzinfo=UTC)],
+            pa.timestamp("us", "Asia/Dhaka"),
+            [2.25, 2.5],
+        ),
+        ([timedelta(hours=6), timedelta(days=-2)], pa.duration("ms"), [0.25, -2]),
+        ([time(6), time(18)], pa.time32("s"), [0.25, 0.75]),
+        ([True, False], pa.bool_(), [1, 0]),
+    ],
+)
+def test_each_type_in_days(values, kind, days):
+    table = pa.table({"when": pa.array(values, kind), "y": [0, 1]})
+    assert accumulate(scan_arrow(table, "y"), "diag").means.ravel().tolist() == days
+
+
+def test_a_null_is_missing_and_a_computed_date_is_a_feature():
+    table = pa.table({"when": pa.array([None, date(1970, 1, 2)]), "y": [0, 1]})
+    with pytest.raises(ValueError, match="row 0: feature 'when' is NaN or null"):
+        accumulate(scan_arrow(table, "y"))
+    source = scan_arrow(table.slice(1), "y").with_columns(
+        later=pa.compute.add(pa.compute.field("when"), timedelta(days=2))
+    )
+    assert accumulate(source, "diag").means.tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("with_text", [False, True])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_model_of_files_predicts_frames_of_every_library(ending, with_text, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 200)
+    days = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.normal(size=400) + 2 * y, unit="D").round("s")
+    frame = pd.DataFrame({"x": rng.normal(size=400), "when": days})
+    if with_text:
+        frame["shop"] = rng.choice(["north", "web"], size=400)
+    table = pa.table(frame.assign(y=y))
+    (pa.csv.write_csv if ending == "csv" else pq.write_table)(table, tmp_path / f"rows.{ending}")
+    model = LinearDiscriminantAnalysis().fit(scan(tmp_path, "y"))
+    frames = frame, pl.from_pandas(frame), pa.table(frame)
+    expected = model.predict_proba(frame)
+    assert ((expected[:, 1] > 0.5) == y).mean() > 0.75
+    for one in frames[1:]:
+        np.testing.assert_allclose(model.predict_proba(one), expected)
+    fitted = LinearDiscriminantAnalysis().fit(frame, y)
+    np.testing.assert_allclose(fitted.predict_proba(frame), expected, rtol=1e-6)
+
+
+def test_all_columns_in_the_way_are_named_with_features_to_paste():
+    nested = pa.array([[1], [2]])
+    table = pa.table({"id": [1, 2], "x": [0.5, 1.5], "many": nested, "more": nested, "y": [0, 1]})
+    with pytest.raises(ValueError, match="'many'.*'more'") as caught:
+        scan_arrow(table, "y")
+    assert "features=['x']" in str(caught.value)
+
+
+def test_dates_in_one_file_and_numbers_in_another_are_an_error(tmp_path):
+    pq.write_table(pa.table({"when": [date(2026, 1, 1)], "y": [0]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"when": [7.0], "y": [0]}), tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match=r"2\.parquet: column 'when' is double; elsewhere it holds dates"):
+        accumulate(scan(tmp_path, "y"))
