@@ -79,7 +79,12 @@ SKOPS_TYPES = [
     "streamgda.exact.sums.Sums",
     "streamgda.incomplete.policy.Marginal",
     "streamgda.statistics.labelled.Labelled",
+    *(
+        f"streamgda.ridge.{name}"
+        for name in ("features.RandomFeatures", "rule.MappedRows", "sampled.RowSample")
+    ),
     "streamgda.subclasses.centers.SubclassCenters",
+    "streamgda.subclasses.sampled.Sample",
 ]
 """The types that `skops.io.load` must trust to load an estimator that has learnt from complete rows."""
 

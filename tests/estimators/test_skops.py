@@ -16,7 +16,10 @@ skops_io = pytest.importorskip("skops.io")
 def test_skops_loads_models_by_trusted_types(name, exact):
     y = np.arange(90) % 3
     X = np.random.default_rng(0).normal(size=(90, 2)) + y[:, None]
-    model = estimator_named(name)(exact=exact).fit(X, np.array(["a", "b", "c"])[y])
+    kind = estimator_named(name)
+    if exact and "exact" not in kind._get_param_names():
+        pytest.skip("it has no exact sums")
+    model = kind(**({"exact": True} if exact else {})).fit(X, np.array(["a", "b", "c"])[y])
     loaded = skops_io.loads(skops_io.dumps(model), trusted=SKOPS_TYPES)
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
