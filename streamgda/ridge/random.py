@@ -217,7 +217,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         if not isinstance(statistics.rule, MappedRows):
             raise ValueError(
                 f"{statistics!r} is of rows that were not mapped, and RandomFeatureClassifier maps those "
-                "that it predicts; RidgeClassifier does not"
+                "that it predicts. RidgeClassifier does not; a search takes it on source.map(features)"
             )
         return statistics.rule
 
