@@ -329,6 +329,7 @@ def test_the_public_names_are_there():
         "load_statistics",
         "predict_dataset",
         "progressive_score",
+        "scan",
         "scan_arrow",
         "scan_dask",
         "scan_parquet",

@@ -108,4 +108,4 @@ def test_an_image_without_sources_learns_and_helps(tmp_path, level):
     said = run("-m", "streamgda", "fit", "--help")
     assert re.search(r"--missing .*\[default:\s+raise\]", said, re.DOTALL)
     assert re.search(r"--exact\b", said)
-    assert "--shrinkage auto|oas|NUMBER" in said
+    assert "--shrinkage auto|oas|bayes|NUMBER" in said

@@ -221,7 +221,9 @@ def merge(files: Paths, *, out: str) -> None:
         try:
             total = total.merge(load(file))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{file} cannot be added to {files[0]}: {describe(error)}") from error
+            raise ValueError(
+                f"{shown(file)} cannot be added to {shown(files[0])}: {describe(error)}"
+            ) from error
     _save(build(total) if given("model") else total, out)
 
 

@@ -14,7 +14,8 @@ from streamgda.estimators import ESTIMATORS, estimator_named
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import learning
 
-MODELS = [estimator_named(name) for name in ESTIMATORS]
+# A map that the first batch fixes, and a sample beside the statistics, are not of these laws.
+MODELS = [estimator_named(name) for name in ESTIMATORS if name != "RandomFeatureClassifier"]
 RNG = np.random.default_rng(0)
 Y = np.arange(24) % 2
 X = RNG.normal(size=(24, 2)) + 3 * Y[:, None]
@@ -80,6 +81,7 @@ CALLS = {
     "snapshot": lambda model: model.snapshot(),
     "sample": lambda model: model.sample(3, random_state=0),
     "score": lambda model: model.score(X, Y),
+    "typical_row": lambda model: model.typical_row(),
     "to_bytes": lambda model: from_bytes(model.to_bytes()),
     "to_sklearn": lambda model: model.to_sklearn(),
     "to_sql": lambda model: model.to_sql("rows"),
@@ -88,7 +90,9 @@ CALLS = {
     "__getstate__": lambda model: pickle.loads(pickle.dumps(model)),
     "__deepcopy__": copy.deepcopy,
 }
-CHANGES = re.compile("fit|partial_fit|fit_transform|from_.*|set_.*|get_metadata_routing|draw_centers")
+CHANGES = re.compile(
+    "fit|partial_fit|calibrate|fit_transform|from_.*|set_.*|get_metadata_routing|draw_centers"
+)
 
 
 def members(kind):
