@@ -5,8 +5,8 @@ Tables are fetched before they are used, in order, with at most a few megabytes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -199,11 +199,11 @@ class LedgerFolder:
                 records |= {record.path: record for record in of_table}
         return records
 
-    def entries(self, records: Iterable[FileRecord]) -> Iterator[Entry]:
+    def entries(self, records: Iterable[FileRecord]) -> Generator[Entry]:
         """Yield the entries of some files, in the order of their paths. Errors are those of `states`."""
         return self._in_order(records, EntryTable.entries)
 
-    def states(self, records: Iterable[FileRecord], empty: S) -> Iterator[S]:
+    def states(self, records: Iterable[FileRecord], empty: S) -> Generator[S]:
         """Yield the states of some files, of the kind of `empty`, in the order of their paths.
 
         Of files that an old version has folded, the first one has the state of all. While a table is used,
@@ -231,49 +231,49 @@ class LedgerFolder:
             A factor for each file, by which the weights of its rows are multiplied. By default 1.
         """
         total: Any = None
-        states = self.states(records, empty)
-        for record, weight in zip(_unfolded(records), weights or repeat(1.0), strict=False):
-            part: Any = next(states)
-            if weight != 1.0:
-                part.decay(max(weight, _LEAST))
-            try:
-                if total is None:
-                    total = part
-                else:
-                    total += part
-            except ValueError as error:
-                raise ValueError(
-                    f"{self._at(ENTRIES, record.entry)} does not fit the other entries: {error}"
-                ) from error
-            del part  # or it would be held while the next one is read
+        with closing(self.states(records, empty)) as states:
+            for record, weight in zip(_unfolded(records), weights or repeat(1.0), strict=False):
+                part: Any = next(states)
+                if weight != 1.0:
+                    part.decay(max(weight, _LEAST))
+                try:
+                    if total is None:
+                        total = part
+                    else:
+                        total += part
+                except ValueError as error:
+                    raise ValueError(
+                        f"{self._at(ENTRIES, record.entry)} does not fit the other entries: {error}"
+                    ) from error
+                del part  # or it would be held while the next one is read
         return cast("S", empty.copy() if total is None else total)
 
     def _in_order(
         self,
         records: Iterable[FileRecord],
         parts_of: Callable[[EntryTable, Collection[str]], Iterator[tuple[str, T]]],
-    ) -> Iterator[T]:
+    ) -> Generator[T]:
         """Yield a part of the table of each file; each table is open from its first to its last file."""
         files: dict[str, set[str]] = {}
         records = _unfolded(records)
         for record in records:
             files.setdefault(record.entry, set()).add(record.path)
-        buffers = self._buffers_of(list(files))
         parts: dict[str, Iterator[tuple[str, T]]] = {}
-        for record in records:
-            name, paths = record.entry, files[record.entry]
-            if name not in parts:
-                parts[name] = parts_of(self._table_in(next(buffers), name), frozenset(paths))
-            path, part = next(parts[name], ("", None))
-            if path != record.path:
-                raise self._senseless(self._at(ENTRIES, name), f"damaged: it does not hold {record.path}")
-            paths.remove(path)
-            if not paths:
-                del parts[name]  # and with it the table
-            yield cast("T", part)
-            del part
+        with closing(self._buffers_of(list(files))) as buffers:
+            for record in records:
+                name, paths = record.entry, files[record.entry]
+                if name not in parts:
+                    parts[name] = parts_of(self._table_in(next(buffers), name), frozenset(paths))
+                path, part = next(parts[name], ("", None))
+                if path != record.path:
+                    raise self._senseless(self._at(ENTRIES, name), f"damaged: it does not hold {record.path}")
+                paths.remove(path)
+                if not paths:
+                    del parts[name]  # and with it the table
+                yield cast("T", part)
+                del part
 
-    def _buffers_of(self, names: Sequence[str]) -> Iterator[pa.Buffer]:
+    def _buffers_of(self, names: Sequence[str]) -> Generator[pa.Buffer]:
         if len(names) < 2:  # without threads, and without a listing
             return (_fetch(self.storage, self._at(ENTRIES, name)) for name in names)
         versions = self.tables()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -342,16 +343,16 @@ def compare(
     quarantine = {}
     sound: Any = empty.copy()
     suspect: Any = empty.copy()
-    states = folder.states(new, empty)
-    for record in new:
-        state = next(states)
-        alarms = alarms_of(baseline.drift(total_of(state))) if old.n_rows else ()
-        if alarms:
-            quarantine[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
-            suspect += state
-        else:
-            sound += state
-        del state  # or it would be held while the next one is read
+    with closing(folder.states(new, empty)) as states:
+        for record in new:
+            state = next(states)
+            alarms = alarms_of(baseline.drift(total_of(state))) if old.n_rows else ()
+            if alarms:
+                quarantine[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))
+                suspect += state
+            else:
+                sound += state
+            del state  # or it would be held while the next one is read
     now = now.updated(quarantine.values())
     report = baseline.drift(total_of(sound + suspect))
     records = now.held.records

@@ -12,6 +12,7 @@ import json
 import math
 import uuid
 from collections.abc import Container, Iterable, Iterator, KeysView, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
@@ -500,8 +501,9 @@ def _slabs_of(
     unit, firsts = _rows_at_once(array), range(start, stop, size)
     ends = [min(-(-min(first + size, stop) // unit) * unit, stop) for first in firsts]
     rest = read((start, start))
-    for first, more in zip(firsts, read_ahead(read, pairwise([start, *ends]), n_ahead), strict=True):
-        rest = np.concatenate([rest, more]) if len(rest) else more
-        del more
-        yield rest[: min(size, stop - first)]
-        rest = rest[size:].copy()  # a view would keep the slab
+    with closing(read_ahead(read, pairwise([start, *ends]), n_ahead)) as slabs:
+        for first, more in zip(firsts, slabs, strict=True):
+            rest = np.concatenate([rest, more]) if len(rest) else more
+            del more
+            yield rest[: min(size, stop - first)]
+            rest = rest[size:].copy()  # a view would keep the slab
