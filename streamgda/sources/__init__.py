@@ -14,10 +14,9 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features.
-- `maps`: what a fitted transformer makes of the features of a block. `identity` hashes a transformer by its
-  values, which `parts` finds: of functions by what their `code` reads.
-- `base`: what every source is, and how its features go through a map. `conversion`: a source from a path
-  or collection. `errors`: why a read failed.
+- `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
+  `identity` hashes a transformer by its values, which `parts` finds: of functions by what their `code` reads.
+- `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.
 
 How to write another one
 ------------------------

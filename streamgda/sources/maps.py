@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block, rows_per_block
 from streamgda.blocks.labels import drop_unused
 from streamgda.blocks.wording import counted
+from streamgda.sources.identity import value_digest
 from streamgda.storage.documents import digest
 
 _RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
@@ -69,8 +70,6 @@ class FeatureMap:
 
     def digest_now(self) -> str:
         """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
-        from streamgda.sources.identity import value_digest  # which imports pyarrow
-
         names_out = getattr(self.transformer, "feature_names_out", None)
         is_ours = isinstance(names_out, partial) and names_out.func is _names_out
         function = self.transformer.func if is_ours else self.transformer

@@ -1,0 +1,180 @@
+"""Sources and splits whose features go through a map. They have the abilities of those that are mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from streamgda.blocks.block import Block
+from streamgda.blocks.wording import check_known, listed
+from streamgda.sources.base import (
+    FilePlan,
+    FileSource,
+    InputFile,
+    LazySplit,
+    Map,
+    ScorableSource,
+    ScorableSplit,
+    Source,
+    Split,
+    WrappedSource,
+)
+from streamgda.sources.maps import FeatureMap, name_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamgda.storage.fetching import Prefetcher
+    from streamgda.storage.filesystems import Storage
+
+
+@dataclass(frozen=True)
+class MappedSplit(ScorableSplit):
+    """A split whose features go through a map. It can be scored if the split can."""
+
+    split: Any
+    step: FeatureMap
+
+    is_read_once = property(attrgetter("split.is_read_once"))
+    n_rows = property(attrgetter("split.n_rows"))
+    n_bytes = property(attrgetter("split.n_bytes"))
+    is_remote = property(attrgetter("split.is_remote"))
+    keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
+
+    @property
+    def identity(self) -> list[Any]:
+        """Which rows are read, and through which map."""
+        return [self.split.identity, self.step.digest]
+
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch the rows."""
+        return replace(self, split=self.split.prefetch(prefetcher))
+
+    def enclosing(self, start: int, stop: int) -> tuple[Self, int]:
+        """The smallest part to read that holds some rows, and how many rows are before it."""
+        part, before = self.split.enclosing(start, stop)
+        return replace(self, split=part), before
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        for block in self.split.blocks():
+            for result, _ in self.step.pieces(block):
+                yield result
+        self.step.check_unchanged()
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
+        """Read the rows without labels, in order, with the columns that are kept."""
+        for block, beside in self.split.features():
+            for result, rows in self.step.pieces(block):
+                yield result, {name: values[rows] for name, values in beside.items()}
+        self.step.check_unchanged()
+
+
+def _mapped_split(part: Split, step: FeatureMap) -> Split:
+    if not isinstance(part, LazySplit):
+        return MappedSplit(part, step)
+    from dask.delayed import delayed
+
+    return LazySplit(delayed(partial(MappedSplit, step=step))(part.delayed))
+
+
+class MappedSource(WrappedSource):
+    """A source whose features go through a map."""
+
+    def __init__(self, source: Source, step: FeatureMap) -> None:
+        super().__init__(source)
+        if source.encoded:
+            raise ValueError(
+                f"{source!r} has columns of text, {listed(source.encoded)}, and a map takes numbers; "
+                "leave such columns out where it is scanned"
+            )
+        self.step, self.feature_names = step, step.names
+        self.maps = (*source.maps, step.transformer)
+
+    def __repr__(self) -> str:
+        return f"{self.source!r} mapped by {name_of(self.step.transformer)}"
+
+    @property
+    def n_features(self) -> int:
+        """How many features the map makes."""
+        return len(self.step.names)
+
+    def planned(self, each: Map = map) -> list[Split]:
+        """The parts of the source; `each` opens its files."""
+        step = replace(self.step)
+        return [_mapped_split(part, step) for part in self.source.planned(each)]
+
+    def has_changed(self, parts: Sequence[Any]) -> bool:
+        """Whether the parts of the source are no longer these."""
+        return self.source.has_changed([getattr(part, "split", part) for part in parts])
+
+    def with_groups(self, column: str) -> Self:
+        """The same source with the values of a column beside the rows."""
+        return type(self)(self.source.with_groups(column), self.step)
+
+    def with_features(self, names: Sequence[str]) -> Any:
+        """The same source with some of the features that the map makes, in this order."""
+        positions = [self.step.names.index(name) for name in names]
+        return self.map(partial(np.take, indices=positions, axis=1), names)
+
+
+class MappedScorableSource(MappedSource, ScorableSource):
+    """A mapped source that `predict_dataset` can read."""
+
+    source: ScorableSource
+
+    has_versions = property(attrgetter("source.has_versions"))
+
+    def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[MappedSplit], pa.Schema]:
+        """The parts to read without labels, and the types of the columns to keep."""
+        parts, types = self.source.to_score(keep, each)
+        step = replace(self.step)
+        return [MappedSplit(part, step) for part in parts], types
+
+    def overlaps(self, storage: Storage, folder: str) -> bool:
+        """Whether data of the source lies in a folder."""
+        return self.source.overlaps(storage, folder)
+
+
+class MappedFileSource(MappedScorableSource, FileSource):
+    """A mapped source of files, which a `StatisticsLedger` can keep up with."""
+
+    source: Any
+
+    files = property(attrgetter("source.files"))
+    includes = property(attrgetter("source.includes"))
+    footers = property(attrgetter("source.footers"))
+
+    def rescanned(self) -> Self:
+        """The same source with the files and the values of the transformer that are there now."""
+        return type(self)(self.source.rescanned(), replace(self.step))
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """What is read of each file, and the hashes of the maps that the features go through."""
+        options = self.source.read_options
+        return {**options, "maps": [*options.get("maps", []), self.step.digest]}
+
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
+        """What is to be read of some of the files."""
+        plans = self.source.plans(files, each)
+        return [
+            replace(plan, splits=[MappedSplit(part, self.step) for part in plan.splits]) for plan in plans
+        ]
+
+
+def mapped(source: Source, transformer: Any, features: Sequence[str] | None) -> Source:
+    """What `Source.map` returns."""
+    fitted_to = getattr(transformer, "feature_names_in_", None)
+    if fitted_to is not None and source.feature_names is not None:
+        check_known(fitted_to, source.feature_names, f"{source!r}, mapped by {name_of(transformer)}")
+        if list(source.feature_names) != list(fitted_to):
+            source = source.with_features(list(fitted_to))
+    step = FeatureMap.of(transformer, features, source)
+    kinds = {FileSource: MappedFileSource, ScorableSource: MappedScorableSource, Source: MappedSource}
+    return next(made(source, step) for kind, made in kinds.items() if isinstance(source, kind))
