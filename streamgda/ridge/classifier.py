@@ -51,10 +51,11 @@ class RidgeClassifier(GaussianClassifier[Any]):
     ----------
     alpha : float or "gcv", default="gcv"
         The penalty λ of the squared coefficients. "gcv" is the one of least generalised cross-validation
-        error. With a number and ``scale=False``, the model is scikit-learn's ``RidgeClassifier(alpha)``.
+        error.
     scale : bool, default=True
         Whether features are divided by their standard deviations over all rows first, so that the model does
-        not depend on their units. Features that do not vary are left out.
+        not depend on their units. Features that do not vary are left out. Without, and with a number as
+        `alpha`, the model is scikit-learn's ``RidgeClassifier(alpha)``.
     max_df : float, default=0.5
         The most degrees of freedom of the regression for each row that "gcv" may choose. Close to one for
         each row, the criterion says nothing.
@@ -231,7 +232,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
     def coef_(self) -> Array:
         """Coefficients of the decision function."""
         scores = self._scores
-        return self._of_decisions(self._among_announced(scores.slopes.T / scores.scale))
+        return _of_decisions(self._among_announced(scores.slopes.T / scores.scale), scores)
 
     @property
     @of_one_moment
@@ -239,13 +240,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """Intercepts of the decision function."""
         scores = self._scores
         intercepts = (scores.intercepts - scores.centre @ scores.slopes) / scores.scale
-        return self._of_decisions(self._among_announced(intercepts, -np.inf), 1.0)
-
-    def _of_decisions(self, terms: Array, shift: float = 0.0) -> Array:
-        """The terms of the decision function, from those of the fitted values of indicators."""
-        if len(terms) == 2:
-            return terms[1:] - terms[:1]
-        return 2 * terms - shift if self._scores.scale == _SCALE else terms.copy()
+        return _of_decisions(self._among_announced(intercepts, -np.inf), scores, 1.0)
 
     # ------------------------------------------------------------------ predictions
 
@@ -264,8 +259,9 @@ class RidgeClassifier(GaussianClassifier[Any]):
         return self._apply(X, self._decisions)
 
     def _decisions(self, scores: RowScores) -> Array:
-        fitted = scores.gaussians.discriminants(scores.rows) / self._scores.scale
-        return self._of_decisions(fitted.T, 1.0).T if fitted.shape[1] > 2 else decisions(fitted)
+        linear: LinearScores = scores.finalised.seen.gaussians
+        fitted = scores.gaussians.discriminants(scores.rows) / linear.scale
+        return _of_decisions(fitted.T, linear, 1.0).T if fitted.shape[1] > 2 else decisions(fitted)
 
     @property
     def score_samples(self) -> NoReturn:
@@ -380,3 +376,10 @@ class RidgeClassifier(GaussianClassifier[Any]):
         peer.n_features_in_ = self.n_features_in_
         exchange.describe(peer, self)
         return self.statistics_.schema.before(peer)
+
+
+def _of_decisions(terms: Array, scores: LinearScores, shift: float = 0.0) -> Array:
+    """The terms of the decision function, from those of the fitted values of indicators."""
+    if len(terms) == 2:
+        return terms[1:] - terms[:1]
+    return 2 * terms - shift if scores.scale == _SCALE else terms.copy()

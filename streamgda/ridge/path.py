@@ -97,9 +97,9 @@ class RidgePath:
             The relative rounding error of the products in the scatter.
         """
         paths = _PATHS.setdefault(statistics.revision, {})
-        if scale not in paths:
-            paths[scale] = cls._of(statistics, scale, rounding)
-        return paths[scale]
+        if (scale, rounding) not in paths:
+            paths[scale, rounding] = cls._of(statistics, scale, rounding)
+        return paths[scale, rounding]
 
     @property
     def alphas(self) -> Array:
@@ -185,7 +185,7 @@ class RidgePath:
         return left
 
 
-_PATHS: WeakKeyDictionary[Revision, dict[bool, RidgePath]] = WeakKeyDictionary()
+_PATHS: WeakKeyDictionary[Revision, dict[tuple[bool, float], RidgePath]] = WeakKeyDictionary()
 
 
 def share_path(statistics: Statistics, copy: Statistics) -> None:

@@ -93,10 +93,7 @@ class MappedRows:
 
     def __eq__(self, other: object) -> bool:
         """Whether the map is the same, and the precision of products."""
-        same = isinstance(other, MappedRows) and self._identity == other._identity
-        return same and self.products == other.products  # type: ignore[attr-defined]
-
-    __hash__ = None  # type: ignore[assignment]
+        return isinstance(other, MappedRows) and self.to_document() == other.to_document()
 
     def assign(self, block: Block) -> Block:
         """The same rows, with the features that the map makes of them.
