@@ -160,6 +160,9 @@ class StatisticsLearner(BaseEstimator, ABC):
     def _warn_once(self, state: Finalised[Any]) -> None:
         """Warn once of what the densities lack. Copies in workers know of it, and do not warn again."""
 
+    def _prepare_for(self, source: Source, scheduler: Scheduler) -> None:
+        """Prepare to read a source, whose plan stays the same until it has been read."""
+
     def _read_blocks(self, blocks: Callable[[], Iterator[Block]]) -> Reading:
         """Read rows in memory, in blocks that are made anew for each read."""
         return self._read(reading_blocks(blocks))
@@ -255,7 +258,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         twin._least_classes = 2
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
-            read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress)
+            read = source_to_learn(twin, X, y, sample_weight, missing, scheduler, progress)
             twin._types = FittedTypes()
             with keeping_reads(partial(self._keep_reading, twin)) as keep:
                 reading = twin._read(read, note_read if progress else None, keep)

@@ -291,6 +291,7 @@ def source_to_learn(
     """A function that reads a source or a Dask collection: the features with these names, in this order."""
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
     source = source.in_order_of(names).pinned()
+    model._prepare_for(source, scheduler)
     read = partial(read_into, source, scheduler=scheduler, progress=progress)
     refuses = source.missing_rows != "raise" and model.missing == "raise"
     return remedying(_LEARN_KEPT)(read) if refuses else read

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial, reduce
@@ -14,19 +13,17 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import HasMethods, Interval
 
-from streamgda.blocks.block import Block, Missing
+from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import Schema
 from streamgda.estimators.moment import of_one_moment
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
+from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
 from streamgda.ridge.calibration import Calibrated, Labelled, Method, Softmax
 from streamgda.ridge.classifier import RidgeClassifier
 from streamgda.ridge.features import RandomFeatures
@@ -34,7 +31,6 @@ from streamgda.ridge.path import RidgePath
 from streamgda.ridge.rule import MappedRows
 from streamgda.ridge.sampled import RowSample
 from streamgda.sources.base import LazySplit, Source, Split
-from streamgda.sources.conversion import as_source, is_dask
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.missing import Keep, Note, Read, Reading
@@ -64,7 +60,7 @@ class RandomFeatureClassifier(RidgeClassifier):
     ----------
     alpha : float or "gcv", default="gcv"
         The penalty λ of the squared coefficients. "gcv" is the one of least generalised cross-validation
-        error. With a number and ``scale=False``, the model is scikit-learn's ``RidgeClassifier(alpha)``.
+        error.
     features : int, RandomFeatures or "auto", default="auto"
         How many random features there are, or a map of them: one to be fitted to the sample, or one that has
         been fitted, in scikit-learn's `FrozenEstimator`. "auto" takes 1,000, from 5,000 rows on 2,000, and
@@ -75,8 +71,8 @@ class RandomFeatureClassifier(RidgeClassifier):
         each row, the criterion says nothing.
     products : {"auto", "float32", "float64"}, default="auto"
         In which precision the products of mapped rows are formed; they are added in float64. "float32" takes
-        half the time, with a relative error of the scatter of about 1e-7. "auto" takes it if there are at
-        least four rows for each feature.
+        half the time, with an error of a scatter of about 1e-6 of that of all rows, or less. "auto" takes it
+        if there are at least four rows for each feature.
     calibration : {"auto", "temperature", "softmax"} or None, default="auto"
         How probabilities are made of scores by a sample of the rows; see `calibrate`. None leaves them as
         they are.
@@ -126,7 +122,6 @@ class RandomFeatureClassifier(RidgeClassifier):
         "calibration_rows": [Interval(Integral, 100, None, closed="left")],
     }
     _sample = cast("Any", None)
-    _drawn = cast("Any", None)  # the rule of the next read
 
     _: KW_ONLY
     features: Any = "auto"
@@ -150,53 +145,12 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     # ------------------------------------------------------------------ the map
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        missing: Missing = "raise",
-        scheduler: Scheduler = None,
-        progress: Progress = False,
-    ) -> Self:
-        """Fit map and model to the rows of X, as `RidgeClassifier` does. Rows learnt before are forgotten."""
-        self._validate_params()
-        with self._drawing(X, y, sample_weight, missing):
-            how: Any = {"missing": missing, "scheduler": scheduler, "progress": progress}
-            return super().fit(X, y, sample_weight, **how)
-
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None = None,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        missing: Missing = "raise",
-        time: Any = None,
-        scheduler: Scheduler = None,
-        progress: Progress = False,
-    ) -> Self:
-        """Learn a batch of rows, as `RidgeClassifier` does. The first batch fixes the map."""
-        self._validate_params()
-        with self._drawing(None if "statistics_" in vars(self) else X, y, sample_weight, missing):
-            how: Any = {"missing": missing, "time": time, "scheduler": scheduler, "progress": progress}
-            return super().partial_fit(X, y, classes, sample_weight, **how)
-
-    @contextmanager
-    def _drawing(self, X: Any, y: Any, sample_weight: Any, missing: Missing) -> Iterator[None]:
-        """Draw the map for the next read from parts of a source; that of rows in memory is drawn later."""
-        try:
-            if isinstance(X, Source) or is_dask(X):
-                source = as_source(X, y, sample_weight, encoding=self._encoding, missing=missing)
-                self._drawn = self._rule_of(*_sampled(source))
-            yield
-        finally:
-            self.__dict__.pop("_drawn", None)
+    def _prepare_for(self, source: Source, scheduler: Scheduler) -> None:
+        self._source = source, scheduler
 
     def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: int | None) -> MappedRows:
         """The rule that maps rows, with a map that is fitted to a sample of these, if it is not yet."""
+        self._validate_params()
         features, schema = getattr(self.features, "estimator", self.features), None  # of a FrozenEstimator
         if not isinstance(features, RandomFeatures):
             known = [most for rows, most in _FEATURES_BY_ROWS if n_rows is not None and n_rows < rows]
@@ -238,13 +192,15 @@ class RandomFeatureClassifier(RidgeClassifier):
     def _read(
         self, read: Read, note: Note | None = None, keep: Keep | None = None, *, is_more: bool = False
     ) -> Reading:
+        source = self.__dict__.pop("_source", None)
+        self._more = None
         if is_more and "statistics_" in vars(self):
             rule = self._rule_in(self.statistics_)
-        else:
-            rule = self._drawn
-            if rule is None:  # rows in memory, which are looked at twice
-                first: _Blocks = read(_Blocks())
-                rule = self._rule_of(lambda: first.blocks, first.n_rows)
+        elif source is not None:
+            rule = self._rule_of(*_sampled(*source))
+        else:  # rows in memory, which are looked at twice
+            first: _Blocks = read(_Blocks())
+            rule = self._rule_of(lambda: first.blocks, first.n_rows)
         empty = self._empty(self.required_statistics(), rule)
         if self.calibration is None:
             return Reading(read(empty))
@@ -281,8 +237,10 @@ class RandomFeatureClassifier(RidgeClassifier):
         n_rows: int = 0,
     ) -> Self:
         more = self.__dict__.get("_more")
-        super()._merge(added, types, announced, now, n_rows)
-        self.__dict__.pop("_more", None)
+        try:
+            super()._merge(added, types, announced, now, n_rows)
+        finally:
+            self.__dict__.pop("_more", None)
         if more is not None and self._sample is not more:
             self._sample = None if self._sample is None else self._sample + more
         return self
@@ -293,8 +251,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         Rows of statistics come into no sample, so the model is calibrated by its own sample no more.
         """
         sample = getattr(other, "_sample", None)
-        if sample is not None:
-            self._more = sample.copy()
+        self._more = None if sample is None else sample.copy()
         return super().merge(other)
 
     # ------------------------------------------------------------------ calibration
@@ -378,11 +335,11 @@ class _Blocks:
         self.blocks.extend(blocks)
 
 
-def _sampled(source: Source) -> tuple[Callable[[], Iterable[Block]], int | None]:
+def _sampled(source: Source, scheduler: Scheduler) -> tuple[Callable[[], Iterable[Block]], int | None]:
     """What reads the first blocks of parts all over a source; and its number of rows, if that is known."""
     if source.is_one_shot:
         return partial(_refuse_one_shot, source), None
-    splits = source.planned()
+    splits = source.planned(opening_on(scheduler_for(source, scheduler)))
     rows = [getattr(split, "n_rows", None) for split in splits]
     n_rows = sum(n for n in rows if n is not None) if None not in rows else None
     return partial(_first_blocks, splits), n_rows

@@ -158,3 +158,35 @@ def test_streams_that_are_read_once_need_a_map():
     features = RandomFeatures(60).fit(FRAME.drop(columns="kind"))
     model = RandomFeatureClassifier(features=FrozenEstimator(features)).fit(scan_arrow(reader, "kind"))
     assert model.score(FRAME.drop(columns="kind"), FRAME["kind"]) > 0.95
+
+
+def test_a_plain_ridge_of_the_same_state_does_not_depend_on_what_was_asked_before():
+    params = {**FIXED, "products": "float32"}
+    asked, fresh = (RandomFeatureClassifier(**params).partial_fit(X, Y) for _ in range(2))
+    _ = asked.alpha_
+    ours, theirs = (RidgeClassifier.from_statistics(model.statistics_) for model in (asked, fresh))
+    np.testing.assert_array_equal(ours.alphas_, theirs.alphas_)
+    np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+
+
+def test_a_refused_merge_leaves_the_sample_as_it_was():
+    one, other = (RandomFeatureClassifier(features=30).fit(X[i::2], Y[i::2]) for i in (0, 1))
+    probabilities = one.predict_proba(X)
+    with pytest.raises(ValueError, match="went through other maps"):
+        one.merge(other)
+    with pytest.raises(ValueError, match="other maps"):
+        one.merge(other.statistics_)
+    np.testing.assert_array_equal(one.predict_proba(X), probabilities)
+    assert not {"_more", "_source"} & set(vars(one))
+
+
+def test_a_source_is_planned_once(tmp_path):
+    pq.write_table(pa.Table.from_pandas(FRAME), tmp_path / "0.parquet")
+
+    plans = []
+    source = scan_parquet(tmp_path, "kind")
+    planned = type(source).planned
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(source), "planned", lambda *args: plans.append(1) or planned(*args))
+        RandomFeatureClassifier(features=30).fit(source, scheduler="synchronous")
+    assert len(plans) == 1
