@@ -19,6 +19,7 @@ from streamgda.cli.errors import Quarantined, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.diagnostics import box_m, manova, select_features
+from streamgda.estimators.forgetting import factor_after, newest_and_weights
 from streamgda.ledger.manifest import options_of, scan_options_of
 from streamgda.passes.accumulate import read_into
 from streamgda.scoring.inference import columns_of, maps_and_model, with_features_of
@@ -148,10 +149,9 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
     """Let a saved model learn from more data.
 
     SAVED_IN is a model, or statistics. The result is the same as one fit to all the data; a model with a
-    half-life forgets old rows by as many as it learns. The file is
-    replaced in one piece at the end, and stays as it was after an error. Data that the model has learnt
-    before would count twice; to keep up with files that come, change and go, use refresh. A model that can
-    predict is not replaced by one that cannot.
+    half-life forgets old rows by as many as it learns. The file is replaced in one piece at the end, and
+    stays as it was after an error. Data that the model has learnt before would count twice; to keep up with
+    files that come, change and go, use refresh. A model that can predict is not replaced by one that cannot.
 
     Parameters
     ----------
@@ -177,9 +177,11 @@ def update(saved_in: str, data: Paths, *, out: Out = None, force: bool = False) 
     source = source if maps is None else with_features_of(model, source, maps)
     _check_replaceable(place, source)
     kept = {**statistics.required.keywords(), "rule": statistics.rule}
-    new = sg.accumulate(source, **given("accumulate"), **kept, **running())
     if half_life := getattr(model, "half_life", None):
-        statistics.decay(max(0.5 ** (new.n_rows / half_life), 1e-300))
+        newest_and_weights(model, None, None, in_memory=False)  # raises if batches before had times
+    new = sg.accumulate(source, **given("accumulate"), **kept, **running())
+    if half_life:
+        statistics.decay(factor_after(new.n_rows / half_life))
     before, _ = _fault_of(saved), model.merge(new)
     if place == saved_in and not force and not before and (fault := _fault_of(saved)):
         raise ValueError(

@@ -83,4 +83,9 @@ def merged(
 
 def _aged(statistics: Statistics, half_lives: float) -> Statistics:
     """The statistics after some half-lives, in a copy: as they were remain those that a failure leaves."""
-    return statistics.copy().decay(max(0.5**half_lives, _LEAST)) if half_lives else statistics
+    return statistics.copy().decay(factor_after(half_lives)) if half_lives else statistics
+
+
+def factor_after(half_lives: float) -> float:
+    """What a row counts for after some half-lives."""
+    return float(max(0.5**half_lives, _LEAST))

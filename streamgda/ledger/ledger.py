@@ -518,6 +518,8 @@ class StatisticsLedger:
 
 def _warn_of_copies(held: Manifest, new: Collection[str]) -> None:
     """Warn of files that have just been read, and have the content of another file that counts."""
+    if not new:
+        return
     known: dict[tuple[Any, ...], str] = {}
     for record in sorted(held.sorted(), key=lambda record: record.path in new):
         content = record.size, record.footer, record.rows

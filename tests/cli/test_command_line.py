@@ -243,6 +243,12 @@ def test_update_lets_a_model_forget_by_its_half_life(made, tmp_path):
     invoke(tmp_path, "fit", days[0], *said, "--model", "nb", "--half-life", "70", "--out", "model.parquet")
     invoke(tmp_path, "update", "model.parquet", days[1], "--target", "kind", "--quiet")
     assert streamgda.load(tmp_path / "model.parquet").statistics_.weights.sum() == pytest.approx(80 / 2 + 70)
+    frame = pq.read_table(days[0]).to_pandas()
+    timed = GaussianNB(half_life=2.0).partial_fit(frame[FEATURES], frame["kind"], time=3.0)
+    timed.save(tmp_path / "timed.parquet")
+    before = (tmp_path / "timed.parquet").read_bytes()
+    invoke(tmp_path, "update", "timed.parquet", days[1], "--target", "kind", code=1)
+    assert (tmp_path / "timed.parquet").read_bytes() == before
 
 
 def test_update_says_which_class_cannot_be_predicted_yet(made, iris, tmp_path):
