@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Self
@@ -17,11 +16,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from streamgda.blocks.arrays import as_table, column_labels
 from streamgda.blocks.wording import check_known, listed
-from streamgda.sources.expressions import ColumnExpression, evaluated
+from streamgda.sources.expressions import ColumnExpression, deserialised, evaluated, serialised
 from streamgda.sources.roles import is_number
-
-_STEP = re.compile("(call|end|field_ref|literal|options): '(.*)'")
-_DESERIALISE = pc.scalar(0).__reduce__()[0]  # the only way to an expression that keeps all its options
 
 
 class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,7 +43,7 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def of(cls, features: Sequence[str], computed: Mapping[str, ColumnExpression]) -> Self:
         """The step that makes these features, some of which are computed."""
         schema = pa.unify_schemas([column.columns for column in computed.values()])
-        texts = {name: _text(column.expression.__reduce__()[1][0]) for name, column in computed.items()}
+        texts = {name: _text(serialised(column.expression)) for name, column in computed.items()}
         step = cls(list(features), texts, _text(schema.serialize()))
         _ = step.computed  # raises for an expression that cannot be kept
         return step
@@ -110,38 +106,7 @@ def _text(content: pa.Buffer) -> str:
 
 @lru_cache
 def _expression(text: str) -> pc.Expression:
-    """An expression from its text; ValueError for a text that is none.
-
-    Arrow trusts the steps of an expression, which are in the metadata of a record batch, and may crash if
-    they do not fit together. So they are checked, and it is given those that were.
-    """
-    try:
-        with pa.ipc.open_file(base64.b64decode(text)) as file:
-            batch = file.get_batch(0)
-        batch.validate(full=True)
-        sink, checked = pa.BufferOutputStream(), batch.replace_schema_metadata(_steps(batch))
-        with pa.ipc.new_file(sink, checked.schema) as writer:
-            writer.write_batch(checked)
-        return _DESERIALISE(sink.getvalue())
-    except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"an expression is damaged: {error}") from error
-
-
-def _steps(batch: pa.RecordBatch) -> pa.KeyValueMetadata:
-    """The steps of an expression, of which a schema prints all, and a dict would keep the last of a kind."""
-    options = {"show_schema_metadata": True, "truncate_metadata": False, "element_size_limit": 1 << 20}
-    lines = batch.schema.to_string(**options).partition("-- schema metadata --\n")[2].splitlines()
-    steps = [match.groups() for match in map(_STEP.fullmatch, lines) if match]
-    depths = np.cumsum([{"call": 1, "end": -1}.get(key, 0) for key, _ in steps])
-    is_whole: Any = 0 < len(steps) == len(lines) and not depths[-1] and (depths[:-1] > 0).all()
-    for (key, value), after in zip(steps, [*steps[1:], ("", "")], strict=bool(steps)):
-        if key in {"literal", "options"}:
-            is_whole &= value.isdecimal() and int(value) < batch.num_columns
-        if is_whole and key == "options":
-            is_whole = after[0] == "end" and pa.types.is_struct(batch.schema.types[int(value)])
-    if not is_whole:
-        raise ValueError("an expression is damaged, or refers to parts of a column or to a name of two lines")
-    return pa.KeyValueMetadata(steps)
+    return deserialised(base64.b64decode(text))
 
 
 @lru_cache

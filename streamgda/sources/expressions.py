@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -39,6 +40,10 @@ _USUAL_TYPES = {
 }  # of Python's values
 
 _UNTOLD = re.compile(r"\b(nan|0\.0)\b")
+
+_STEP = re.compile("(call|end|field_ref|literal|options): '(.*)'")
+
+_DESERIALISE = pc.scalar(0).__reduce__()[0]
 
 _NO_FILTER = (pa.ArrowException, LookupError, OverflowError, TypeError, ValueError)  # what Arrow raises
 
@@ -127,18 +132,12 @@ def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
 
 
 def _values_of(expression: ds.Expression) -> tuple[list[str], list[Any]]:
-    """The types and values of the literals and options in an expression: its text shortens long ones.
+    """The types of the literals in an expression, and the values of these and of the options of its calls.
 
-    Arrow pickles an expression as a record batch in which they are the columns. It has no public way to them
-    (apache/arrow issues 9172 and 50031), and Substrait expresses neither casts nor most options.
+    The text of the expression shortens long ones.
     """
-    _, (content, *_) = expression.__reduce__()
-    with pa.ipc.open_file(content) as file:
-        batch = file.get_batch(0)
-    options = map(pa.types.is_struct, batch.schema.types)
-    types = [
-        str(kind) for kind, is_of_call in zip(batch.schema.types, options, strict=True) if not is_of_call
-    ]
+    batch = _batch_in(serialised(expression))
+    types = [str(kind) for kind in batch.schema.types if not pa.types.is_struct(kind)]
     return types, [column.to_pylist() for column in batch.columns]
 
 
@@ -146,6 +145,60 @@ def _is_ambiguous(values: list[Any]) -> bool:
     """Whether strings in the list of an "in" hold quotes, which Arrow prints as they are."""
     sets = (options.get("value_set", ()) for options in values if isinstance(options, dict))
     return any(isinstance(value, str) and '"' in value for values_of_set in sets for value in values_of_set)
+
+
+def serialised(expression: ds.Expression) -> pa.Buffer:
+    """Arrow's pickle of an expression: a record batch whose columns are its literals and options.
+
+    Arrow has no public way to these (apache/arrow issues 9172 and 50031), and Substrait expresses neither
+    casts nor most options.
+    """
+    _, (content, *_) = expression.__reduce__()
+    return content
+
+
+def deserialised(content: bytes) -> ds.Expression:
+    """The expression that `serialised` has made bytes of.
+
+    Arrow trusts the steps of an expression, which are in the metadata of the batch, and may crash if they do
+    not fit together. So they are checked, and it is given those that were.
+
+    Raises
+    ------
+    ValueError
+        If the bytes hold no expression.
+    """
+    try:
+        batch = _batch_in(content)
+        batch.validate(full=True)
+        sink, checked = pa.BufferOutputStream(), batch.replace_schema_metadata(_steps(batch))
+        with pa.ipc.new_file(sink, checked.schema) as writer:
+            writer.write_batch(checked)
+        return _DESERIALISE(sink.getvalue())
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"an expression is damaged: {error}") from error
+
+
+def _batch_in(content: Any) -> pa.RecordBatch:
+    with pa.ipc.open_file(content) as file:
+        return file.get_batch(0)
+
+
+def _steps(batch: pa.RecordBatch) -> pa.KeyValueMetadata:
+    """The steps of an expression, of which a schema prints all, and a dict would keep the last of a kind."""
+    options = {"show_schema_metadata": True, "truncate_metadata": False, "element_size_limit": 1 << 20}
+    lines = batch.schema.to_string(**options).partition("-- schema metadata --\n")[2].splitlines()
+    steps = [match.groups() for match in map(_STEP.fullmatch, lines) if match]
+    depths = np.cumsum([{"call": 1, "end": -1}.get(key, 0) for key, _ in steps])
+    is_whole: Any = 0 < len(steps) == len(lines) and not depths[-1] and (depths[:-1] > 0).all()
+    for (key, value), after in zip(steps, [*steps[1:], ("", "")], strict=bool(steps)):
+        if key in {"literal", "options"}:
+            is_whole &= value.isdecimal() and int(value) < batch.num_columns
+        if is_whole and key == "options":
+            is_whole = after[0] == "end" and pa.types.is_struct(batch.schema.types[int(value)])
+    if not is_whole:
+        raise ValueError("an expression is damaged, or refers to parts of a column or to a name of two lines")
+    return pa.KeyValueMetadata(steps)
 
 
 def in_words(error: Exception) -> str:
