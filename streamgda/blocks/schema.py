@@ -100,8 +100,8 @@ class Schema(ABC):
         """Where the features stand among those of a union; None if they are the same."""
         return None
 
-    def check_size(self, n_rows: int) -> None:  # noqa: B027 - a schema without a limit has nothing to check
-        """Raise ValueError if a state cannot have so many features."""
+    def check_size(self, n_rows: int, features: Any = None) -> None:  # noqa: B027 - numbers have no limit
+        """Raise ValueError if a state cannot have so many features; those of a block may be `features`."""
 
     def to_document(self) -> Any:
         """Plain values that JSON holds, and `from_plain` of the class reads."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from streamgda.blocks.labels import Codes, Labels, code_dtype
 from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
 from streamgda.blocks.wording import counted
+from streamgda.gaussians.whitening import constant_features
+from streamgda.sources.roles import is_identifier
 
 Value = str | int | bool | None
 
@@ -193,24 +195,38 @@ class Categories(Schema):
             parts.append(place.start + _positions(ours, theirs))
         return np.concatenate(parts)
 
-    def check_size(self, n_rows: int) -> None:
+    def check_size(self, n_rows: int, features: Any = None) -> None:
         """Raise ValueError if a column has more categories than a state may have."""
-        self._refuse_above(MOST_CATEGORIES, n_rows)
+        if max(map(len, self.values), default=0) > MOST_CATEGORIES:
+            numbers = features.numbers if isinstance(features, MixedColumns) else ()
+            self._refuse(n_rows, [column.min() == column.max() for column in numbers])
 
-    def check_no_identifier(self, n_rows: int) -> None:
-        """Raise ValueError if a column has a value of its own in nearly every row."""
-        self._refuse_above(max(_SHARE_OF_IDENTIFIER * n_rows, _FEWEST_OF_IDENTIFIER), n_rows)
+    def check_no_identifier(self, statistics: Any) -> None:
+        """Raise ValueError if a column has a value of its own in nearly every row of these statistics."""
+        n_rows = statistics.n_rows
+        if max(map(len, self.values), default=0) > _most_categories(n_rows):
+            means = statistics.overall_mean()[None]
+            self._refuse(n_rows, constant_features(statistics.total_variance(), means))
 
-    def _refuse_above(self, most: float, n_rows: int) -> None:
-        for name, values in zip(self.columns, self.values, strict=True):
-            if len(values) > most:
-                is_identifier = len(values) > n_rows / 2
-                why = "it identifies rows" if is_identifier else f"more than {most:,} are too many"
-                raise ValueError(
-                    f"column {name!r} has {counted(len(values), 'category')} in "
-                    f"{counted(n_rows, 'row')}: {why}. Leave it out, of a source with "
-                    f"exclude=[{name!r}]"
-                )
+    def _refuse(self, n_rows: int, is_constant: Iterable[bool]) -> None:
+        """Name the columns with too many values, and those to use, of numbers the ones that vary."""
+        n_values = dict(zip(self.columns, map(len, self.values), strict=True))
+        wrong = [name for name, n in n_values.items() if n > _most_categories(n_rows)]
+        found = [
+            f"column {name!r} has {counted(n_values[name], 'category')} in {counted(n_rows, 'row')}: "
+            + ("it identifies rows" if n_values[name] > n_rows / 2 else f"{MOST_CATEGORIES:,} are the most")
+            for name in wrong
+        ]
+        vain = {
+            *wrong,
+            *compress(self.numbers, is_constant),
+            *(name for name in n_values if n_values[name] == 1),
+        }
+        usable = [name for name in self.names if name not in vain and not is_identifier(name)]
+        raise ValueError(
+            f"{'; '.join(found)}. Leave {'it' if len(wrong) == 1 else 'them'} out, of a source with "
+            f"exclude={wrong!r}" + (f", or name the columns to use, as features={usable!r}" if usable else "")
+        )
 
     def to_document(self) -> dict[str, Any]:
         """The categories as plain values, from which `from_plain` makes them again."""
@@ -231,6 +247,10 @@ class Categories(Schema):
             if _united(name, own, own) != own:
                 raise ValueError(f"the categories of column {name!r} are not sorted")
         return cls(numbers, columns, values)
+
+
+def _most_categories(n_rows: int) -> float:
+    return min(max(_SHARE_OF_IDENTIFIER * n_rows, _FEWEST_OF_IDENTIFIER), MOST_CATEGORIES)
 
 
 def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -153,7 +153,7 @@ def _slopes(scatter: Array, p: int, groups: NDArray[np.intp], ridge: float) -> t
 
 def check(categories: Categories, statistics: Statistics, model: Any) -> None:
     """Raise ValueError if a model takes no categories, or a column with categories identifies rows."""
-    categories.check_no_identifier(statistics.n_rows)
+    categories.check_no_identifier(statistics)
     treatment = Categorical.of(model).treatment(model)
     if treatment is None:
         refused = f"{type(model).__name__} takes no categories, and the statistics have those of "

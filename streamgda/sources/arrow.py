@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -27,7 +28,7 @@ from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import Dataset
-from streamgda.sources.roles import Roles, TabularSource
+from streamgda.sources.roles import FIRST_ROWS, Roles, TabularSource
 from streamgda.sources.row_groups import without_views
 from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.tables import stream_of
@@ -123,8 +124,19 @@ def scan_arrow(
         kind, data = _described(data)
         origin, stored = "the data", data.schema
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(data.schema, origin, *chosen_as, stored)
+    roles = Roles.choose(data.schema, origin, *chosen_as, stored, partial(_first_rows, data))
     return kind(data, roles)
+
+
+def _first_rows(data: Any, names: list[str]) -> pa.Table:
+    """The first rows of some columns; none of a reader, which can be read once."""
+    if isinstance(data, Dataset):
+        return data.first_rows(names)
+    if isinstance(data, ds.Dataset):
+        return data.head(FIRST_ROWS, columns=names)
+    if isinstance(data, Stream):
+        data = pa.Table.from_batches(islice(data.open(names), 1))
+    return data.select(names).slice(0, FIRST_ROWS) if isinstance(data, pa.Table) else pa.table({})
 
 
 def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:

@@ -124,7 +124,7 @@ def scan(
     dataset, find = dataset_at(path, filesystem, format, check)
     chosen = Filter.of(filters, dataset.schema)
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored)
+    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored, dataset.first_rows)
     kind = FormatSource if isinstance(dataset, FormatDataset) else ParquetSource
     return kind(dataset, roles, chosen, find)
 

@@ -109,7 +109,7 @@ def scan_parquet(
     dataset = Dataset.of(find(), check=partial(check_named, target, weight, features))
     chosen = Filter.of(filters, dataset.schema)
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored)
+    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, chosen, find)
 
 

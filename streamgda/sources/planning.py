@@ -23,7 +23,7 @@ from streamgda.sources.base import FilePlan, InputFile, Map, group_into_tasks
 from streamgda.sources.discovery import Listing, field_numbers
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
-from streamgda.sources.roles import label_kind
+from streamgda.sources.roles import FIRST_ROWS, label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
 from streamgda.storage.filesystems import Storage, Version, conceal
 from streamgda.storage.footers import Footer, digest_of_footer, read_footer
@@ -149,6 +149,11 @@ class Dataset:
             filesystem=self.listing.storage.filesystem,
         )
         return int(files.count_rows())
+
+    def first_rows(self, names: list[str]) -> pa.Table:
+        """The first rows of some columns of the first file."""
+        fragment = self.format.make_fragment(self.first[0], self.listing.storage.filesystem)
+        return fragment.head(FIRST_ROWS, columns=names)
 
     def relisted(self, listing: Listing, check: Check) -> Self:
         """The dataset with the files of a new listing, of which the first passes a check if one does."""

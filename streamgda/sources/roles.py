@@ -9,7 +9,8 @@ import re
 import warnings
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -23,6 +24,13 @@ from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import Source
 from streamgda.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
 from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
+
+FirstRows = Callable[[list[str]], pa.Table]
+"""Reads the first rows of some columns."""
+
+FIRST_ROWS = 1_000
+
+_FEWEST_TO_JUDGE = 20  # rows, in which a column with one value or a value in each says something
 
 
 def is_time(arrow_type: pa.DataType) -> bool:
@@ -83,6 +91,7 @@ class Roles:
         weight: str | None,
         missing: Missing,
         stored: pa.Schema | None = None,
+        first_rows: FirstRows | None = None,
     ) -> Self:
         """The roles that a user asks for, by the parameters of the functions that scan.
 
@@ -102,6 +111,8 @@ class Roles:
             Which features are encoded, and how.
         stored : pyarrow.Schema, optional
             The columns that may be features by default, and whose types are checked; all by default.
+        first_rows : callable, optional
+            Reads the first rows of some columns, if an error is to propose features.
 
         Raises
         ------
@@ -133,7 +144,7 @@ class Roles:
         times = {field.name for field in stored if is_time(field.type)}
         dates = tuple(name for name in feature_names if name in times)
         roles = replace(roles, dates=dates, left_out=left_out)
-        roles.check_types(stored, origin)
+        roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
         return roles
@@ -262,7 +273,9 @@ class Roles:
         if len(set(self.features)) != len(self.features):
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
-    def _check_features(self, types: dict[str, pa.DataType], origin: str, is_frame: bool) -> None:
+    def _check_features(
+        self, types: dict[str, pa.DataType], origin: str, first_rows: FirstRows | None, is_frame: bool
+    ) -> None:
         present = [name for name in self.features if name in types and name not in self.derived]
         wrong = [name for name in present if not self._can_be_feature(name, types[name])]
         if not wrong:
@@ -272,17 +285,22 @@ class Roles:
         text = [name for name in wrong if label_kind(types[name]) is not None]
         raise ValueError(
             f"{origin}: columns {kinds} cannot be features; "
-            + ("leave them out" if is_frame else self._left_out(wrong, usable, text))
+            + ("leave them out" if is_frame else self._left_out(wrong, usable, text, first_rows))
             + (LEARNT_AS_TEXT if text else "")
         )
 
-    def _left_out(self, wrong: list[str], usable: list[str], text: list[str]) -> str:
+    def _left_out(
+        self, wrong: list[str], usable: list[str], text: list[str], first_rows: FirstRows | None
+    ) -> str:
         """How to scan data without the columns that cannot be features."""
+        vain = _uninformative(first_rows, usable)
+        usable = [name for name in usable if name not in vain]
         is_target = f"if {text[0]!r} holds the labels, say target={text[0]!r}; else " if text else ""
         return (
             (is_target if self.target is None else "")
             + f"leave them out, with exclude={wrong!r}"
             + (f", or name the columns to use, as features={usable!r}" if usable else "")
+            + (f" ({listed(vain)} have one value in the first rows, or one in each)" if vain else "")
         )
 
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
@@ -300,7 +318,9 @@ class Roles:
                     f"{origin}: column {name!r} is {types[name]}; elsewhere it holds {there}, here {here}"
                 )
 
-    def check_types(self, schema: pa.Schema, origin: str, *, is_frame: bool = False) -> None:
+    def check_types(
+        self, schema: pa.Schema, origin: str, first_rows: FirstRows | None = None, *, is_frame: bool = False
+    ) -> None:
         """Raise ValueError if a column of the schema has a type that its role cannot have.
 
         Columns that the schema lacks, or whose type is null, are not checked. The remedies are those for
@@ -314,7 +334,7 @@ class Roles:
         kinds = {
             name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
         }
-        self._check_features(kinds, origin, is_frame)
+        self._check_features(kinds, origin, first_rows, is_frame)
         if not is_frame:
             self._check_dates(kinds, origin)
         if self.target is not None and self.target in kinds and label_kind(kinds[self.target]) is None:
@@ -379,6 +399,23 @@ _IDENTIFIER = re.compile(
 def is_identifier(name: str) -> bool:
     """Whether a column is named like an identifier: id, user_id, userId, uuid, index and their likes."""
     return bool(_IDENTIFIER.fullmatch(name) or _IDENTIFIER.fullmatch(name.lower()))
+
+
+def _uninformative(first_rows: FirstRows | None, names: list[str]) -> list[str]:
+    """The columns that have one value in the first rows, or are text and have another one in each."""
+    rows = pa.table({})
+    with suppress(OSError, ValueError, NotImplementedError):
+        rows = rows if first_rows is None else first_rows(names)
+    if rows.num_rows < _FEWEST_TO_JUDGE:
+        return []
+    return [
+        name for name, column in zip(rows.column_names, rows.columns, strict=True) if _tells_nothing(column)
+    ]
+
+
+def _tells_nothing(column: pa.ChunkedArray) -> bool:
+    n_values = len(column.unique())
+    return n_values == 1 or (n_values == len(column) and label_kind(column.type) == "str")
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:

@@ -179,7 +179,7 @@ class Statistics(State):
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
         schema = block.schema
-        schema.check_size(len(block.codes))
+        schema.check_size(len(block.codes), block.features)
         if len(block.codes):
             moments = self._reduce(block, workspace)
             squares = None
@@ -197,7 +197,7 @@ class Statistics(State):
     def _expect(self, block: Block) -> None:
         """Count what a block dropped, and take its feature names; ValueError if it has other features."""
         schema = self.schema.union(block.schema)
-        schema.check_size(len(block.codes))
+        schema.check_size(len(block.codes), block.features)
         self._labelled.check_features(block.n_features)
         self.schema = schema
         self._n_dropped += block.n_dropped

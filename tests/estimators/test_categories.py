@@ -317,6 +317,16 @@ def test_an_identifier_is_refused_by_name(customers, kinds):
         LinearDiscriminantAnalysis(categories="auto").fit(rows, kinds)
 
 
+@pytest.mark.parametrize("times", [1, 6], ids=["after the pass", "in the pass"])
+def test_all_identifiers_are_named_with_features_without_them_and_without_constants(customers, kinds, times):
+    rows = pd.concat([customers] * times, ignore_index=True)[["age", "city"]]
+    names = [f"customer {i}" for i in range(len(rows))]
+    rows = rows.assign(name=names, version=0.1, key=names[::-1], plan="basic", user_id=range(len(rows)))
+    message = r"'name' has .*'key' has .*them out.*exclude=\['name', 'key'\].*features=\['age', 'city'\]"
+    with pytest.raises(ValueError, match=message):
+        LinearDiscriminantAnalysis(categories="auto").fit(rows, np.tile(kinds, times))
+
+
 def test_new_categories_are_reported_beside_the_drift(source, customers, kinds):
     before = LinearDiscriminantAnalysis(categories=CHOSEN).fit(customers, kinds)
     moved = customers.assign(city=customers["city"].replace("Oslo", "Bern"))

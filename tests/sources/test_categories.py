@@ -17,6 +17,7 @@ from streamgda import (
     ClassStatistics,
     StatisticsLedger,
     accumulate,
+    scan,
     scan_arrow,
     scan_dask,
     scan_parquet,
@@ -122,6 +123,25 @@ def test_categories_are_those_of_strings_and_dictionaries_by_their_types(custome
     table = pa.Table.from_pandas(customers.astype({"grade": "category"}), preserve_index=False)
     source = scan_arrow(table, "kind", exclude=["joined"], categories="auto")
     assert source.encoded == ("city", "grade", "year")
+
+
+def test_features_that_are_proposed_leave_out_constants_and_identifiers(customers, tmp_path):
+    rows = customers[["age", "city"]].assign(
+        version=3, ticket=[f"t{i}" for i in range(300)], kind="a", tags=[["x"]] * 300
+    )
+    pq.write_table(pa.Table.from_pandas(rows), tmp_path / "rows.parquet")
+    proposed = r"features=\['age', 'city'\] \('version', 'ticket' have one value in the first rows, or one in"
+    for read in (
+        lambda: scan_parquet(tmp_path, "kind"),
+        lambda: scan_arrow(rows, "kind"),
+        lambda: scan_arrow(pa.Table.from_pandas(rows), "kind"),
+        lambda: scan_arrow(ds.dataset(tmp_path), "kind"),
+    ):
+        with pytest.raises(ValueError, match=proposed):
+            read()
+    rows[["age", "version", "kind", "ticket"]].to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(ValueError, match=r"features=\['age'\] \('version' have"):
+        scan(tmp_path / "rows.csv", "kind", categories=None)
 
 
 def test_all_columns_that_can_be_no_feature_are_named_with_their_remedies(customers):
