@@ -6,6 +6,7 @@ Most functions read a frame as a whole. A call for each column would take longer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
@@ -61,6 +62,75 @@ def as_table(X: Any) -> Any:
     names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
     columns = {name: [row.get(name) for row in rows or ()] for name in names}
     return pa.table({name: pa.array(values, from_pandas=True) for name, values in columns.items()})
+
+
+def as_arrow(frame: Any, origin: str = "the frame") -> Any:
+    """A frame of pandas, Polars or Arrow as a table, without the index of a pandas frame.
+
+    Raises
+    ------
+    ValueError
+        If Arrow has no type for a column.
+    """
+    import pyarrow as pa
+
+    library = library_of(frame)
+    try:
+        if library == "pandas":
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        if library == "pyarrow":
+            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError) as error:
+        reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
+        raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
+
+
+def is_time(arrow_type: Any) -> bool:
+    """Whether a column of this type of Arrow holds dates, times or durations, which are learnt as days."""
+    from pyarrow import types
+
+    return bool(types.is_temporal(arrow_type) and not types.is_interval(arrow_type))
+
+
+def days(column: Any) -> NDArray[np.float64]:
+    """Dates and times of Arrow as days since 1970 in UTC, and durations and times of a day as days."""
+    import pyarrow as pa
+
+    unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
+    counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    per_day = np.timedelta64(1, "D") / np.timedelta64(1, unit)
+    values: NDArray[np.float64] = counts.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return values / per_day
+
+
+def _with_days(frame: Any) -> Any:
+    """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
+    kinds: Any = getattr(getattr(frame, "schema", None), "types", None)
+    kinds = getattr(frame, "dtypes", ()) if kinds is None else kinds
+    if not any(map(_is_time, kinds)) and not any(map(_holds_times, _objects_of_pandas(frame, kinds))):
+        return frame
+    table = as_arrow(frame)
+    for i, field in enumerate(table.schema):
+        if is_time(field.type):
+            table = table.set_column(i, field.name, [days(table.column(i).combine_chunks())])
+    return table.to_pandas()
+
+
+def _is_time(kind: Any) -> bool:
+    """Whether a type of pandas, Polars or Arrow is one of dates, times or durations."""
+    if library_of(kind) == "pyarrow":
+        return is_time(kind)
+    return getattr(kind, "kind", "") in {"m", "M"} or bool(getattr(kind, "is_temporal", bool)())
+
+
+def _objects_of_pandas(frame: Any, kinds: Any) -> Iterator[Any]:
+    if library_of(frame) == "pandas":
+        yield from (frame.iloc[:, i] for i, kind in enumerate(kinds) if kind == "object")
+
+
+def _holds_times(column: Any) -> bool:
+    return isinstance(next(iter(column.dropna()), None), date | time | timedelta)
 
 
 def column_labels(X: Any) -> list[Any] | None:
@@ -213,31 +283,33 @@ def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) 
     return values, codes
 
 
-def check_readable(X: Any) -> None:
-    """Raise an error for masked values, lazy frames, and columns of text or dates.
+def readable(X: Any) -> Any:
+    """The rows, with days for dates and times; an error for masked values, lazy frames and columns of text.
 
     Raises
     ------
     TypeError
         For a lazy frame or another stream.
     ValueError
-        For masked values, and for columns of text or dates.
+        For masked values, and for columns of text.
     """
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
+    X = _with_days(X)
     wrong: list[str] = []
     for name in columns_of_other_types(X):
         _check_codes(X[name], name)
         values = np.asarray(X[name])
         known = (v for v in values if isinstance(v, str | Number) and str(v) != "nan")
-        if values.dtype.kind in "UTSMm" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
+        if values.dtype.kind in "UTS" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
             wrong.append(name)
     if wrong:
         raise ValueError(
-            f"columns {wording.listed(wrong, 20)} hold text or dates, and features are numbers; leave such "
+            f"columns {wording.listed(wrong, 20)} hold text, and features are numbers; leave such "
             "columns out, or encode them. scan_arrow(frame, target) learns text as categories"
         )
+    return X
 
 
 TABLES_OF_DATASETS = {"datasets": "with_format('arrow')[:]", "xarray": "to_dataframe()"}
@@ -333,7 +405,7 @@ def _matrix(X: ArrayLike) -> Matrix:
     """The rows of an array or a frame as a matrix. Raises if they cannot be read."""
     matrix: Any = X
     if type(X) is not np.ndarray:
-        check_readable(X)
+        X = readable(X)
         matrix = matrix_of(X)
         matrix = np.asarray(X) if matrix is None else matrix
     if matrix.ndim != 2 or not matrix.shape[1]:

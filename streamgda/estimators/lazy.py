@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamgda.blocks.arrays import check_readable
+from streamgda.blocks.arrays import readable
 from streamgda.blocks.wording import check_known
 from streamgda.sources.conversion import is_dask
 
@@ -75,7 +75,7 @@ def check_lazy(model: Any, X: Any) -> None:
         check_known(schema.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
-        check_readable(X._meta_nonempty)
+        readable(X._meta_nonempty)
     elif X.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "

@@ -30,7 +30,7 @@ from streamgda.passes.accumulate import read_into
 from streamgda.passes.compute import Scheduler
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import Source
-from streamgda.sources.batches import known_columns, learnt_columns, with_days
+from streamgda.sources.batches import known_columns, learnt_columns
 from streamgda.sources.conversion import as_source, is_dask
 from streamgda.sources.encoding import Encoding
 from streamgda.statistics.base import Statistics
@@ -113,8 +113,7 @@ def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> N
     X = _named_as_fitted(model, X)
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
-    X = with_days(X)
-    arrays.check_readable(X)
+    X = arrays.readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
 
 
@@ -219,8 +218,7 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     made = encoded_columns(X, model._encoding) if reset else None
     if made is not None:
         return made
-    X = with_days(X)
-    arrays.check_readable(X)
+    X = arrays.readable(X)
     if model.exact:
         arrays.check_no_rounding(X)
     X = arrays.as_table(X) if reset else _named_as_fitted(model, X)

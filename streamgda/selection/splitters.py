@@ -19,10 +19,10 @@ from sklearn.model_selection import BaseCrossValidator
 from streamgda.blocks.arrays import (
     array_blocks,
     as_table,
-    check_readable,
     column_labels,
     columns_of_other_types,
     group_codes,
+    readable,
     with_columns,
 )
 from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
@@ -318,7 +318,7 @@ class ArraySource(Source):
         check_batch(X)
         check_no_name(y)
         if not columns_of_other_types(X):
-            check_readable(X)
+            readable(X)
         self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
         self.encoding = encoding
 

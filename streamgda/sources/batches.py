@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.arrays import library_of
+from streamgda.blocks.arrays import as_arrow, days, is_time
 from streamgda.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
@@ -27,7 +27,7 @@ from streamgda.blocks.schema import MadeColumns, Schema
 from streamgda.blocks.wording import check_known
 from streamgda.sources.encoding import Wanted, by_names
 from streamgda.sources.expressions import evaluated, in_words
-from streamgda.sources.roles import Roles, is_time
+from streamgda.sources.roles import Roles
 
 _ORIGIN = "the frame"
 
@@ -233,26 +233,6 @@ def known_columns(frame: Any, schema: Schema) -> MadeColumns:
     return columns_of_frame(table, roles)
 
 
-def as_arrow(frame: Any, origin: str = _ORIGIN) -> pa.Table:
-    """A frame of pandas, Polars or Arrow as a table, without the index of a pandas frame.
-
-    Raises
-    ------
-    ValueError
-        If Arrow has no type for a column.
-    """
-    library = library_of(frame)
-    try:
-        if library == "pandas":
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        if library == "pyarrow":
-            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
-        return pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
-        reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
-        raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
-
-
 def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> MadeColumns:
     """The features of a table, of which some are encoded.
 
@@ -272,7 +252,7 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
 def numbers(column: pa.Array) -> NDArray[Any]:
     """A column as numbers, with NaN for nulls. It is not copied if Arrow holds it as NumPy does."""
     if is_time(column.type):
-        return _days(column)
+        return days(column)
     try:
         values: NDArray[Any] = column.to_numpy()
     except pa.ArrowInvalid:  # NumPy has no equivalent of nulls, packed bools and decimals
@@ -282,36 +262,6 @@ def numbers(column: pa.Array) -> NDArray[Any]:
             return _decimals(column)
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return values
-
-
-def _days(column: pa.Array) -> NDArray[Any]:
-    """Dates and times as days since 1970 in UTC, and durations and times of a day as days."""
-    unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
-    counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    per_day = np.timedelta64(1, "D") / np.timedelta64(1, unit)
-    values: NDArray[Any] = pc.cast(counts, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values / per_day
-
-
-def with_days(frame: Any) -> Any:
-    """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
-    kinds: Any = getattr(getattr(frame, "schema", None), "types", None)
-    kinds = getattr(frame, "dtypes", ()) if kinds is None else kinds
-    if not any(_is_time(kind) for kind in kinds):
-        return frame
-    table = as_arrow(frame)
-    for i, field in enumerate(table.schema):
-        if is_time(field.type):
-            values = numbers(table.column(i).combine_chunks())
-            table = table.set_column(i, field.name, pa.array(values))
-    return table.to_pandas()
-
-
-def _is_time(kind: Any) -> bool:
-    """Whether a type of pandas, Polars or Arrow is one of dates, times or durations."""
-    if isinstance(kind, pa.DataType):
-        return is_time(kind)
-    return getattr(kind, "kind", "") in {"m", "M"} or bool(getattr(kind, "is_temporal", bool)())
 
 
 def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
-from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.arrays import array_blocks, as_arrow
 from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import LazySplit, Source, Split
-from streamgda.sources.batches import as_arrow, blocks_of_batches, columns_of_frame
+from streamgda.sources.batches import blocks_of_batches, columns_of_frame
 from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.sources.roles import Roles, TabularSource
 

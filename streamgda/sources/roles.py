@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from streamgda.blocks.arrays import is_time
 from streamgda.blocks.block import Missing, check_missing
 from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import Source
@@ -31,11 +32,6 @@ FirstRows = Callable[[list[str]], pa.Table]
 FIRST_ROWS = 1_000
 
 _FEWEST_TO_JUDGE = 20  # rows, in which a column with one value or a value in each says something
-
-
-def is_time(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type holds dates, times or durations, which are learnt as days."""
-    return bool(pa.types.is_temporal(arrow_type) and not pa.types.is_interval(arrow_type))
 
 
 def is_number(arrow_type: pa.DataType) -> bool:

@@ -104,7 +104,7 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_computed(method):
         (frame[["u"]], "yet now missing:\n- v"),
         (frame[["v", "u"]], "feature names"),
         (frame.rename(columns={"u": "x"}), "feature names"),
-        (frame.assign(v="text"), "columns 'v' hold text or dates"),
+        (frame.assign(v="text"), "columns 'v' hold text"),
         (da.zeros((4, 3), chunks=2), "X has 3 features, but GaussianNB is expecting 2"),
         (da.zeros(4, chunks=2), "two dimensions"),
         (frame["u"], "two dimensions"),

@@ -178,5 +178,5 @@ def test_rows_that_cannot_be_judged_are_named_when_they_are_computed(rows, model
     rows["v"] = 1e300
     with pytest.raises(ValueError, match="row 0 is too far from the classes"):
         predict_dataset(model, dd.from_pandas(rows, npartitions=2)).compute()
-    with pytest.raises(ValueError, match="columns .v. hold text or dates"):
-        predict_dataset(model, dd.from_pandas(rows.assign(v=pd.Timestamp("2020-01-01")), npartitions=2))
+    with pytest.raises(ValueError, match="columns .v. hold text"):
+        predict_dataset(model, dd.from_pandas(rows.assign(v="text"), npartitions=2))

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import LinearDiscriminantAnalysis, accumulate, scan, scan_arrow
+from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, accumulate, scan, scan_arrow
 
 NOON = datetime(1970, 1, 3, 12)
 
@@ -68,6 +68,20 @@ def test_a_model_of_files_predicts_frames_of_every_library(ending, with_text, tm
         np.testing.assert_allclose(model.predict_proba(one), expected)
     fitted = LinearDiscriminantAnalysis().fit(frame, y)
     np.testing.assert_allclose(fitted.predict_proba(frame), expected, rtol=1e-6)
+
+
+def test_statistics_and_models_take_frames_of_dates_as_sources_do():
+    day, lasts = [date(2026, 1, 1), date(2026, 1, 4)], [timedelta(hours=6), timedelta(hours=9)]
+    objects = pd.DataFrame({"day": pd.Series([None, *day], dtype=object), "x": 1.0})[
+        1:
+    ]  # as a database gives
+    typed = pl.DataFrame({"day": day, "lasts": lasts})
+    for frame, days in (objects, [20454, 20457]), (typed, [20454, 20457]), (typed[["lasts"]], [0.25, 0.375]):
+        state = ClassStatistics("diag").update(frame, [0, 1])
+        assert state.means[:, 0].tolist() == days
+        source = scan_arrow(pa.table(frame).append_column("y", [[0, 1]]), "y", features=state.feature_names)
+        assert accumulate(source, "diag").digest() == state.digest()
+        assert GaussianNB().fit(frame, [0, 1]).predict(frame).tolist() == [0, 1]
 
 
 def test_all_columns_in_the_way_are_named_with_features_to_paste():

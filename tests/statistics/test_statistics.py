@@ -273,7 +273,6 @@ def test_a_narrow_state_cannot_be_widened():
         (np.ma.array([[1.0], [2.0]], mask=[[False], [True]]), [0, 1], None, "features are masked"),
         ([[1.0], [2.0]], [0, 1], np.ma.array([1, 2], mask=[False, True]), "weights are masked"),
         (np.array([["2020-01-01"], ["NaT"]], "M8[s]"), [0, 1], None, "not real numbers"),
-        (pd.DataFrame({"day": pd.to_datetime(["2020-01-01"] * 2)}), [0, 1], None, "'day' hold text or dates"),
         ([[10**400], [1]], [0, 1], None, "real numbers"),
         (np.empty((2, 0)), [0, 1], None, "two dimensions"),
         ([[1.0], [2.0]], [0, 1], [1j, 1], "not real numbers"),
