@@ -541,7 +541,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             raise TypeError(f"{name} is not a model that can be read back; save its statistics_ instead")
         with at_one_moment(self) as statistics:
             (columns, metadata), types, announced = statistics.to_columns(), self._types, self._announced
-        params = self._plain_params()
+            params, beside = self._plain_params(), self._beside_statistics()
         model: dict[str, Any] = {"name": name, "params": params}
         if announced is not None:
             model["announced"] = announced.tolist()
@@ -550,7 +550,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             params["priors"] = by_texts(params["priors"])
         if types != FittedTypes():
             model["types"] = vars(types)
-        return columns, {**metadata, "model": {**model, **self._beside_statistics()}}
+        return columns, {**metadata, "model": {**model, **beside}}
 
     def _beside_statistics(self) -> dict[str, Any]:
         """What the model has learnt besides, as values that JSON holds, and `_restore` reads."""
@@ -616,7 +616,11 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes to pickle: all but the densities, which are computed again when needed."""
-        state = dict(super().__getstate__())  # a copy, since another thread may learn
+        # Another thread may learn, so what lies beside the statistics is of the same moment as they are.
+        with at_one_moment(self) if "statistics_" in self.__dict__ else nullcontext() as statistics:
+            state = dict(super().__getstate__())
+            if statistics is not None:
+                state["statistics_"] = statistics.copy()
         lasting = {name: value for name, value in state.items() if name not in {"_cache", "_lock"}}
         return {**lasting, "_version": _version()}
 
