@@ -14,6 +14,7 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length
 
+from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import as_labels
 from streamgda.blocks.wording import listed, named
 from streamgda.estimators import exchange
@@ -334,7 +335,10 @@ class RidgeClassifier(GaussianClassifier[Any]):
         for label in np.setdiff1d(seen, classes)[:1]:
             raise ValueError(f"label {named(label)} is none of the classes: {listed(classes.tolist())}")
         codes = np.searchsorted(classes, seen)[codes]
-        weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight)
+        weights = checked_weights(weights, "row {}".format)
+        if not weights.any():
+            raise ValueError("no row has a weight; give some rows to calibrate by")
         path, alpha = scores.path, scores.alpha
         if learnt:
             return Labelled(path.left_out(alpha, rows, codes, weights), codes, weights)

@@ -214,6 +214,10 @@ def test_calibration_says_what_it_lacks():
     for short in ((y[:9],), (y, np.ones(9))):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             model.calibrate(X, *short)
+    with pytest.raises(ValueError, match="row 3 has weight -1.0"):
+        model.calibrate(X, y, np.where(np.arange(150) == 3, -1.0, 1.0))
+    with pytest.raises(ValueError, match="no row has a weight"):
+        model.calibrate(X, y, np.zeros(150))
     with pytest.raises(ValueError, match="method is 'auto'"):
         model.calibrate(X, y, method="isotonic")
     model.calibrate(X, y, method="softmax").partial_fit(X[:5] + 9, [3] * 5)
