@@ -272,7 +272,9 @@ class StatisticsLedger:
         """What is to be read, with the features of the source in the order of the ledger."""
         before = there.manifest or self._folder.read_apart()
         known = {} if before is None else before.read_options
-        source = source.as_read(known).rescanned().in_order_of(known.get("features") or ())
+        source = source.as_read(known).rescanned()
+        if not known.get("maps"):  # which are given the features in an order of their own
+            source = source.in_order_of(known.get("features") or ())
         if self.groups is not None:
             source = source.with_groups(self.groups)
         read_options = {**source.read_options, **self._own_options}

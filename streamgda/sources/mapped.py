@@ -154,6 +154,14 @@ class MappedFileSource(MappedScorableSource, FileSource):
         """The same source with the files and the values of the transformer that are there now."""
         return type(self)(self.source.rescanned(), replace(self.step))
 
+    def as_read(self, read_options: Mapping[str, Any]) -> Any:
+        """The same source, whose map is given the features that were read before through the same map."""
+        maps = read_options.get("maps", [])
+        if self.read_options["maps"] != maps:
+            return self
+        source = self.source.as_read({**read_options, "maps": maps[:-1]})
+        return mapped(source, self.step.given, self.step.names)
+
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, and the hashes of the maps that the features go through."""

@@ -70,11 +70,15 @@ class FeatureMap:
 
     def digest_now(self) -> str:
         """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
+        given, name = self.given, f"the map by {name_of(self.transformer)}"
+        return digest([given is not self.transformer, value_digest(given, name), self.names])
+
+    @property
+    def given(self) -> Any:
+        """The transformer, or the function that it was made of."""
         names_out = getattr(self.transformer, "feature_names_out", None)
         is_ours = isinstance(names_out, partial) and names_out.func is _names_out
-        function = self.transformer.func if is_ours else self.transformer
-        name = f"the map by {name_of(self.transformer)}"
-        return digest([is_ours, value_digest(function, name), self.names])
+        return self.transformer.func if is_ours else self.transformer
 
     def check_unchanged(self) -> None:
         """Check that the transformer is still as `digest` tells, if that was asked for.

@@ -11,6 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from sklearn.preprocessing import StandardScaler
 
 from streamgda import StatisticsLedger, accumulate, scan, scan_parquet
 from streamgda.cli.main import main
@@ -79,6 +80,27 @@ def test_a_further_column_is_not_read(ending, place, tmp_path):
     features = ["x", "when", "shop"]
     whole = accumulate(scan(tmp_path / "data", "kind", features=features))
     assert ledger.statistics().allclose(whole, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ending", WRITE)
+def test_a_map_is_given_the_features_of_the_ledger(ending, tmp_path):
+    def mapped():
+        source = scan(tmp_path / "data", "kind", exclude=["shop"])
+        backwards = source.map(lambda rows: rows[:, ::-1], features=["when", "x"])  # the names of the columns
+        return backwards.map(StandardScaler().fit([[0.0, 0], [14, 14]]))  # (x - 7) / 7
+
+    (tmp_path / "data").mkdir()
+    WRITE[ending](day(), tmp_path / "data" / f"b.{ending}")
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(mapped())
+    WRITE[ending](day().add_column(0, "more", [[1.0] * 50]), tmp_path / "data" / f"a.{ending}")
+    WRITE[ending](ODD["missing"](day()), tmp_path / "data" / f"0.{ending}")
+    report = ledger.refresh(mapped(), on_error="skip")
+    assert (report.added, list(report.skipped)) == ((f"a.{ending}",), [f"0.{ending}"])
+    chosen = scan([tmp_path / "data" / f"{name}.{ending}" for name in "ab"], "kind", features=["x", "when"])
+    means = accumulate(chosen, "diag").means
+    np.testing.assert_allclose(ledger.statistics().means, means[:, ::-1] / 7 - 1, rtol=1e-12)
+    assert ledger.refresh(mapped(), on_error="skip").read == ()
 
 
 def test_other_features_that_are_asked_for_are_an_error(tmp_path):
