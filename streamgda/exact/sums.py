@@ -166,7 +166,7 @@ class Sums:
         """Add to the classes at these places, in place."""
         vars(self).update(vars(self.merged(other, places)))
 
-    def merged(self, other: Sums, places: Indices, *, owned: bool = False) -> Self:
+    def merged(self, other: Sums, places: Indices) -> Self:
         """The sums with others added to the classes at these places."""
         n_classes = self.weights.shape[0]
         wide = other if len(places) == n_classes else other.reindexed(n_classes, places)

@@ -11,6 +11,7 @@ After `sums.c` has changed, ``python streamgda/kernels/build.py`` builds it agai
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ Indices = NDArray[np.intp]
 Codes = NDArray[np.int32]
 Features = NDArray[Any] | Sequence[NDArray[Any]]
 
+_FLOAT64 = np.dtype(np.float64)
 _READ = np.float64, np.float32
 _UNSIGNED = {4: np.uint32, 8: np.uint64}
 _ENTRY = 16  # numbers of a table, of four features of a class
@@ -39,6 +41,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "add_rows": (ctypes.c_double, (_POINTER, _POINTER, _POINTER)),
     "end_sums": (None, (_POINTER,)),
     "merge_rows": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _POINTER)),
+    "merge_moments": (None, (_POINTER, *[_SIZE] * 3, *[_POINTER] * 3, _SIZE, _POINTER)),
     "rank_rows": (None, (_POINTER, _SIZE, _POINTER, _POINTER)),
     "gather": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE)),
     "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
@@ -131,6 +134,7 @@ class RowsToRead:
 
 
 _BYTE = ctypes.c_char * 1
+_MOMENTS = _SIZE * 5
 
 
 def _to(
@@ -247,6 +251,53 @@ def merge_rows(
     of_rows = 0 if row_weights is None else _to(row_weights, np.float64, (rows.n_rows,))
     check: float = library().merge_rows(rows.struct, indices, of_rows, (_SIZE * len(fields))(*fields))
     return check == 0
+
+
+def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatter: tuple[int, ...]) -> Any:
+    """The addresses of the arrays of moments; ValueError if they are not as the loop takes them."""
+    vectors, addresses = (n_classes, n_features), []
+    shapes = vectors[:1], vectors[:1], vectors, vectors, (n_classes, *scatter)
+    for part, shape in zip(parts, shapes, strict=False):
+        if part.dtype != _FLOAT64 or part.shape != shape or not part.flags.carray:
+            raise ValueError(
+                f"the loop takes float64 of shape {shape}; got {part.dtype} of shape {part.shape}"
+            )
+        addresses.append(ctypes.addressof(_BYTE.from_buffer(part.data)) if part.size else 0)
+    return _MOMENTS(*addresses)
+
+
+def merge_moments(
+    places: Indices, ours: Sequence[Array], theirs: Sequence[Array], done: ctypes.c_int64 | None = None
+) -> Array:
+    """Merge the moments of classes into those of the same classes, which are at these places.
+
+    By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n_classes,)
+        Each once.
+    ours, theirs : sequence of ndarray
+        Weights and their low parts, means and their low parts, and maybe the scatter: squares or matrices of
+        each class. Ours change in place.
+    done : c_int64, optional
+        The loop sets it to 1 as it ends, and does nothing if it is 1. Without it, nothing changes.
+
+    Returns
+    -------
+    ndarray of shape (n_classes, n_features)
+        Without `done`: the vectors whose outer products belong to the sum of the scatters.
+    """
+    (n_places, n_features), n_classes, scatter = ours[2].shape, len(places), ours[-1].shape[1:]
+    spread = np.empty((n_classes if done is None else 1, n_features))
+    library().merge_moments(
+        _to(places, np.int64, (n_classes,), n_places),
+        *(n_classes, n_features, math.prod(scatter) if len(ours) > 4 else 0),
+        _addresses_of(ours, n_places, n_features, scatter),
+        _addresses_of(theirs, n_classes, n_features, scatter),
+        *(_to(spread), n_features if done is None else 0, None if done is None else ctypes.byref(done)),
+    )
+    return spread
 
 
 # ---------------------------------------------------------------------- rows in the order of classes

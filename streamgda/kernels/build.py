@@ -30,10 +30,20 @@ ZIG = "ziglang==0.17.1"
 WHEEL = "STREAMGDA_WHEEL"
 
 # No fused multiply-add: each operation is rounded, on every processor.
-FLAGS = ["-std=c11", "-O3", "-g0", "-shared", "-ffp-contract=off", "-fno-builtin", "-nostdlib"]
+FLAGS = ["-std=c11", "-O3", "-g0", "-shared", "-nostdlib"]
+FLAGS += ["-ffp-contract=off", "-fno-builtin", "-fno-math-errno"]
 
 
-FUNCTIONS = ("add_rows", "end_sums", "merge_rows", "rank_rows", "gather", "centre", "add_products")
+FUNCTIONS = (
+    "add_rows",
+    "end_sums",
+    "merge_rows",
+    "merge_moments",
+    "rank_rows",
+    "gather",
+    "centre",
+    "add_products",
+)
 
 
 def source_hash() -> int:

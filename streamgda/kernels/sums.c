@@ -189,6 +189,43 @@ double merge_rows(const Rows *r, const Code *places, const double *row_weights, 
     return check[0];
 }
 
+/* Merge the moments of classes into those at these places: Chan, Golub & LeVeque (1983), eq. 2.1.
+   The mean that moves less is the anchor, so the sum has the same bits whichever of the two comes first. The scatter
+   is n_products numbers of each class, squares or matrices; what is to be added to a scatter of another shape is the
+   outer product of spread, which is step numbers apart. If done is given, moments change, and not a second time. */
+void merge_moments(const Size *places, Size n_classes, Size n_features, Size n_products, const Moments *ours,
+                   const Moments *theirs, double *spread, Size step, Size *done) {
+    for (Size k = 0; k < n_classes && !(done && *done); k++, spread += step) {
+        Size at = places[k], is_full = n_products > n_features;
+        double before = ours->weights[at], added = theirs->weights[k], weight, tail;
+        two_sum(before, added, &weight, &tail);
+        two_sum(weight, tail + (ours->low_weights[at] + theirs->low_weights[k]), &weight, &tail);
+        double share = before / weight, other = added / weight, root = __builtin_sqrt(share * other * weight);
+        double *restrict mean = ours->means + at * n_features, *restrict low = ours->low_means + at * n_features;
+        const double *restrict x = theirs->means + k * n_features, *restrict x_low = theirs->low_means + k * n_features;
+        for (Size f = 0; f < n_features; f++)
+            spread[f] = ((x[f] - mean[f]) + (x_low[f] - low[f])) * root;
+        if (!done)
+            continue;
+        ours->weights[at] = weight, ours->low_weights[at] = tail;
+        for (Size f = 0; f < n_features; f++) {
+            double larger = mean[f] > x[f] ? mean[f] : x[f];
+            double anchor = before > added ? mean[f] : before < added ? x[f] : larger;
+            double shift = share * ((mean[f] - anchor) + low[f]) + other * ((x[f] - anchor) + x_low[f]);
+            two_sum(anchor, shift, mean + f, low + f);
+        }
+        double *restrict sums = ours->scatter + at * n_products;
+        const double *restrict more = theirs->scatter + k * n_products;
+        for (Size f = 0; f < n_products && !is_full; f++)
+            sums[f] = (sums[f] + more[f]) + spread[f] * spread[f];
+        for (Size i = 0; i < n_features && is_full; i++, sums += n_features, more += n_features)
+            for (Size j = 0; j < n_features; j++)
+                sums[j] = (sums[j] + more[j]) + spread[i] * spread[j];
+    }
+    if (done)
+        *done = 1;
+}
+
 /* Where each row goes: the next place of its class, the first of which is at cursors[code]. */
 void rank_rows(const Code *codes, Size n_rows, Size *cursors, Code *ranks) {
     for (Size i = 0; i < n_rows; i++)

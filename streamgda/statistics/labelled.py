@@ -76,11 +76,10 @@ class ClassMoments(Protocol):
     def merge(self, other: Self, places: Indices) -> None:
         """Add to the classes at these places, in place. If it raises, nothing has changed."""
 
-    def merged(self, other: Self, places: Indices, *, owned: bool = False) -> Self:
+    def merged(self, other: Self, places: Indices) -> Self:
         """The moments with others added to the classes at these places, which may share arrays with these.
 
-        If the other is `owned`, its arrays may become those of the result. These moments change at most when
-        the result is told to `write`.
+        These moments change at most when the result is told to `write`.
         """
 
     def write(self) -> None:
@@ -291,7 +290,7 @@ class Labelled(Generic[M]):
         if len(other.classes):
             places = classes.searchsorted(other.classes)
             if united is self:
-                moments = moments.merged(other.moments, places, owned=owned)
+                moments = moments.merged(other.moments, places)
             else:
                 moments.merge(other.moments, places)
             if squares is not None or other.squared_weights is not None:

@@ -1,5 +1,6 @@
 """The loops in C against rational arithmetic and NumPy, on any layout; and what is stopped before them."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, kernels
-from streamgda.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows
+from streamgda.kernels import AnchoredSums, Workspace, add_products, centre, merge_moments, merge_rows
 from streamgda.kernels.build import compile_library, find_compiler, source_hash
 from tests.statistics import numpy_path
 
@@ -103,6 +104,45 @@ def test_sums_are_those_of_rational_arithmetic_in_any_layout(problem):
     for found in (summed(features, codes, *shape), merged(features, codes, *shape), (centres, by_class.T)):
         np.testing.assert_allclose(found[0], means, rtol=EPS, atol=40 * EPS * np.ptp(X))
         np.testing.assert_allclose(found[1], squares, rtol=1e-12, atol=EPS * EPS * np.abs(X).max())
+
+
+def some_moments(rng, n_classes, n_features, kind):
+    weights, means = rng.integers(1, 5, n_classes) * 0.75, rng.normal(1e6, 1, (n_classes, n_features))
+    vectors = rng.normal(size=(n_classes, n_features))
+    scatter = vectors**2 if kind == "diag" else vectors[:, :, None] * vectors[:, None, :]
+    return [weights, weights * EPS / 8, means, means * EPS * rng.uniform(-0.2, 0.2, means.shape), scatter]
+
+
+@pytest.mark.parametrize("kind", ["diag", "full"])
+@pytest.mark.parametrize("n_features", [1, 2, 5])
+def test_merged_moments_are_those_of_rational_arithmetic(kind, n_features):
+    rng = np.random.default_rng(n_features)
+    ours, theirs = (some_moments(rng, n, n_features, kind) for n in (7, 5))
+    places, before = np.array([6, 0, 3, 2, 4]), [part.copy() for part in ours]
+    spread = merge_moments(places, ours[:4], theirs[:4])
+    assert all(map(np.array_equal, ours, before))
+    done = ctypes.c_int64()
+    for _ in range(2):  # the second time, nothing is done
+        merge_moments(places, ours, theirs, done)
+    assert all(np.array_equal(part[[1, 5]], old[[1, 5]]) for part, old in zip(ours, before, strict=True))
+    other = [part.copy() for part in theirs]  # the bits are the same the other way round
+    merge_moments(
+        np.arange(5), other, [np.ascontiguousarray(part[places]) for part in before], ctypes.c_int64()
+    )
+    assert all(np.array_equal(part[places], same) for part, same in zip(ours, other, strict=True))
+    exactly = np.vectorize(Fraction, otypes=[object])
+    for k, place in enumerate(places):
+        (w, w_low, m, m_low, s), (v, v_low, x, x_low, t) = (
+            [exactly(part[i]) for part in side] for i, side in ((place, before), (k, theirs))
+        )
+        w, v, gap = w + w_low, v + v_low, (x + x_low) - (m + m_low)
+        factor = w * v / (w + v)
+        scatter = s + t + factor * (gap**2 if kind == "diag" else np.outer(gap, gap))
+        weight, low_weight, mean, low_mean, found = (exactly(part[place]) for part in ours)
+        assert abs(weight + low_weight - (w + v)) <= 1e-30 * (w + v)
+        assert (abs(mean + low_mean - (m + m_low) - gap * v / (w + v)) <= 4 * EPS * abs(gap)).all()
+        np.testing.assert_allclose(found.astype(float), scatter.astype(float), rtol=1e-14)
+        np.testing.assert_allclose(spread[k], gap.astype(float) * float(factor) ** 0.5, rtol=1e-14)
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 3, 4, 5, 8, 9])
@@ -215,6 +255,10 @@ def test_moments_that_do_not_fit_are_refused(moments):
         AnchoredSums(np.zeros(2), *moments)
     with pytest.raises(ValueError, match=r"the loop takes|features"):
         merge_rows(np.zeros((4, 5)), CODES, None, tuple(np.zeros((2, 2))), tuple(moments))
+    ours = [*np.zeros((2, 2)), *TABLE.copy()]
+    for theirs, places in ([*np.zeros((2, 2)), *moments], np.arange(2)), (ours, np.array([0, 2])):
+        with pytest.raises(ValueError, match="the loop takes"):
+            merge_moments(places, ours, theirs, ctypes.c_int64())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, WindowedStatistics
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import FoldRule
-from streamgda.statistics.floating import moments
 from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.subclasses.sampled import SampledStatistics
 from tests.interrupted import check_interruptions
@@ -46,13 +45,11 @@ def look(state):
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_change_is_done_or_not_begun(kind, change, monkeypatch):
+def test_a_change_is_done_or_not_begun(kind, change):
     if (kind, change) == ("exact", "decay") or (kind == "tied" and change in POOLED):
         return
-    check_interruptions(KINDS[kind], CHANGES[change], look, step=37)
-    if kind in {"full", "tied", "diag"}:  # classes are merged one after the other, as those of large states
-        monkeypatch.setattr(moments, "_MEANS_IN_CACHE", 1)
-        check_interruptions(KINDS[kind], CHANGES[change], look, step=5)
+    is_merged_in_place = kind in {"full", "tied", "diag"}
+    check_interruptions(KINDS[kind], CHANGES[change], look, step=5 if is_merged_in_place else 37)
 
 
 def of_folds():

@@ -40,8 +40,9 @@ class MomentArrays:
         Their sum is the mean of a class.
     scatter : ndarray
         Σ w (x − mean)(x − mean)ᵀ, in a shape that `kind` gives.
-    unwritten : tuple, or None
-        Classes, the moments that are to be written there, and what returns the attributes after that.
+    unwritten : callable, or None
+        Writes what is left to be written into the arrays of such moments, and returns what follows. It may be
+        called again.
     """
 
     kind: CovarianceKind
@@ -50,7 +51,7 @@ class MomentArrays:
     means: Array
     low_means: Array
     scatter: Array
-    unwritten: tuple[Rows, Self, Callable[[], dict[str, Any]] | None] | None = None
+    unwritten: Callable[[Any], Any] | None = None
 
     extra: ClassVar[frozenset[str]] = frozenset()
     """What is kept besides, as in `Required`."""
@@ -187,18 +188,13 @@ class MomentArrays:
             self.means,
             self.low_means,
             part.scatter if self.kind.is_pooled else self.scatter,
-            unwritten=(classes, part, None),
+            unwritten=lambda moments: moments.put(classes, part),
         )
 
     def write(self) -> None:
         """Write the rows that are left to be written, also after an interruption of this method."""
         while self.unwritten is not None:
-            classes, part, following = self.unwritten
-            self.put(classes, part)
-            if following is None:
-                self.unwritten = None
-            else:
-                vars(self).update(following())
+            self.unwritten = self.unwritten(self)
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
         """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""

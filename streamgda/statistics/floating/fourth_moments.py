@@ -9,8 +9,8 @@ features at a time. To take rows out, the whole and the part are moved to the me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Never, Self
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Rows
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, as_slice
 from streamgda.statistics.required import Required
 
 _FOURTH_TOL = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
@@ -159,14 +159,34 @@ class FourthMoments(Moments):
         bound, gap = super()._bounds_of_sum(other, places)
         return 64.0 * (self.largest + other.largest + gap * bound), gap
 
-    def _sum_of_few(self, other: Self) -> tuple[Self, Array]:
-        total, spread = super()._sum_of_few(other)
+    def _sum(self, other: Self, places: Indices) -> Self:
+        step = max(1, _ELEMENTS_IN_CACHE // max(1, self.n_features) ** 2)
+
+        def following(start: int, moments: Self) -> Callable[[Any], object] | None:
+            """What writes the sums of a few classes, since a copy of all would need more memory."""
+            if start >= len(places):
+                return None
+            some = slice(start, start + step)
+            rows = as_slice(places[some])
+            part = moments.take(rows)._sum_of_few(other.take(some))
+
+            def write(moments: Self) -> Callable[[Any], object]:
+                moments.put(rows, part)
+                return partial(following, some.stop)
+
+            return write
+
+        return replace(self, unwritten=partial(following, 0))
+
+    def _sum_of_few(self, other: Self) -> Self:
+        total = super(FourthMoments, self.copy())._sum(other, np.arange(len(self.weights)))
+        total.write()
         gap = (other.means - self.means) + (other.low_means - self.low_means)
         third, fourth = self._shifted(-(other.weights / total.weights)[:, None] * gap)
         their_third, their_fourth = other._shifted((self.weights / total.weights)[:, None] * gap)
         third += their_third
         fourth += their_fourth
-        return total._with(third, fourth), spread
+        return total._with(third, fourth)
 
     def _minus(self, part: Self) -> Self:
         rest = super()._minus(part)

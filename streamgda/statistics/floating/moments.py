@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from ctypes import c_int64
 from dataclasses import replace
-from functools import partial
 from pkgutil import resolve_name
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.kernels import merge_moments
 from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import EXTRAS
 
-_MEANS_IN_CACHE = 1 << 14  # elements of each of the dozen arrays that a merge works on
-_SCATTER_IN_CACHE = 1 << 16  # the same, of its three arrays of products
+_ARRAYS = "weights", "weight_tails", "means", "low_means", "scatter"
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -63,10 +63,8 @@ class Moments(MomentArrays):
         vars(self).update(vars(self.merged(other, places)))
         self.write()
 
-    def merged(self, other: Self, places: Indices, *, owned: bool = False) -> Self:
-        """The moments with others added to the classes at these places; see `with_rows`.
-
-        If the other is `owned`, its arrays may become those of the result.
+    def merged(self, other: Self, places: Indices) -> Self:
+        """The moments with others added to the classes at these places, once they are written.
 
         Raises
         ------
@@ -74,41 +72,41 @@ class Moments(MomentArrays):
             As of `merge`.
         """
         self._check_sum(other, places)
-        rows = as_slice(places)
-        ours = self.take(rows)
-        if len(places) <= self._n_fitting:
-            total, spread = ours._sum_of_few(other)
-        elif owned:
-            total, spread = other, other._add_by_class(ours, np.arange(len(places)))
-        else:  # a few classes at a time, since a copy of all would need more memory
-            total = replace(self)
-            vars(total).update(total._following(other, places, np.empty_like(other.means), 0))
-            return total
-        if self.kind.is_pooled:
-            total.scatter = self._pooled(other, spread, owned=owned)
-        return self.with_rows(rows, total)
+        return self._sum(other, places)
 
-    def _pooled(self, other: Self, spread: Array, *, owned: bool = False) -> Array:
-        """The pooled scatter of a sum."""
-        scatter = other.scatter if owned else np.empty_like(self.scatter)
-        if other.diagonal.any():  # single rows have no scatter
-            np.add(self.scatter, other.scatter, out=scatter)
-        else:
-            np.copyto(scatter, self.scatter)
+    def _sum(self, other: Self, places: Indices) -> Self:
+        """The sum, whose powers may exceed float64."""
+        total, done = replace(self), c_int64()
+        theirs = [_in_c_order(array) for array in other.arrays]
+        vars(total).update(zip(_ARRAYS, map(_in_c_order, self.arrays), strict=False))
+        n_merged = 5
+        if not self._has_scatter_by_class:
+            n_merged = 4
+            spread = merge_moments(places, total.arrays[:4], theirs[:4])
+            total.scatter = self._joined_scatter(other, places, spread)
+
+        def write(moments: Self) -> None:
+            merge_moments(places, moments.arrays[:n_merged], theirs[:n_merged], done)
+
+        total.unwritten = write
+        return total
+
+    @property
+    def _has_scatter_by_class(self) -> bool:
+        """Whether the loop merges the scatter: squares, or matrices that are kept whole."""
+        return self.kind.is_complete or not (self.kind.has_products or self.kind.is_pooled)
+
+    def _joined_scatter(self, other: Self, places: Indices, spread: Array) -> Array:
+        """The scatter of a sum, if it is pooled or of another shape, in a new array."""
+        if not self.kind.is_pooled:
+            scatter = self.scatter.copy()
+            scatter[places] += other.scatter
+            scatter[places] += self.kind.outer(spread)
+            return scatter
+        varies = other.diagonal.any()  # single rows have no scatter
+        scatter = self.scatter + other.scatter if varies else self.scatter.copy()
         self.kind.add_outer(scatter, spread)
         return scatter
-
-    def _following(self, other: Self, places: Indices, spread: Array, start: int) -> dict[str, Any]:
-        """The attributes when classes before `start` are written, which tell to write the next few."""
-        if start >= len(places):
-            return {
-                "unwritten": None,
-                **({"scatter": self._pooled(other, spread)} if self.kind.is_pooled else {}),
-            }
-        some = slice(start, start + self._n_fitting)
-        rows = as_slice(places[some])
-        total, spread[some] = self.take(rows)._sum_of_few(other.take(some))
-        return {"unwritten": (rows, total, partial(self._following, other, places, spread, some.stop))}
 
     def _bounds_of_sum(self, other: Self, places: Indices) -> tuple[float, float]:
         """A quick bound of all that is summed up, and one of the squared distances of means."""
@@ -118,7 +116,7 @@ class Moments(MomentArrays):
         means, diagonal = self.means[rows], self.kind.take(self.diagonal, rows)
         weight = float(np.add.reduce(self.weights[rows])) + float(np.add.reduce(other.weights))
         gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
-        scatter = float(diagonal.max(initial=0.0)) + float(other.diagonal.max(initial=0.0))
+        scatter = sum(float(np.maximum.reduce(one, None, initial=0.0)) for one in (diagonal, other.diagonal))
         return 64.0 * (scatter + weight * gap), gap
 
     def _check_sum(self, other: Self, places: Indices) -> None:
@@ -127,57 +125,12 @@ class Moments(MomentArrays):
                 return
             if not np.isfinite(self.weights[places] + other.weights).all():
                 raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-            total, spread = self.take(places)._sum_of_few(other)
-            if self.kind.is_pooled:
-                total.scatter = self._pooled(other, spread)
+            total = self.take(places).copy()._sum(other, np.arange(len(places)))
+            total.write()
         if not total.are_finite():
             raise ValueError(
                 f"the features are too large: their {self.powers} exceed float64. Rescale them first"
             )
-
-    def _add_by_class(self, other: Self, places: Indices) -> Array:
-        """Add in place all but a pooled scatter: a few classes at a time, so that temporary arrays are small.
-
-        Returns the vectors whose outer products are to be added to a pooled scatter.
-        """
-        spread = np.empty_like(other.means)
-        step = self._n_fitting
-        for start in range(0, len(places), step):
-            some = slice(start, start + step)
-            few = other if len(places) <= step else other.take(some)
-            rows = as_slice(places[some])
-            total, spread[some] = self.take(rows)._sum_of_few(few)
-            self.put(rows, total)
-        return spread
-
-    @property
-    def _n_fitting(self) -> int:
-        """Of how many classes the intermediate arrays of a merge fit in the cache; at least one."""
-        of_class = self.scatter.size // max(1, len(self.weights))
-        fitting = min(_MEANS_IN_CACHE // max(1, self.n_features), _SCATTER_IN_CACHE // max(1, of_class))
-        return max(1, fitting)
-
-    def _sum_of_few(self, other: Self) -> tuple[Self, Array]:
-        """The sum with moments of the same classes, but for a pooled scatter, and the vectors for that."""
-        ours = self
-        weights, rest = two_sum(ours.weights, other.weights)
-        weights, weight_tails = two_sum(weights, rest + (ours.weight_tails + other.weight_tails))
-        our_share = (ours.weights / weights)[:, None]
-        their_share = (other.weights / weights)[:, None]
-        # The mean that moves less is the anchor, whichever of the two comes first.
-        heavier = np.where((ours.weights > other.weights)[:, None], ours.means, other.means)
-        tie = (ours.weights == other.weights)[:, None]
-        anchor = np.where(tie, np.maximum(ours.means, other.means), heavier)
-        shift = our_share * ((ours.means - anchor) + ours.low_means)
-        shift += their_share * ((other.means - anchor) + other.low_means)
-        gap = (other.means - ours.means) + (other.low_means - ours.low_means)
-        spread = gap * np.sqrt(our_share * their_share * weights[:, None])
-        means, low_means = two_sum(anchor, shift)
-        scatter = ours.scatter
-        if not self.kind.is_pooled:
-            scatter = ours.scatter + other.scatter
-            scatter += self.kind.outer(spread)
-        return type(self)(self.kind, weights, weight_tails, means, low_means, scatter), spread
 
     def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
@@ -317,6 +270,10 @@ def as_slice(places: Indices) -> Rows:
     """The same places, as a slice if they are neighbours, so that taking them copies nothing."""
     start, stop = int(places[0]), int(places[-1]) + 1
     return slice(start, stop) if stop - start == len(places) else places
+
+
+def _in_c_order(array: Array) -> Array:
+    return array if array.flags.carray else array.copy()
 
 
 def _check_same_means(ours: Moments, theirs: Moments, hidden: Array | float) -> None:
