@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import listed
+from streamgda.blocks.wording import MISSING, listed
 
 Names = tuple[str, ...]
 
@@ -69,10 +69,6 @@ class Schema(ABC):
     def before(self, peer: Any) -> Any:
         """A model of scikit-learn that takes the columns of a table, made of one that takes the features."""
         return peer
-
-    def values_of_columns(self) -> dict[str, list[Any]] | None:
-        """A table of the columns that are no numbers and their values; None if there are none."""
-        return None
 
     def sql_of(self, sql: Any, *, depends: bool) -> tuple[list[str], list[str]]:
         """Columns of SQL from which the features that are no columns are made, and these."""
@@ -172,7 +168,8 @@ def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:
     for key, place in SCHEMAS.items():
         if metadata.get(key) is not None:
             schema: Schema = resolve_name(place).from_plain(metadata[key])
-            if schema.feature_names != names:
+            known = [name.removesuffix(MISSING) for name in schema.feature_names or ()]
+            if known != [name.removesuffix(MISSING) for name in names or ()]:  # which 0.2 saved without it
                 raise ValueError(f"the features are not those of the {key}")
             return schema
     return Columns(names)

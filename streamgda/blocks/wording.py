@@ -43,6 +43,15 @@ def named(label: Any) -> str:
     return text if text and text == text.strip() else repr(text)
 
 
+MISSING = "(missing)"
+"""What a category is called that stands for a missing value."""
+
+
+def category_named(value: Any) -> str:
+    """The text of a category in a message, a table or the name of a feature."""
+    return MISSING if value is None else str(value)
+
+
 def as_html(said: str, table: pd.DataFrame | None = None) -> str:
     """Text, and a table below it, for notebooks.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Codes, Labels, code_dtype
 from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
-from streamgda.blocks.wording import counted
+from streamgda.blocks.wording import category_named, counted
 from streamgda.gaussians.whitening import constant_features
 from streamgda.sources.roles import is_identifier
 
@@ -52,7 +52,7 @@ class Categories(Schema):
     --------
     >>> categories = Categories(("age",), ("colour",), (("blue", "red", None),))
     >>> categories.feature_names
-    ('age', 'colour=blue', 'colour=red', 'colour=')
+    ('age', 'colour=blue', 'colour=red', 'colour=(missing)')
     >>> categories.union(Categories(("age",), ("colour",), (("green",),))).values
     (('blue', 'green', 'red', None),)
     """
@@ -86,9 +86,9 @@ class Categories(Schema):
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """The columns of numbers, and "column=value" for each dummy; "column=" where a value is missing."""
+        """The columns of numbers, and "column=value" for each dummy, "(missing)" for a missing value."""
         dummies = (
-            f"{column}={'' if value is None else value}"
+            f"{column}={category_named(value)}"
             for column, values in zip(self.columns, self.values, strict=True)
             for value in values
         )
@@ -130,11 +130,6 @@ class Categories(Schema):
         peer.n_features_in_ = len(self.feature_names)
         peer.__dict__.pop("feature_names_in_", None)
         return Pipeline([("columns", columns), ("model", peer)])
-
-    def values_of_columns(self) -> dict[str, list[Any]]:
-        """A table of the columns with categories and their values."""
-        values = [["" if value is None else value for value in own] for own in self.values]
-        return {"column": list(self.columns), "categories": list(map(len, values)), "values": values}
 
     def sql_of(self, sql: Any, *, depends: bool) -> tuple[list[str], list[str]]:
         """The codes of each row's values, NULL for one that was not learnt, and the dummies made of them.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import counted, listed
+from streamgda.blocks.wording import category_named, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.whitening import Array
@@ -352,7 +352,7 @@ def _title(
 ) -> str:
     """Which of the features that are not shown are fixed or marginalised."""
     said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
-    said += [f"{name} = {'(missing)' if value is None else value}" for name, value in categories.items()]
+    said += [f"{name} = {category_named(value)}" for name, value in categories.items()]
     if len(said) > _MOST_IN_TITLE:
         said = [f"{counted(len(said), 'feature')} fixed"]
     if n_others := _n_numbers(estimator) - len(values) - 2:

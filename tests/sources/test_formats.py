@@ -146,7 +146,7 @@ def test_a_missing_value_is_that_of_the_row_and_an_absent_column_of_the_file(tmp
         accumulate(scan(tmp_path, "kind"))
     found = accumulate(scan(tmp_path, "kind", missing="drop"))
     assert (found.n_rows, found.n_dropped) == (2, 1)
-    assert found.schema.feature_names == ("x", "shop=web", "shop=")
+    assert found.schema.feature_names == ("x", "shop=web", "shop=(missing)")
     (tmp_path / "b.csv").write_text("x,kind\n1,a\n")
     with pytest.raises(ValueError, match=r"b\.csv.* no column 'shop'"):
         accumulate(scan(tmp_path, "kind", missing="drop"))
