@@ -48,9 +48,8 @@ def main() -> None:
             "reached" if result.peak <= 2000 else "not reached",
         )
     ]
-    title = f"## bench.classes: {size(options)}"
     table = report.table(["", "median s", "peak MB above the interpreter's", "goal ≤ 2,000"], rows)
-    report.publish("classes", f"{title}\n\n{table}", keep=not options.print_only)
+    report.publish("classes", size(options), table, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -310,25 +310,19 @@ def _goal(what: str, found: str, most: str, met: bool) -> tuple[str, str, str, s
     return what, found, most, "reached" if met else "not reached"
 
 
-def text() -> str:
+def tables() -> tuple[str, str, report.Goals]:
     """What all classifiers are worth on all datasets, and what they cost."""
-    scores = measure(2)
-    tables = []
-    for title, cell, first in (
-        ("Error / log loss / Brier score on the rows to test", "accuracy", []),
-        ("Seconds to learn / µs to predict a row / MB of the pickled model", "cost", ["reads"]),
+    scores, found = measure(2), []
+    for title, cell in (
+        ("error / log loss / Brier score", "accuracy"),
+        ("seconds to learn / µs to predict a row / MB of the pickled model", "cost"),
     ):
         rows = [
-            (
-                one,
-                *[CLASSIFIERS[one].reads] * len(first),
-                *("" if score is None else getattr(score, cell) for score in found.values()),
-            )
-            for one, found in scores.items()
+            (one, CLASSIFIERS[one].reads, *(getattr(score, cell, "") for score in of.values()))
+            for one, of in scores.items()
         ]
-        tables.append(f"{title}:\n\n{report.table(['', *first, *_DATASETS], rows)}")
-    tables.append(report.table(["error / log loss / Brier", "measured", "goal", ""], list(_goals(scores))))
-    return "\n\n".join(tables)
+        found.append(report.table([title, "reads", *_DATASETS], rows))
+    return found[0], found[1], report.Goals(_goals(scores))
 
 
 # ---------------------------------------------------------------------- a pass
@@ -361,8 +355,8 @@ def a_pass(n: int, n_features: int, products: Any) -> Callable[[], Any]:
     return lambda: empty_statistics(Required.of("tied"), rule=rule).update(rows, labels)
 
 
-def pass_text(n: int, n_features: int, repeats: int) -> str:
-    """Goals of the time and memory of a pass."""
+def of_pass(n: int, n_features: int, repeats: int) -> tuple[str, report.Goals]:
+    """Times of a pass, and goals of its time and memory."""
     found = contest(
         [
             Contender("map and product in float32", map_and_product, (n, n_features)),
@@ -380,8 +374,7 @@ def pass_text(n: int, n_features: int, repeats: int) -> str:
         report.at_most("float32 ÷ float64", single.processor / double.processor, 0.65),
         report.at_most(f"peak of a task ÷ (two states and a block: {most:.0f} MB)", single.peak / most, 1.0),
     ]
-    title = f"D = {n_features:,}, 50 columns; processor µs a row: {times}"
-    return f"{title}:\n\n{report.table(['', 'measured', 'goal', ''], rows)}"
+    return f"D = {n_features:,}, 50 columns; processor µs a row: {times}", report.Goals(rows)
 
 
 def main() -> None:
@@ -394,9 +387,10 @@ def main() -> None:
         least = 0 if n == options.features[0] else FEW
         CLASSIFIERS[_ours(n)] = Peer(make, "1, merges", np.inf, least)
     _DATASETS.update(_datasets(options.most, options.tested))
-    passes = pass_text(options.rows, options.features[len(options.features) // 2], options.repeats)
-    title = f"## bench.classifiers: at most {options.most:,} rows to learn from"
-    report.publish("classifiers", "\n\n".join([title, CAPTION, text(), passes]), keep=not options.print_only)
+    passes = of_pass(options.rows, options.features[len(options.features) // 2], options.repeats)
+    main_table, *details = tables()
+    title = f"at most {options.most:,} rows to learn from"
+    report.publish("classifiers", title, main_table, CAPTION, *details, *passes, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def times_table(results: dict[str, Result]) -> str:
     return report.table(["contender", "median s", "min–max s", "peak MB"], rows)
 
 
-def goals_table(results: dict[str, Result], memory: float) -> str:
+def goals(results: dict[str, Result], memory: float) -> report.Goals:
     """The ratios that were to be reached, and whether they were."""
     time_of = {name: result.median for name, result in results.items()}
 
@@ -78,7 +78,7 @@ def goals_table(results: dict[str, Result], memory: float) -> str:
         ),
         report.at_most("memory of the state, exact ÷ default, full, float64", memory, 10),
     ]
-    return report.table(["ratio", "measured", "goal", ""], rows)
+    return report.Goals(rows)
 
 
 def state_table(folder: Path, repeats: int) -> tuple[str, float]:
@@ -123,13 +123,9 @@ def main() -> None:
     folders = {dtype: data.make(options.data, *size, dtype=dtype) for dtype in NAMES}
     results = contest(contenders(folders), options.repeats)
     states, memory = state_table(folders["float64"], options.repeats)
-    sections = [
-        f"## bench.exact: {size[0]:,} × {size[1]}, {size[2]} classes, {options.threads} threads",
-        times_table(results),
-        goals_table(results, memory),
-        states,
-    ]
-    report.publish("exact", "\n\n".join(sections), keep=not options.print_only)
+    title = f"{size[0]:,} × {size[1]}, {size[2]} classes, {options.threads} threads"
+    details = goals(results, memory), states
+    report.publish("exact", title, times_table(results), *details, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from bench.passes import (
     blas_products,
     duckdb_query,
     duckdb_variance,
-    growth_table,
+    growth,
     parquet_pass,
     polars_variance,
     scan_as_we_do,
@@ -127,7 +127,7 @@ def times_table(results: dict[str, Result]) -> str:
     )
 
 
-def goals_table(results: dict[str, Result]) -> str:
+def goals(results: dict[str, Result]) -> report.Goals:
     """The ratios that were to be reached, and whether they were."""
     time = {name: result.median for name, result in results.items()}
 
@@ -145,7 +145,7 @@ def goals_table(results: dict[str, Result]) -> str:
         report.at_least("DuckDB avg and var_pop ÷ diag", time[DUCKDB_VARIANCE] / diag, 1),
         report.at_least("DuckDB covar_pop ÷ full", time[DUCKDB_COVARIANCE] / full, 1),
     ]
-    return report.table(["ratio of medians", "measured", "goal", ""], rows)
+    return report.Goals(rows)
 
 
 def main() -> None:
@@ -157,14 +157,9 @@ def main() -> None:
     limit_threads(options.threads)
     folder = data.make(options.data, options.rows, options.features, options.classes)
     results = contest(contenders(folder, options), options.repeats)
-    sections = [
-        f"## bench.fit: {size(options)}, {options.threads} threads",
-        times_table(results),
-        goals_table(results),
-        "Memory of full statistics:",
-        growth_table(options),
-    ]
-    report.publish("fit", "\n\n".join(sections), keep=not options.print_only)
+    title = f"{size(options)}, {options.threads} threads"
+    details = goals(results), "Memory of full statistics:", *growth(options)
+    report.publish("fit", title, times_table(results), *details, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -53,12 +53,10 @@ def main() -> None:
         for name, (make, arguments) in names.items()
     ]
     first, second, *_ = (results[name].median for name in names)
-    goals = report.table(
-        ["ratio", "", "goal", ""], [report.at_most("five patterns ÷ complete rows", second / first, 2.0)]
-    )
+    goals = report.Goals([report.at_most("five patterns ÷ complete rows", second / first, 2.0)])
     headers = ["QDA", "median s", "peak MB", "largest error of a mean", "of a covariance"]
-    text = f"## bench.incomplete: {size(options)}\n\n{report.table(headers, rows)}\n\n{goals}"
-    report.publish("incomplete", text, keep=not options.print_only)
+    table = report.table(headers, rows)
+    report.publish("incomplete", size(options), table, goals, keep=not options.print_only)
 
 
 def with_holes(folder: Path) -> Path:

@@ -59,6 +59,7 @@ STREAMED: dict[str, Callable[..., Any]] = {
         pooling="bayes", predictive="student", **params
     ),
 }
+FEW = 0.1  # shares of the rows below it are printed alone
 ROWS_OF_NEW = (1, 2, 3, 5, 10, 17, 30, 100)
 
 
@@ -230,25 +231,24 @@ def _cells(scores: dict[str, Score | None], names: tuple[str, ...], field: str, 
     return ["–" if one is None else f"{getattr(one, field):{digits}}" for one in found]
 
 
-def text(
+def tables(
     results: Results, sizes: dict[tuple[str, float], int], streamed: list[tuple[Any, ...]] | None
-) -> str:
-    """All tables."""
+) -> list[str | report.Goals]:
+    """The errors and log losses, and details."""
     names = tuple(MODELS)
-    rows = {
-        field: [
-            (f"{name}, {share:.0%}", f"{sizes[name, share]:,}", *_cells(scores, names, field, digits))
-            for (name, share), scores in results.items()
-        ]
-        for field, digits in (("error", ".4f"), ("log_loss", ".3f"), ("seconds", ".3f"))
-    }
-    headers = ["learnt from", "rows", *names]
+    rows: dict[str, list[tuple[str, ...]]] = {"few": [], "many": [], "seconds": []}
+    for (name, share), scores in results.items():
+        what = f"{name}, {share:.0%}", f"{sizes[name, share]:,}"
+        errors, losses = _cells(scores, names, "error", ".4f"), _cells(scores, names, "log_loss", ".3f")
+        cells = (f"{error} / {loss}" for error, loss in zip(errors, losses, strict=True))
+        rows["few" if share < FEW else "many"].append((*what, *cells))
+        rows["seconds"].append((*what, *_cells(scores, names, "seconds", ".3f")))
+    headers = ["test error / log loss", "rows learnt", *names]
     parts = [
-        "Test error:\n\n" + report.table(headers, rows["error"]),
-        "Log loss:\n\n" + report.table(headers, rows["log_loss"]),
-        "Seconds of the fit, in memory:\n\n" + report.table(headers, rows["seconds"]),
-        "Goals, log loss of bayes ÷ the better of LDA and QDA, and of student:\n\n"
-        + report.table(["", "ratio", "goal", ""], list(_goals(results))),
+        report.table(headers, rows["many"]),
+        report.table(headers, rows["few"]),
+        "Seconds of the fit, in memory:\n\n" + report.table(["", *headers[1:]], rows["seconds"]),
+        report.Goals(_goals(results)),
     ]
     if streamed:
         headers = ["rows of the new letter", *map(str, ROWS_OF_NEW)]
@@ -256,7 +256,7 @@ def text(
             "Twenty letters appear one after the other: share of the held-out rows of a new letter that are "
             "recognised, equal priors, means over the letters:\n\n" + report.table(headers, streamed)
         )
-    return "\n\n".join(parts)
+    return parts
 
 
 def _goals(results: Results) -> Iterator[tuple[str, str, str, str]]:
@@ -265,7 +265,11 @@ def _goals(results: Results) -> Iterator[tuple[str, str, str, str]]:
         for model in ("bayes", "student"):
             found = scores[model]
             if found is not None and rivals:
-                yield report.at_most(f"{name}, {share:.0%}: {model}", found.log_loss / min(rivals), 1.02)
+                yield report.at_most(
+                    f"{name}, {share:.0%}, log loss of {model} ÷ LDA or QDA",
+                    found.log_loss / min(rivals),
+                    1.02,
+                )
 
 
 def main() -> None:
@@ -273,9 +277,9 @@ def main() -> None:
     parser = parser_of(__doc__, draws=3, most=50_000, new=20, old=6)
     options = parser.parse_args()
     results, sizes = measure(options.draws, options.most)
-    title = f"## bench.models: means over {options.draws} draws, at most {options.most:,} rows to learn from"
-    tables = text(results, sizes, stream(options.new, options.old))
-    report.publish("models", f"{title}\n\n{tables}", keep=not options.print_only)
+    title = f"means over {options.draws} draws, at most {options.most:,} rows to learn from"
+    main_table, *details = tables(results, sizes, stream(options.new, options.old))
+    report.publish("models", title, str(main_table), *details, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ from bench.object_store_stub import CREDENTIALS, ObjectStore, ask
 OURS, OURS_FSSPEC = "streamgda: diag, pyarrow's S3", "streamgda: diag, s3fs"
 DATASET, PRE_BUFFER = "pyarrow: dataset scan", "pyarrow: iter_batches, pre_buffer"
 DASK = "dask.dataframe: sums"
+OURS_ZARR, ZARR_READ = "streamgda: diag", "zarr: read"
+MOST = {0.0: 2.0, 5.0: 1.6, 20.0: 1.3, 100.0: 1.3}  # times of pyarrow's dataset scan, by latency
 GROUPS = (10_000, 100_000, 1_000_000)
 FEW = 5
 
@@ -202,10 +204,7 @@ def contests(endpoint: str, options: argparse.Namespace) -> Iterator[tuple[str, 
         )
     for name in ("zarr-v2", "zarr-v3", "zarr-sharded"):
         arguments = (endpoint, f"rows/{name}")
-        found = [
-            Contender("streamgda: diag", ours_zarr, arguments),
-            Contender("zarr: read", bare_zarr, arguments),
-        ]
+        found = [Contender(OURS_ZARR, ours_zarr, arguments), Contender(ZARR_READ, bare_zarr, arguments)]
         yield name, found
     kinds = {"parquet": "Parquet", "zarr": "Zarr"}
     for title, path in (("row groups of 100,000", f"rows/{groups_name(100_000)}"), (layouts[-1][0], small)):
@@ -246,17 +245,37 @@ def measured(contender: Contender, endpoint: str, latencies: Sequence[float], re
     ]
 
 
-def table(endpoint: str, options: argparse.Namespace, threads: int) -> str:
+def measured_all(endpoint: str, options: argparse.Namespace, threads: int) -> list[list[Any]]:
     """All layouts and contenders, with so many threads."""
-    rows = []
+    rows: list[list[Any]] = []
     for title, found in tqdm(list(contests(endpoint, options)), desc=f"{threads} threads", leave=False):
         for contender in found if not options.only or any(part in title for part in options.only) else ():
             spawn = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(1, mp_context=spawn) as process:
                 asked = (contender, endpoint, options.latencies, options.repeats)
                 rows.append([title, contender.name, *process.submit(measured, *asked).result()])
-    headers = ["layout", "contender", *(f"s at {one:g} ms" for one in options.latencies), "processor s"]
-    return report.table([*headers, "GET", "HEAD", "LIST", "writes", "MB", "peak MB"], rows)
+    return rows
+
+
+def beside_bare(
+    rows: Sequence[Sequence[Any]], options: argparse.Namespace, threads: int
+) -> tuple[list[tuple[str, ...]], report.Goals]:
+    """Seconds, requests and memory of a pass as multiples of a bare read, and the goals of files of rows."""
+    of = {(title, name): cells for title, name, *cells in rows}
+    found, goals, n = [], [], len(options.latencies)
+    for (title, name), cells in of.items():
+        bare = of.get((title, ZARR_READ if name == OURS_ZARR else DATASET))
+        if name not in (OURS, OURS_ZARR) or bare is None:
+            continue
+        ratios = [float(one) / float(other) for one, other in zip(cells[:n], bare[:n], strict=True)]
+        what = f"{title}, {threads} {'thread' if threads == 1 else 'threads'}"
+        beside = (f"{cells[place]} ({bare[place]})" for place in (n, n + 1, -1))
+        found.append((what, *(f"{ratio:.2f}" for ratio in ratios), *beside))
+        for latency, ratio in zip(options.latencies, ratios, strict=True):
+            most = 3 if not latency and title.endswith("files of 1,000 rows") else MOST.get(latency)
+            if most is not None and name == OURS:
+                goals.append(report.at_most(f"{what}, {latency:g} ms", ratio, most))
+    return found, report.Goals(goals)
 
 
 def main() -> None:
@@ -270,13 +289,22 @@ def main() -> None:
     home = options.data / f"store-{options.rows}x{options.features}-{options.files}"
     (home / "out").mkdir(parents=True, exist_ok=True)
     make(home, options)
-    sections = [f"## bench.objectstore: {options.rows:,} × {options.features} float64"]
+    main_rows: list[tuple[str, ...]] = []
+    details: list[str | report.Goals] = []
+    at = [f"{one:g} ms" for one in options.latencies]
+    headers = ["layout", "contender", *(f"s at {one}" for one in at), "processor s"]
+    headers += ["GET", "HEAD", "LIST", "writes", "MB", "peak MB"]
     with ObjectStore(home) as store:
         for threads in options.threads:
             limit_threads(threads)
-            sections += [f"{threads} {'thread' if threads == 1 else 'threads'}:"]
-            sections += [table(store.endpoint, options, threads)]
-    report.publish("objectstore", "\n\n".join(sections), keep=not (options.print_only or options.only))
+            rows = measured_all(store.endpoint, options, threads)
+            ratios, goals = beside_bare(rows, options, threads)
+            main_rows += ratios
+            details += [f"Threads: {threads}", report.table(headers, rows), goals]
+    title = f"{options.rows:,} × {options.features} float64"
+    beside = [f"{what} (bare)" for what in ("processor s", "GET", "peak MB")]
+    table = report.table(["pass ÷ bare read of pyarrow or Zarr", *at, *beside], main_rows)
+    report.publish("objectstore", title, table, *details, keep=not (options.print_only or options.only))
 
 
 if __name__ == "__main__":

@@ -69,23 +69,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 10, 100, 1000, 10_000])
     parser.add_argument("--calls", type=int, default=2000, help="calls of one row in a run")
     options = parser.parse_args()
-    rows, ratios, goals = [], [], []
+    rows, goals = [], []
     for n_rows in tqdm(options.rows, leave=False):
         times = measure(n_rows, options)
-        rows.append((n_rows, *(f"{1e6 * seconds:.0f}" for seconds in times.values())))
-        peers = {name: (times[PEER], times[f"bare {name}"]) for name in BARE}
-        ratios.append((n_rows, *(f"{times[name] / peer:.2f}" for name in BARE for peer in peers[name])))
+        ratios = (
+            f"{times[name] / peer:.2f}" for name in BARE for peer in (times[PEER], times[f"bare {name}"])
+        )
+        rows.append((n_rows, *(f"{1e6 * seconds:.0f}" for seconds in times.values()), *ratios))
         if n_rows == 1:
             goals = [
-                report.at_most(f"{name}, one row", times[name] / times[PEER], GOALS[name]) for name in BARE
+                report.at_most(f"{name} ÷ {PEER}, one row", times[name] / times[PEER], GOALS[name])
+                for name in BARE
             ]
-    tables = [
-        report.table(["rows", *(f"{name} µs" for name in times)], rows),
-        report.table(["rows", *(f"{name} ÷ {peer}" for name in BARE for peer in (PEER, "bare"))], ratios),
-        report.table([f"ours ÷ {PEER}", "measured", "goal", ""], goals),
-    ]
-    title = f"## bench.partial_fit: {options.features} features, {options.classes} classes, 1 BLAS thread"
-    report.publish("partial_fit", "\n\n".join([title, *tables]), keep=not options.print_only)
+    ratio_names = [f"{name} ÷ {peer}" for name in BARE for peer in (PEER, "bare")]
+    table = report.table(["rows", *(f"{name} µs" for name in times), *ratio_names], rows)
+    title = f"{options.features} features, {options.classes} classes, 1 BLAS thread"
+    report.publish("partial_fit", title, table, report.Goals(goals), keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -131,12 +131,15 @@ def polars_variance(folder: Path) -> Callable[[], Any]:
     return lambda: query.collect(engine="streaming")
 
 
-def growth_table(options: argparse.Namespace) -> str:
-    """Time and peak memory of full statistics for more and more rows."""
-    rows = []
+def growth(options: argparse.Namespace) -> tuple[str, report.Goals]:
+    """Time and peak memory of full statistics for more and more rows; the memory should stay level."""
+    rows, peaks = [], []
     for millions in options.scale:
         folder = data.make(options.data, int(millions * 1e6), options.features, options.classes)
         name = f"{millions:g} million"
         result = contest([Contender(name, parquet_pass, (folder, "full"))], options.repeats)[name]
         rows.append((name, f"{result.median:.3f}", f"{millions / result.median:.2f}", f"{result.peak:.0f}"))
-    return report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
+        peaks.append(result.peak)
+    what = f"peak memory of {rows[-1][0]} rows ÷ {rows[0][0]}"
+    table = report.table(["rows", "median s", "million rows/s", "peak MB above the interpreter's"], rows)
+    return table, report.Goals([report.at_most(what, peaks[-1] / peaks[0], 1.25)])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ import streamgda.onnx
 from bench import report
 from bench.arguments import parser_of, size
 from bench.bare_formulas import BarePosteriors
-from bench.contest import Contender, Result, contest, limit_threads
+from bench.contest import Contender, contest, limit_threads
 
 MODELS: dict[str, tuple[type, type]] = {
     "QDA": (streamgda.QuadraticDiscriminantAnalysis, discriminant_analysis.QuadraticDiscriminantAnalysis),
@@ -35,7 +35,9 @@ MODELS: dict[str, tuple[type, type]] = {
     "GaussianNB": (streamgda.GaussianNB, naive_bayes.GaussianNB),
 }
 WIDE = 512  # features
-GOALS = {"QDA": 3.0, "LDA": 1.0, "GaussianNB": 3.0}
+GOALS = {"QDA": 0.33, "LDA": 1.0, "GaussianNB": 0.33}
+HEADERS = ["rows", "model", "streamgda µs", "scikit-learn µs", "bare formula µs", "onnxruntime µs", "÷ bare"]
+HEADERS += ["÷ scikit-learn", "goal", ""]
 
 
 def fitted(estimator: type, n_features: int, n_classes: int, rows_per_class: int = 200) -> Any:
@@ -62,8 +64,8 @@ def triangular_products(n_rows: int, n_features: int, n_classes: int) -> Callabl
     return lambda: [dtrmm(1.0, triangle, rows.T, lower=True) for _ in range(n_classes)]
 
 
-def wide_rows(options: argparse.Namespace) -> str:
-    """The table for rows of many features."""
+def wide_rows(options: argparse.Namespace) -> tuple[str, report.Goals]:
+    """Rows of many features."""
     lda, few = (options.wide, WIDE, 1000, 4), options.wide // 10
     names = ["LDA, streamgda", "LDA, scikit-learn", "QDA, streamgda", "QDA, only its products"]
     contenders = [
@@ -82,11 +84,11 @@ def wide_rows(options: argparse.Namespace) -> str:
         report.at_least("LDA: scikit-learn ÷ streamgda", theirs / ours, 1.5),
         report.at_most("QDA ÷ its products", qda / products, 1.5),
     ]
-    return f"{timings}\n\n{report.table(['ratio', 'measured', 'goal', ''], goals)}"
+    return timings, report.Goals(goals)
 
 
-def many_rows(options: argparse.Namespace) -> str:
-    """The table for one call on many rows."""
+def many_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], str]:
+    """Rows of the table for one call on many rows, and its memory."""
     shape = options.rows, options.features, options.classes
     contenders = [
         Contender(f"{name}, {whose}", predict_proba, (estimator, *shape))
@@ -94,19 +96,15 @@ def many_rows(options: argparse.Namespace) -> str:
         for whose, estimator in zip(("streamgda", "scikit-learn"), pair, strict=True)
     ]
     results = contest(contenders, options.repeats)
-    timings = report.table(
-        ["predict_proba", "median s", "fastest s", "peak MB"],
-        [(r.name, f"{r.median:.3f}", f"{min(r.seconds):.3f}", f"{r.peak:.0f}") for r in results.values()],
-    )
-    ratios = report.table(
-        ["scikit-learn ÷ streamgda", "measured", "goal", ""], [_ratio(results, name) for name in MODELS]
-    )
-    return f"{timings}\n\n{ratios}"
-
-
-def _ratio(results: dict[str, Result], name: str) -> tuple[str, str, str, str]:
-    ours, theirs = (results[f"{name}, {whose}"].median for whose in ("streamgda", "scikit-learn"))
-    return report.at_least(name, theirs / ours, GOALS[name])
+    memory = [(r.name, f"{r.median:.3f}", f"{min(r.seconds):.3f}", f"{r.peak:.0f}") for r in results.values()]
+    rows = []
+    for name in MODELS:
+        ours, theirs = (results[f"{name}, {whose}"].median for whose in ("streamgda", "scikit-learn"))
+        verdict = report.at_most(name, ours / theirs, GOALS[name])[1:]
+        rows.append(
+            (f"{options.rows:,}", name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}", "", "", "", *verdict)
+        )
+    return rows, report.table(["predict_proba", "median s", "fastest s", "peak MB"], memory)
 
 
 class OnnxGraph:
@@ -125,8 +123,8 @@ class OnnxGraph:
         return self.session.run(None, {"X": rows})[1]
 
 
-def few_rows(options: argparse.Namespace) -> str:
-    """The table for calls on few rows, in one process and in turn."""
+def few_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], report.Goals]:
+    """Rows of the table for calls on few rows, in one process and in turn."""
     models = {
         name: [fitted(estimator, options.features, options.classes) for estimator in pair]
         for name, pair in MODELS.items()
@@ -141,18 +139,7 @@ def few_rows(options: argparse.Namespace) -> str:
             if n_rows == 1:
                 goals.append(report.at_most(f"{name} in onnxruntime, µs", 1e6 * graph, 50.0))
             table.append((*cells, f"{ours / bare:.1f}", *report.at_most(name, ours / theirs, 1.0)[1:]))
-    headers = [
-        "rows",
-        "model",
-        "streamgda µs",
-        "scikit-learn µs",
-        "bare formula µs",
-        "onnxruntime µs",
-        "÷ bare",
-        "÷ scikit-learn",
-    ]
-    headers += ["goal", ""]
-    return f"{report.table(headers, table)}\n\n{report.table(['one row', 'measured', 'goal', ''], goals)}"
+    return table, report.Goals(goals)
 
 
 def _medians(models: list[Any], rows: NDArray[np.float64], calls: int) -> list[float]:
@@ -173,13 +160,16 @@ def main() -> None:
     parser.add_argument("--wide", type=int, default=100_000, help="rows of 512 features")
     options = parser.parse_args()
     limit_threads(options.threads)
-    many, wide = many_rows(options), wide_rows(options)
+    (many, memory), wide = many_rows(options), wide_rows(options)
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        few = few_rows(options)
-    title = f"## bench.predict: {size(options)}, {options.threads} threads"
-    report.publish("predict", f"{title}\n\n{many}\n\n{wide}\n\n{few}", keep=not options.print_only)
+        few, goals = few_rows(options)
+    rows = [*few, *many]
+    of_table = report.Goals((f"{row[0]} rows, {row[1]} ÷ scikit-learn", *row[-3:]) for row in rows)
+    title = f"{size(options)}, {options.threads} threads"
+    table, details = report.table(HEADERS, rows), (of_table, goals, memory, *wide)
+    report.publish("predict", title, table, *details, keep=not options.print_only)
 
 
 if __name__ == "__main__":

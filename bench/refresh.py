@@ -203,9 +203,10 @@ def main() -> None:
         with multiprocessing.get_context("spawn").Pool(1) as process:
             rows += process.apply(part, (size, goals))
         print(report.table(["", "measured", "wanted", ""], rows), flush=True)
-    title = f"## bench.refresh: files of {ROWS} rows × {FEATURES} features, {CLASSES} classes; one thread"
-    text = "\n\n".join((title, report.table(["", "measured", "wanted", ""], rows)))
-    report.publish("refresh", text, keep=not options.print_only)
+    title = f"files of {ROWS} rows × {FEATURES} features, {CLASSES} classes; one thread"
+    table = report.table(["", "measured", "wanted", ""], rows)
+    goals = report.Goals(row for row in rows if row[2])
+    report.publish("refresh", title, table, goals, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ def _planning(plan: Planning) -> str:
     return f"{plan.milliseconds:.3f} ms, {plan.kept / 1e3:.2f} kB kept, {plan.peak / 1e3:.2f} kB at most"
 
 
-def goals(costs: UnitCosts) -> str:
+def goals(costs: UnitCosts) -> report.Goals:
     """What a file and a group may cost the one client and the one scheduler."""
     overhead = _largest(costs)
     rows = [
@@ -125,7 +125,7 @@ def goals(costs: UnitCosts) -> str:
             0.6,
         ),
     ]
-    return report.table(["processor time and memory", "measured", "goal", ""], rows)
+    return report.Goals(rows)
 
 
 def document(costs: UnitCosts, options: argparse.Namespace) -> str:
@@ -198,12 +198,9 @@ def main() -> None:
     print(text)
     if not options.print_only:
         SCALE.write_text(text)
-    title = f"## bench.scale: {options.files:,} files, {max(options.groups):,} groups"
-    report.publish(
-        "scale",
-        f"{title}\n\n{goals(costs)}\n\n[SCALE.md](SCALE.md) has the rest.",
-        keep=not options.print_only,
-    )
+    title = f"{options.files:,} files, {max(options.groups):,} groups; [SCALE.md](SCALE.md) has the rest"
+    reached = goals(costs)
+    report.publish("scale", title, str(reached), reached, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def times_table(results: dict[str, Result], work: dict[str, tuple[int, int]]) ->
     return report.table([*headers, "peak MB"], rows)
 
 
-def goals_table(results: dict[str, Result], work: dict[str, tuple[int, int]]) -> str:
+def goals(results: dict[str, Result], work: dict[str, tuple[int, int]]) -> report.Goals:
     """The ratios that were to be reached, and whether they were."""
     seconds = {name: result.median for name, result in results.items()}
 
@@ -143,7 +143,7 @@ def goals_table(results: dict[str, Result], work: dict[str, tuple[int, int]]) ->
             "GridSearchCV ÷ search by accuracy, per candidate and row", each(PEER) / each(ACCURACY), 50
         ),
     ]
-    return report.table(["ratio", "measured", "goal", ""], rows)
+    return report.Goals(rows)
 
 
 def main() -> None:
@@ -170,9 +170,9 @@ def main() -> None:
     work = {name: (options.rows, candidates) for name, candidates in ours.items()}
     work |= dict.fromkeys((PEER, DASK_ML), (peer_rows, options.peer_candidates))
     results = contest(contenders(folder, work), options.repeats)
-    title = f"## bench.search: {size(options)}, {FOLDS} folds, {options.threads} threads"
-    text = "\n\n".join([title, times_table(results, work), goals_table(results, work)])
-    report.publish("search", text, keep=not options.print_only)
+    title = f"{size(options)}, {FOLDS} folds, {options.threads} threads"
+    tables = times_table(results, work), goals(results, work)
+    report.publish("search", title, *tables, keep=not options.print_only)
 
 
 if __name__ == "__main__":

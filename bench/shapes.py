@@ -206,48 +206,61 @@ def measured(options: argparse.Namespace, threads: int) -> dict[Shape, dict[str,
     return found
 
 
-def times_table(results: dict[Shape, dict[str, Result]], time: str, *, goals: bool) -> str:
-    """Each shape: the median of a time, its limit, their ratio, and whether that was to be reached."""
-    rows = []
-    for shape, result in results.items():
-        seconds = [getattr(result[name], time) for name in (OURS, SCAN_TUNED, BLAS)]
-        ratio = seconds[0] / sum(seconds[1:])
-        verdict = (f"≤ {shape.goal:g}", "reached" if ratio <= shape.goal else "not reached") if goals else ()
-        times = [f"{second:.3f}" for second in seconds]
-        rows.append((shape.name, f"{shape.rows:,}", *times, f"{ratio:.2f}", *verdict))
-    headers = ["features × classes", "rows", "s", "scan s", "products s", "÷ limit", *(["goal", ""] * goals)]
-    return report.table(headers, rows)
+def beside_limit(result: dict[str, Result], time: str) -> tuple[list[str], float]:
+    """The seconds of a pass, of its scan and of its products; and the pass as a multiple of both."""
+    seconds = [getattr(result[name], time) for name in (OURS, SCAN_TUNED, BLAS)]
+    return [f"{second:.3f}" for second in seconds], seconds[0] / sum(seconds[1:])
 
 
-def memory_table(results: dict[Shape, dict[str, Result]]) -> str:
-    """Each shape: the state, the peak, and the peak in states."""
+def times_table(one: dict[Shape, dict[str, Result]], several: dict[Shape, dict[str, Result]]) -> str:
+    """Each shape: its times and its limit with one and several threads, its state, and its peak memory."""
     rows = []
-    for shape, result in results.items():
+    for shape, result in several.items():
+        times, ratio = beside_limit(one[shape], "processor")
+        by_clock, of_several = beside_limit(result, "median")
         state, peak = shape.megabytes_of_state, result[OURS].peak
-        most = MOST_STATES * state + MOST_BESIDE
-        verdict = "reached" if peak <= most else "not reached"
-        rows.append(
-            (shape.name, f"{state:.1f}", f"{peak:.0f}", f"{peak / state:.1f}", f"{most:.0f}", verdict)
+        threads = by_clock[0], f"{of_several:.2f}"
+        memory = f"{state:.1f}", f"{peak:.0f}"
+        rows.append((shape.name, f"{shape.rows:,}", *times, f"{ratio:.2f}", *threads, *memory))
+    headers = ["features × classes", "rows", "s", "scan s", "products s", "÷ limit", "threads: s", "÷ limit"]
+    return report.table([*headers, "state MB", "peak MB"], rows)
+
+
+def of_shapes(results: dict[Shape, dict[str, Result]]) -> report.Goals:
+    """Each shape as a multiple of its limit, with one thread."""
+    return report.Goals(
+        report.at_most(f"{shape.name} ÷ limit", beside_limit(result, "processor")[1], shape.goal)
+        for shape, result in results.items()
+    )
+
+
+def memory(results: dict[Shape, dict[str, Result]]) -> report.Goals:
+    """The peak of each shape, beside what a few states take."""
+    return report.Goals(
+        report.at_most(
+            f"peak of {shape.name} ÷ ({MOST_STATES} states + {MOST_BESIDE} MB)",
+            result[OURS].peak / (MOST_STATES * shape.megabytes_of_state + MOST_BESIDE),
+            1,
         )
-    goal = f"goal: {MOST_STATES} states + {MOST_BESIDE} MB"
-    return report.table(["features × classes", "state MB", "peak MB", "peak in states", goal, ""], rows)
+        for shape, result in results.items()
+    )
 
 
-def peers_table(results: dict[int, dict[Shape, dict[str, Result]]]) -> str:
-    """Diag statistics beside other libraries, with each number of threads."""
-    rows = []
+def beside_peers(results: dict[int, dict[Shape, dict[str, Result]]]) -> report.Goals:
+    """Diag statistics beside other libraries, with each number of threads; of one, the processor's time."""
+    rows: list[tuple[str, ...]] = []
     for threads, of_threads in results.items():
         time = attrgetter("processor" if threads == 1 else "median")
         for shape, result in of_threads.items():
             rows += [
-                (str(threads), *report.at_least(f"{name.split(':')[0]} ÷ {shape.name}", ratio, 1))
+                report.at_least(f"{name.split(':')[0]} ÷ {shape.name}, threads {threads}", ratio, 1)
                 for name in (DUCKDB_VARIANCE, POLARS)
                 if name in result and (ratio := time(result[name]) / time(result[OURS]))
             ]
-    return report.table(["threads", "ratio of medians", "measured", "goal", ""], rows)
+    return report.Goals(rows)
 
 
-def layouts_table(options: argparse.Namespace) -> str:
+def of_layouts(options: argparse.Namespace) -> report.Goals:
     """Small files and row groups beside pyarrow alone, and Zarr beside a bare read and the products."""
     threads, features = options.threads, min(50, options.most_features)
     single = single_row_groups(options.data, 2 * options.files, features)
@@ -271,11 +284,9 @@ def layouts_table(options: argparse.Namespace) -> str:
     for name, goal, found in contests:
         ours, *limit = contest(found, options.repeats).values()
         least = sum(result.median for result in limit)
-        ratio = ours.median / least
-        verdict = "reached" if ratio <= goal else "not reached"
-        times = (f"{ours.median:.3f}", f"{least:.3f}", f"{ratio:.2f}", f"≤ {goal:g}", verdict)
-        rows.append((name, *times, f"{ours.peak:.0f}"))
-    return report.table(["full statistics of", "median s", "limit s", "÷ limit", "goal", "", "peak MB"], rows)
+        what = f"full statistics of {name}, {ours.median:.3f} s and {ours.peak:.0f} MB, ÷ limit"
+        rows.append(report.at_most(what, ours.median / least, goal))
+    return report.Goals(rows)
 
 
 def parquet_beside_scan(folder: Path, threads: int) -> list[Contender]:
@@ -308,7 +319,7 @@ def small_files(options: argparse.Namespace) -> Path:
     )
 
 
-def finalising_table(options: argparse.Namespace) -> str:
+def of_finalising(options: argparse.Namespace) -> report.Goals:
     """The finalisation of an LDA beside its products, and beside predicting with it."""
     features, classes = min(400, options.most_features), min(20_000, options.most_classes)
     ours, limit, predicted = contest(
@@ -319,23 +330,14 @@ def finalising_table(options: argparse.Namespace) -> str:
         ],
         options.repeats,
     ).values()
-    times = [f"{1e3 * result.median:.1f}" for result in (ours, limit, predicted)]
-    ratio = ours.median / limit.median
-    row = (f"{features:,} × {classes:,}", *times, f"{ratio:.2f}", "≤ 2")
-    verdict = "reached" if ratio <= 2 else "not reached"
-    headers = [
-        "finalise an LDA",
-        "median ms",
-        "its products ms",
-        "1,000 rows predicted ms",
-        "÷ limit",
-        "goal",
-        "",
-    ]
-    return report.table(headers, [(*row, verdict)])
+    times = ", ".join(f"{1e3 * result.median:.0f}" for result in (ours, limit, predicted))
+    what = (
+        f"LDA of {features:,} × {classes:,} finalised ÷ its products ({times} ms with 1,000 rows predicted)"
+    )
+    return report.Goals([report.at_most(what, ours.median / limit.median, 2)])
 
 
-def updates_table(options: argparse.Namespace) -> str:
+def of_batches(options: argparse.Namespace) -> report.Goals:
     """Batches for states of 1,000 and of 100,000 classes."""
     rows = []
     for size in (1_000, 10_000, 100_000):
@@ -343,18 +345,12 @@ def updates_table(options: argparse.Namespace) -> str:
             [Contender(str(n), updating, (min(n, options.most_classes), size)) for n in (1_000, 100_000)],
             options.repeats,
         ).values()
-        rows.append(
-            (
-                f"{size:,}",
-                *(f"{1e2 * result.processor:.2f}" for result in (few, many)),
-                *report.at_most("", many.processor / few.processor, 2)[1:],
-            )
-        )
-    headers = ["rows of a batch", "ms, 1,000 classes", "ms, 100,000 classes", "ratio", "goal", ""]
-    return report.table(headers, rows)
+        what = f"a batch of {size:,} rows, diag of 20 features, 100,000 classes ÷ 1,000"
+        rows.append(report.at_most(what, many.processor / few.processor, 2))
+    return report.Goals(rows)
 
 
-def mixtures_table(options: argparse.Namespace, subclasses: int = 8) -> str:
+def of_mixtures(options: argparse.Namespace, subclasses: int = 8) -> report.Goals:
     """Learning and predicting with mixtures beside QDA."""
     shape = shrunk(Shape(500_000, 50, 10, "full", 0), options)
     folder = data.make(options.data, shape.rows, shape.features, shape.classes)
@@ -366,9 +362,9 @@ def mixtures_table(options: argparse.Namespace, subclasses: int = 8) -> str:
         mixture, plain = contest(
             [Contender(str(n), prepare, (folder, n, *more)) for n in (subclasses, 1)], options.repeats
         ).values()
-        times = [f"{1e3 * result.processor:.1f}" for result in (plain, mixture)]
-        rows.append((name, *times, *report.at_most("", mixture.processor / plain.processor, goal)[1:]))
-    return report.table(["", "QDA ms", f"{subclasses} subclasses ms", "ratio", "goal", ""], rows)
+        what = f"{name}, {subclasses} subclasses ÷ QDA"
+        rows.append(report.at_most(what, mixture.processor / plain.processor, goal))
+    return report.Goals(rows)
 
 
 def main() -> None:
@@ -380,25 +376,20 @@ def main() -> None:
     options = parser.parse_args()
     found = {threads: measured(options, threads) for threads in (1, options.threads)}
     results = found[options.threads]
-    sections = [
-        f"## bench.shapes: from Parquet, 1 and {options.threads} threads",
-        "One thread, time of the processor:",
-        times_table(found[1], "processor", goals=True),
-        f"{options.threads} threads, time by the clock:",
-        times_table(results, "median", goals=False),
-        f"Memory with {options.threads} threads:",
-        memory_table(results),
-        "Diag statistics beside other libraries; of one thread, the time of the processor:",
-        peers_table(found),
+    details: list[str | report.Goals] = [
+        of_shapes(found[1]),
+        memory(results),
+        beside_peers(found),
+        "Parts of a pass, profiled on one thread:",
+        parts_table(layouts(options, results)),
     ]
-    sections += ["Parts of a pass, profiled on one thread:", parts_table(layouts(options, results))]
     if not options.only:
-        sections += ["Layouts:", layouts_table(options), "Finalising:", finalising_table(options)]
+        details += [of_layouts(options), of_finalising(options)]
         limit_threads(1)
-        sections += ["Batches for diag statistics of 20 features:", updates_table(options)]
-        sections += ["Mixtures, 50 features and 10 classes:", mixtures_table(options)]
+        details += [of_batches(options), of_mixtures(options)]
+    title = f"from Parquet; processor time of one thread, {options.threads} threads by the clock"
     keep = not (options.print_only or options.only)
-    report.publish("shapes", "\n\n".join(sections), keep=keep)
+    report.publish("shapes", title, times_table(found[1], results), *details, keep=keep)
 
 
 if __name__ == "__main__":

@@ -61,9 +61,8 @@ def main() -> None:
         for kind in ("tied", "full", "diag")
     ]
     table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
-    title = f"## bench.tables: {options.rows:,} rows, {CLASSES} classes"
-    text = f"{title}\n\n{table}\n\n{report.table(['ratio', '', 'goal', ''], goals)}"
-    report.publish("tables", text, keep=not options.print_only)
+    title = f"{options.rows:,} rows, {CLASSES} classes"
+    report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)
 
 
 def make(folder: Path, n_rows: int) -> Path:
