@@ -34,22 +34,25 @@ def newest_and_weights(
         return None, sample_weight
     if model.half_life is None:
         raise ValueError("time says how old rows are, which counts with half_life alone; give both")
-    times = _numbers_of(time)
-    if not np.isfinite(times).all():
-        raise ValueError("a row has no time: it is NaN, infinite or NaT")
+    times = times_of(time)
     if times.ndim == 0 or not times.size:
         return (float(times) if times.size else model._newest), sample_weight
     if not in_memory:
         raise ValueError(
             "the rows of a source or of a Dask collection are of one time; give one number or date"
         )
-    newest = times.max()
-    weights = 0.5 ** ((newest - times) / model.half_life)
-    return float(newest), weights if sample_weight is None else weights * np.asarray(sample_weight)
+    newest = float(times.max())
+    return newest, weights_after((newest - times) / model.half_life, sample_weight)
 
 
-def _numbers_of(time: Any) -> NDArray[np.float64]:
-    """Times as numbers; dates as days since 1970."""
+def weights_after(half_lives: NDArray[np.float64], sample_weight: Any) -> Any:
+    """The weights of rows, each after some half-lives."""
+    weights = 0.5**half_lives
+    return weights if sample_weight is None else weights * np.asarray(sample_weight)
+
+
+def times_of(time: Any) -> NDArray[np.float64]:
+    """Times as numbers; dates as days since 1970. ValueError if one is missing."""
     times = np.asarray(time)
     if times.dtype.kind in "MOU":
         import pandas as pd
@@ -57,7 +60,10 @@ def _numbers_of(time: Any) -> NDArray[np.float64]:
         moments = pd.to_datetime(pd.Series(np.atleast_1d(times).ravel()), utc=True)
         days = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
         times = days.to_numpy().reshape(times.shape)
-    return times.astype(np.float64)
+    times = times.astype(np.float64)
+    if not np.isfinite(times).all():
+        raise ValueError("a row has no time: it is NaN, infinite or NaT")
+    return times
 
 
 def merged(

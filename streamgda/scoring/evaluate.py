@@ -8,10 +8,11 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.arrays import array_blocks
+from streamgda.blocks.arrays import array_blocks, as_table, column_labels, with_columns
 from streamgda.blocks.block import Block
 from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import listed
+from streamgda.blocks.wording import check_known, listed
+from streamgda.estimators.forgetting import factor_after, times_of, weights_after
 from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.calibration import Calibration
@@ -118,13 +119,23 @@ def evaluate(
 
 @overload
 def progressive_score(
-    model: Model, batches: Iterable[Batch] | Source, *, step: None = None, half_life: float | None = None
+    model: Model,
+    batches: Iterable[Batch] | Source,
+    *,
+    step: None = None,
+    half_life: float | None = None,
+    time: str | None = None,
 ) -> Evaluation: ...
 
 
 @overload
 def progressive_score(
-    model: Model, batches: Iterable[Batch] | Source, *, step: int, half_life: float | None = None
+    model: Model,
+    batches: Iterable[Batch] | Source,
+    *,
+    step: int,
+    half_life: float | None = None,
+    time: str | None = None,
 ) -> list[Evaluation]: ...
 
 
@@ -134,6 +145,7 @@ def progressive_score(
     *,
     step: int | None = None,
     half_life: float | None = None,
+    time: str | None = None,
 ) -> Evaluation | list[Evaluation]:
     """Test, then train, batch by batch: each batch is scored by the model that learnt the batches before it.
 
@@ -149,6 +161,9 @@ def progressive_score(
     half_life : float, optional
         After this many further rows, a row counts half as much in the evaluation (Gama's fading factor). With
         `step`, each evaluation is then of all rows so far. The model forgets rows by its own `half_life`.
+    time : str, optional
+        A column of the rows, which is no feature then, with the time of each. Half-lives, also that of the
+        model, are in its unit: days for dates.
 
     Returns
     -------
@@ -178,14 +193,13 @@ def progressive_score(
     >>> [evaluation.n_rows for evaluation in progressive_score(GaussianNB(), batches, step=400)]
     [400, 400, 100]
     """
-    if half_life is not None and not half_life > 0:
-        raise ValueError(f"half_life must be a positive number of rows; got {half_life!r}")
+    _check_ages(model, half_life, time)
     if step is not None and step < 1:
         raise ValueError(f"step must be a positive number of rows; got {step!r}")
     evaluations, evaluation, n_new = [], Evaluation(), 0
-    for of_batch in _scored_batches(model, batches):
-        if half_life is not None:
-            evaluation.decay(0.5 ** (of_batch.n_rows / half_life))
+    for of_batch, half_lives in _scored_batches(model, batches, half_life, time):
+        if half_lives:
+            evaluation.decay(factor_after(half_lives))
         evaluation.merge(of_batch)
         n_new += of_batch.n_rows
         if step is not None and n_new >= step:
@@ -198,16 +212,46 @@ def progressive_score(
     return [*evaluations, evaluation] if n_new else evaluations
 
 
-def _scored_batches(model: Model, batches: Iterable[Batch] | Source) -> Iterator[Evaluation]:
-    """Learn all the batches. Yield the evaluation of each batch that the model could predict before."""
+def _check_ages(model: Model, half_life: float | None, time: str | None) -> None:
+    if half_life is not None and not half_life > 0:
+        raise ValueError(f"half_life must be a positive number; got {half_life!r}")
+    if time is not None and half_life is None and getattr(model, "half_life", None) is None:
+        raise ValueError("time says how old rows are, which counts with half_life alone; give both")
+
+
+def _scored_batches(
+    model: Model, batches: Iterable[Batch] | Source, half_life: float | None, time: str | None
+) -> Iterator[tuple[Evaluation, float]]:
+    """Learn all the batches. Yield the evaluation of each batch that the model could predict before.
+
+    Beside it, yield how many half-lives the rows before have aged since.
+    """
+    newest, unit = None, half_life or np.inf
+    options: dict[str, Any]
     for batch in _batches_of(batches):
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
         X, y, *weights = batch
-        weight = weights[0] if weights else None
+        weight = faded = weights[0] if weights else None
+        age, options = None, {"sample_weight": weight}
+        if time is not None:
+            X, times = _without_times(X, time)
+            before, newest = newest, times.max(initial=-np.inf if newest is None else newest)
+            age = 0.0 if before is None else newest - before
+            faded = weights_after((newest - times) / unit, weight) if half_life else weight
+            options |= {"time": times} if getattr(model, "half_life", None) else {}
         if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and model.statistics_.n_rows:
-            yield _evaluate_blocks(model, _blocks_of(model, X, y, weight), inference.Decision())
-        model.partial_fit(X, y, sample_weight=weight)
+            of_batch = _evaluate_blocks(model, _blocks_of(model, X, y, faded), inference.Decision())
+            yield of_batch, (of_batch.n_rows if age is None else age) / unit
+        model.partial_fit(X, y, **options)
+
+
+def _without_times(X: Any, name: str) -> tuple[Any, Array]:
+    """A frame without the column of times, and these as numbers."""
+    X = as_table(X)
+    names = column_labels(X) or []
+    check_known([name], names, "the rows of a batch")
+    return with_columns(X, [other for other in names if other != name]), times_of(X[name])
 
 
 def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:

@@ -331,5 +331,34 @@ def test_rows_of_a_half_life_ago_count_by_half():
     assert points[1].accuracy == pytest.approx(expected)
     assert fitted.statistics_.n_rows == 5000  # what was learnt stays
     for wrong in ({"half_life": 0}, {"half_life": np.nan}, {"step": 0}):
-        with pytest.raises(ValueError, match="must be a positive number of rows"):
+        with pytest.raises(ValueError, match="must be a positive number"):
             progressive_score(GaussianNB(), stream(), **wrong)
+
+
+@pytest.mark.parametrize("unit", ["D", "h"])
+def test_with_times_rows_count_by_their_age_in_the_evaluation_and_in_the_model(unit, tmp_path):
+    days = RNG.uniform(0, 30, size=len(Y))
+    if unit == "D":  # the rows of a day come in any order
+        days = np.sort(days.round()) + RNG.uniform(-0.4, 0.4, size=len(Y))
+    when = pd.Timestamp("2026-01-01") + pd.to_timedelta(days, unit="D") if unit == "D" else days * 24
+    half_life = {"D": 5, "h": 120}[unit]
+    frame = pd.DataFrame(X, columns=["u", "v"]).assign(when=when)
+    parts = [slice(start, start + 500) for start in range(0, len(Y), 500)]
+    model, fading = GaussianNB(half_life=half_life), {"half_life": half_life, "time": "when"}
+    found = progressive_score(model, [(frame[rows], Y[rows]) for rows in parts], **fading)
+    assert model.feature_names_in_.tolist() == ["u", "v"]
+    same, right, weights = GaussianNB(half_life=half_life), [], []
+    for rows in parts:
+        batch, labels, times = frame[rows].drop(columns="when"), Y[rows], when[rows]
+        if rows.start:
+            right.append(same.predict(batch) == labels)
+            weights.append(0.5 ** ((days.max() - days[rows]) / 5))
+        same.partial_fit(batch, labels, time=times)
+    assert found.accuracy == pytest.approx(np.average(np.concatenate(right), weights=np.concatenate(weights)))
+    pq.write_table(pa.table(frame.assign(y=Y)), tmp_path / "rows.parquet", row_group_size=500)
+    source = scan_parquet(tmp_path, "y")
+    assert progressive_score(GaussianNB(half_life=half_life), source, **fading) == found
+    with pytest.raises(ValueError, match="which counts with half_life alone"):
+        progressive_score(GaussianNB(), source, time="when")
+    with pytest.raises(ValueError, match="there is no column 'wen'; did you mean 'when'"):
+        progressive_score(GaussianNB(), source, half_life=5, time="wen")
