@@ -168,6 +168,13 @@ double merge_rows(const Rows *r, const Code *places, const double *row_weights, 
         }
         for (Size j = 0; j < r->n_features; j += FEW_FEATURES) {
             Size width = LEAST(r->n_features - j, FEW_FEATURES);
+            for (Size i = 0; i < n; i++) /* begin to fetch the moments of all these rows */
+                for (Size f = 0; f < width + 7; f += 8) {
+                    Size line = to[i] * r->n_features + j + LEAST(f, width - 1);
+                    __builtin_prefetch(m->means + line, 1);
+                    __builtin_prefetch(m->low_means + line, 1);
+                    __builtin_prefetch(m->scatter + line, 1);
+                }
             for (Size f = 0; f < width; f++)
                 for (Size i = 0; i < n; i++)
                     x[i][f] = value(r->columns[j + f], (start + i) * r->stride, (int)r->is_single);
