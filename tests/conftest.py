@@ -7,6 +7,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
 
 import multiprocessing
+from importlib.util import find_spec
 from pathlib import Path
 
 import dask
@@ -20,6 +21,9 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+collect_ignore = [] if find_spec("numpydoc") else ["cli/table.py"]
 
 
 def pytest_xdist_auto_num_workers(config):

@@ -33,7 +33,9 @@ INDEX = GUIDES / "README.md"
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 SLOW = {"cluster.md", "command-line.md", "engines.md"}  # which start processes
 NEEDED = {  # not everywhere installed
+    "scoring.md": ["polars"],
     "serving.md": ["fastapi"],
+    "sources.md": ["polars"],
     "engines.md": ["pyspark", "ray"],
     "streams.md": ["river"],
 }

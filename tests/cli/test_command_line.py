@@ -40,7 +40,6 @@ from streamgda import (
 )
 from streamgda.cli.main import main
 from streamgda.estimators import ESTIMATORS
-from tests.cli.table import TABLE, table
 
 ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
@@ -1085,6 +1084,9 @@ def test_each_option_says_what_it_does(name, tmp_path):
 
 
 def test_the_table_of_options_has_the_signatures_and_docstrings_of_the_library():
+    pytest.importorskip("numpydoc")
+    from tests.cli.table import TABLE, table
+
     assert json.loads(TABLE.read_text("utf-8")) == table()
 
 

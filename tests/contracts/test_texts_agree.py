@@ -3,9 +3,10 @@
 from inspect import getdoc
 
 import pytest
-from numpydoc.docscrape import NumpyDocString
 
 from streamgda.estimators import ESTIMATORS, estimator_named
+
+docscrape = pytest.importorskip("numpydoc.docscrape")
 
 REFERENCE = "QuadraticDiscriminantAnalysis"
 
@@ -14,7 +15,7 @@ def texts():
     """The text of each parameter in each class that documents it."""
     found = {}
     for name in ESTIMATORS:
-        for parameter in NumpyDocString(getdoc(estimator_named(name)))["Parameters"]:
+        for parameter in docscrape.NumpyDocString(getdoc(estimator_named(name)))["Parameters"]:
             found.setdefault(parameter.name, {})[name] = " ".join(parameter.desc)
     return found
 

@@ -3,7 +3,6 @@
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow.parquet import write_to_dataset
@@ -84,7 +83,7 @@ def test_fit_and_predict_frames(model, peer, customers):
     assert model.feature_names_in_.tolist() == ["age", "member", "city", "grade"]
     assert model.n_features_in_ == 4
     shuffled = customers[["grade", "city", "member", "age"]]
-    frames = [customers, shuffled, pl.from_pandas(customers), pa.Table.from_pandas(customers)]
+    frames = [customers, shuffled, pa.Table.from_pandas(customers)]
     for rows in frames:
         np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.predict_proba(customers[7:8]), expected[7:8], rtol=1e-9)

@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import dask
-import nbclient
-import nbformat
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -243,6 +241,7 @@ def test_a_bar_in_a_notebook_is_a_widget(folder):
 from streamgda import accumulate, scan_parquet
 accumulate(scan_parquet({str(folder)!r}, "y", features={FEATURES!r}), progress=True).n_rows
 """
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     nbclient.NotebookClient(notebook, kernel_name="python3").execute()
     views = [output.data for output in notebook.cells[0].outputs if "data" in output]

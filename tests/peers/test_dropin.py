@@ -7,7 +7,6 @@ import dask.array as da
 import narwhals as nw
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn import discriminant_analysis
@@ -250,6 +249,7 @@ def test_dask_knows_the_type_of_the_components():
 
 @pytest.mark.parametrize("model", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_frames_and_series_of_any_library_that_narwhals_reads(model):
+    pl = pytest.importorskip("polars")
     X, y = rows()
     columns = {name: X[:, j] for j, name in enumerate("abcd")}
     pandas = pd.DataFrame(columns)

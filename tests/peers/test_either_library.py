@@ -8,7 +8,6 @@ import joblib
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 import sklearn
 from sklearn import discriminant_analysis, naive_bayes
@@ -166,14 +165,8 @@ def fitted_in_parallel(lib):
 def frames_out(lib):
     model = lib.LDA().fit(X, Y)
     pandas = model.set_output(transform="pandas").transform(X)
-    polars = model.set_output(transform="polars").transform(X)
     assert isinstance(pandas, pd.DataFrame)
-    assert isinstance(polars, pl.DataFrame)
-    return (
-        [*pandas.columns, *polars.columns, *model.get_feature_names_out()],
-        pandas.to_numpy(),
-        polars.to_numpy(),
-    )
+    return [*pandas.columns, *model.get_feature_names_out()], pandas.to_numpy()
 
 
 def some_columns(lib):

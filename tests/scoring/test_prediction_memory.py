@@ -9,7 +9,6 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -43,6 +42,8 @@ def memory(model, table, folder, out, *keep, **writing):
 def taken_by_a_stream(folder, lazily):
     model, start = load(folder / "model"), peak()
     if lazily:
+        import polars as pl
+
         data = pl.scan_parquet(folder / "in.parquet").with_columns(a=pl.col("a") * 2)
     else:
         data = duckdb.sql(f"select a * 2 as a, text from '{folder}/in.parquet'")
@@ -53,6 +54,8 @@ def taken_by_a_stream(folder, lazily):
 @pytest.mark.parametrize("lazily", [True, False], ids=["a lazy frame", "a relation"])
 def test_memory_does_not_grow_with_the_rows_of_a_stream(tmp_path, lazily):
     """The strings take 600 MB, the file 1 MB."""
+    if lazily:
+        pytest.importorskip("polars")
     GaussianNB().fit(pd.DataFrame({"a": np.arange(8.0)}), np.arange(8) % 2).save(tmp_path / "model")
     table = pa.table({"a": np.arange(5000.0), "text": [f"{i % 10}" * 300 for i in range(5000)]})
     with pq.ParquetWriter(tmp_path / "in.parquet", table.schema) as writer:

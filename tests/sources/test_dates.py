@@ -4,7 +4,6 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -61,7 +60,7 @@ def test_a_model_of_files_predicts_frames_of_every_library(ending, with_text, tm
     table = pa.table(frame.assign(y=y))
     (pa.csv.write_csv if ending == "csv" else pq.write_table)(table, tmp_path / f"rows.{ending}")
     model = LinearDiscriminantAnalysis().fit(scan(tmp_path, "y"))
-    frames = frame, pl.from_pandas(frame), pa.table(frame)
+    frames = frame, pa.table(frame)
     expected = model.predict_proba(frame)
     assert ((expected[:, 1] > 0.5) == y).mean() > 0.75
     for one in frames[1:]:
@@ -75,8 +74,12 @@ def test_statistics_and_models_take_frames_of_dates_as_sources_do():
     objects = pd.DataFrame({"day": pd.Series([None, *day], dtype=object), "x": 1.0})[
         1:
     ]  # as a database gives
-    typed = pl.DataFrame({"day": day, "lasts": lasts})
-    for frame, days in (objects, [20454, 20457]), (typed, [20454, 20457]), (typed[["lasts"]], [0.25, 0.375]):
+    typed = pa.table({"day": day, "lasts": lasts})
+    for frame, days in (
+        (objects, [20454, 20457]),
+        (typed, [20454, 20457]),
+        (typed.select(["lasts"]), [0.25, 0.375]),
+    ):
         state = ClassStatistics("diag").update(frame, [0, 1])
         assert state.means[:, 0].tolist() == days
         source = scan_arrow(pa.table(frame).append_column("y", [[0, 1]]), "y", features=state.feature_names)

@@ -16,7 +16,6 @@ import duckdb
 import numcodecs
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.feather
@@ -285,12 +284,14 @@ class TestReader(StreamContract):
 class TestPolars(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
+        pl = pytest.importorskip("polars")
         return scan_arrow(pl.from_arrow(table), "y", **{**COLUMNS, **options})
 
 
 class TestLazyPolars(StreamContract):
     def scan(self, table, folder, **options):
         options.pop("rows_per_chunk", None)
+        pl = pytest.importorskip("polars")
         return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **{**COLUMNS, **options})
 
 
@@ -578,7 +579,7 @@ def test_a_configured_scheduler_of_this_process_reads_a_stream():
         seen.append(keys)
         return dask.get(graph, keys, **kwargs)
 
-    source = scan_arrow(pl.from_arrow(rows()), "y", **COLUMNS)
+    source = scan_arrow(duckdb.from_arrow(rows()), "y", **COLUMNS)
     with dask.config.set(scheduler=scheduler):
         accumulate(source)
     assert len(seen) == 1

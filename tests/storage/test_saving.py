@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mypy import api
 
 import streamgda
 from streamgda import (
@@ -141,6 +140,7 @@ predict_dataset(load_model("model.parquet"), "rows", "scored", columns=["lable"]
 
 @pytest.mark.slow
 def test_type_checkers_know_what_is_loaded_and_the_names_of_columns(tmp_path, monkeypatch):
+    api = pytest.importorskip("mypy.api")
     monkeypatch.chdir(Path(streamgda.__file__).parents[1])  # where mypy finds its options and its cache
     (tmp_path / "checked.py").write_text(CHECKED)
     (tmp_path / "wrong.py").write_text(WRONG)
