@@ -504,11 +504,11 @@ def _ledger_at(path: str, needed: Sequence[str] = ()) -> sg.StatisticsLedger:
 def _data_at(path: str) -> dict[str, Any] | None:
     """Describe files of data; None for what is no data, or was saved by this library."""
     found, _ = _tried(partial(dataset_at, path))
-    if found is None or is_saved(found[0].stored):
+    if found is None or is_saved(found.stored):
         return None
-    columns = pd.DataFrame({"column": found[0].schema.names, "type": map(str, found[0].schema.types)})
-    paths, rows = found[0].listing.paths, found[0].count_rows()
-    return {"path": shown(path), "format": found[0].written_as, "files": len(paths), "rows": rows} | {
+    columns = pd.DataFrame({"column": found.schema.names, "type": map(str, found.schema.types)})
+    paths, rows = found.listing.files, found.count_rows()
+    return {"path": shown(path), "format": found.written_as, "files": len(paths), "rows": rows} | {
         "columns": columns
     }
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamgda.blocks.wording import listed
-from streamgda.sources.base import FilePlan, InputFile
+from streamgda.sources.base import InputFile
 from streamgda.sources.encoding import AS_NAMED, AS_STORED
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, rule_in
@@ -63,12 +63,12 @@ class FileRecord:
     alarm: str = ""
 
     @classmethod
-    def of(cls, plan: FilePlan, *, rows: int, dropped: int, entry: str) -> FileRecord:
+    def of(cls, file: InputFile, *, rows: int, dropped: int, entry: str) -> FileRecord:
         """The record of a file that has been read."""
-        partition = json.dumps(dict(plan.file.partition), default=str)
-        version, numbers = plan.file.version or Version(None, None), (rows, dropped, plan.fingerprint)
-        place = plan.file.path, version.size, version.modified, version.etag
-        return cls(*place, *numbers, partition, entry, plan.footer)
+        partition = json.dumps(dict(file.partition), default=str)
+        version, numbers = file.version or Version(None, None), (rows, dropped, file.fingerprint)
+        place = file.path, version.size, version.modified, version.etag
+        return cls(*place, *numbers, partition, entry, file.footer)
 
     @property
     def version(self) -> Version:

@@ -17,15 +17,7 @@ from streamgda.passes.accumulate import accumulate_splits
 from streamgda.passes.compute import Scheduler, compute_plans, opening_on
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.sources.base import (
-    ROWS_PER_TASK,
-    FilePlan,
-    FileSource,
-    InputFile,
-    Map,
-    Split,
-    group_into_tasks,
-)
+from streamgda.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.sources.maps import is_of_map
 from streamgda.storage.retries import repeated
 
@@ -126,7 +118,7 @@ def plan_refresh(
     if verify:
         alike = [file for file in files if file.path in records and records[file.path].is_of(file)]
         footers = dict(zip((file.path for file in alike), source.footers(alike, each), strict=True))
-        files = [file._replace(footer=footers.get(file.path)) for file in files]
+        files = [replace(file, footer=footers.get(file.path)) for file in files]
     target = str(before.read_options.get("target"))
     reused: dict[str, FileRecord] = {}
     others: list[InputFile] = []
@@ -163,9 +155,9 @@ Unread: TypeAlias = tuple[str, str]
 """The path of a file, and why it cannot be read."""
 
 
-def _entry_of(plan: FilePlan, state: State) -> Entry:
+def _entry_of(file: InputFile, state: State) -> Entry:
     """The entry of a file, whose rows are those of a state."""
-    record = FileRecord.of(plan, rows=state.n_rows, dropped=state.n_dropped, entry="")
+    record = FileRecord.of(file, rows=state.n_rows, dropped=state.n_dropped, entry="")
     return Entry.of(record, state)
 
 
@@ -190,7 +182,7 @@ class Reader:
     empty: State
     skips: bool
 
-    def plans(self, files: Sequence[FilePlan]) -> Iterator[Plan]:
+    def plans(self, files: Sequence[InputFile]) -> Iterator[Plan]:
         """One task reads many small files, and several read a large one."""
         for group in group_into_tasks(files):
             if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
@@ -201,7 +193,7 @@ class Reader:
                 finish = partial(self.write_large, group[0])
                 yield Plan(parts, self.read, None, self.merge, finish, retries=0)
 
-    def read_small(self, files: Iterable[FilePlan], _: None) -> list[FileRecord | Unread]:
+    def read_small(self, files: Iterable[InputFile], _: None) -> list[FileRecord | Unread]:
         """Read some files one by one, and write their entries."""
         unread: list[FileRecord | Unread] = []
 
@@ -209,7 +201,7 @@ class Reader:
             for file in files:
                 state = self.read([file], None)
                 if isinstance(state, str):
-                    unread.append((file.file.path, state))
+                    unread.append((file.path, state))
                 else:
                     yield _entry_of(file, state)
 
@@ -237,10 +229,10 @@ class Reader:
                 raise
             return str(error)
 
-    def write_large(self, file: FilePlan, state: State | str) -> list[FileRecord | Unread]:
+    def write_large(self, file: InputFile, state: State | str) -> list[FileRecord | Unread]:
         """Write the entry of a file, unless it could not be read."""
         if isinstance(state, str):
-            return [(file.file.path, state)]
+            return [(file.path, state)]
         return [*self.folder.write([_entry_of(file, state)], self.reads)]
 
 
@@ -258,9 +250,9 @@ def read_files(
     skipped : dict of str to str
         Why the other files could not be read, by path.
     """
-    plans, skipped = _plan_files(source, files, opening_on(scheduler), skips=reader.skips)
-    plans.sort(key=lambda plan: plan.file.path)
-    tasks = list(reader.plans(plans))
+    planned, skipped = _plan_files(source, files, opening_on(scheduler), skips=reader.skips)
+    planned.sort(key=lambda file: file.path)
+    tasks = list(reader.plans(planned))
     outcomes: list[Any] = compute_plans(tasks, scheduler, progress) if tasks else []
     every = list(chain.from_iterable(outcomes))
     skipped |= dict(one for one in every if isinstance(one, tuple))
@@ -269,8 +261,8 @@ def read_files(
 
 def _plan_files(
     source: FileSource, files: Sequence[InputFile], each: Map, *, skips: bool
-) -> tuple[list[FilePlan], dict[str, str]]:
-    """What is to be read of each file; and why the footers of some files cannot be read, by path.
+) -> tuple[list[InputFile], dict[str, str]]:
+    """The files with what is to be read of each; and why the footers of some files cannot be read, by path.
 
     Files that cannot be read are found by halving the list.
     """

@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamgda.blocks.arrays import TABLES_OF_DATASETS
-from streamgda.blocks.block import Block, Missing
+from streamgda.blocks.block import Block, Missing, Places
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
 from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
-from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
+from streamgda.sources.batches import blocks_of_batches, rebatched, unlabelled_blocks
 from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import Dataset
 from streamgda.sources.roles import FIRST_ROWS, Roles, TabularSource
-from streamgda.sources.row_groups import without_views
+from streamgda.sources.row_groups import as_plain, without_views
 from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.tables import stream_of
 
@@ -119,7 +119,7 @@ def scan_arrow(
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
         kind: type[ParquetSource | ArrowSource] = ParquetSource
         data = Dataset.of_arrow(data)
-        origin, stored = data.first[0], data.stored
+        origin, stored = data.first.path, data.stored
     else:
         kind, data = _described(data)
         origin, stored = "the data", data.schema
@@ -148,11 +148,11 @@ def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
         return False
     first = next(data.get_fragments())
     keys = ds.get_partition_keys(first.partition_expression)
-    given, stored = (
+    as_read, as_stored = (
         [(field.name, field.type) for field in schema if field.name not in keys]
         for schema in (data.schema, first.physical_schema)
     )
-    return given == stored and len(set(data.files)) == len(data.files)
+    return as_read == as_stored and len(set(data.files)) == len(data.files)
 
 
 def _described(data: Any) -> tuple[type[ArrowSource], Any]:
@@ -180,13 +180,13 @@ class ArrowSplit(ScorableSplit):
     """Some Arrow data, with the roles of its columns, and the names of those to keep beside predictions."""
 
     roles: Roles
-    kept: tuple[str, ...]
+    keep: tuple[str, ...]
     start = 0  # the position of its first row
 
     @property
     def columns(self) -> list[str]:
         """The columns to read."""
-        return list(dict.fromkeys((*self.roles.columns, *self.kept)))
+        return list(dict.fromkeys((*self.roles.columns, *self.keep)))
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -204,12 +204,15 @@ class ArrowSplit(ScorableSplit):
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows in order, and cut them into blocks, whatever the batches."""
-        return blocks_of_batches(self.batches(), self.roles, self.origin, self.start, self.dataset)
+        return blocks_of_batches(self._placed(), self.roles)
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the rows in order, without labels, and the columns that are kept."""
-        plain = (batch.cast(without_views(batch.schema)) for batch in self.batches())
-        return unlabelled_blocks(plain, self.roles, self.kept, self.origin, self.start)
+        return unlabelled_blocks(self._placed(), self.roles, self.keep)
+
+    def _placed(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+        places = Places(self.origin, self.start, dataset=self.dataset)
+        return rebatched(map(as_plain, self.batches()), self.roles, places, self.keep)
 
     @property
     def identity(self) -> str:
@@ -226,7 +229,7 @@ class ArrowSource(TabularSource, ScorableSource):
     """Arrow data, which has a schema, with the roles of its columns; made by `scan_arrow`."""
 
     has_versions = False
-    _kept: tuple[str, ...] = ()
+    _keep: tuple[str, ...] = ()
 
     def __init__(self, data: Any, roles: Roles) -> None:
         self._data = data
@@ -251,7 +254,7 @@ class ArrowSource(TabularSource, ScorableSource):
         schema, origin = self._known
         check_known(keep, schema.names, origin)
         unlabelled = self._with_roles(replace(self._roles, target=None, weight=None, groups=None))
-        unlabelled._kept = tuple(keep)
+        unlabelled._keep = tuple(keep)
         return unlabelled.splits(), without_views(pa.schema(map(schema.field, keep)))
 
     def overlaps(self, storage: Storage, folder: str) -> bool:
@@ -265,7 +268,7 @@ class TableSource(ArrowSource):
     def splits(self) -> list[TableSlice]:
         """Slices of the table, whatever its chunks."""
         starts = range(0, self._data.num_rows, ROWS_PER_TASK)
-        whole = TableSlice(self._data, self._roles, 0, self._kept)
+        whole = TableSlice(self._data, self._roles, 0, self._keep)
         table = self._data.select(whole.columns)
         return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
 
@@ -279,7 +282,7 @@ class TableSlice(ArrowSplit):
     table: pa.Table
     roles: Roles
     start: int
-    kept: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
     n_rows = property(attrgetter("table.num_rows"))
 
@@ -289,7 +292,7 @@ class TableSlice(ArrowSplit):
 
     def __reduce__(self) -> tuple[Callable[..., TableSlice], tuple[Any, ...]]:
         """Send its own rows to another process: Arrow's pickle of a slice holds the whole table."""
-        return _received_slice, (stream_of(self.table), self.roles, self.start, self.kept)
+        return _received_slice, (stream_of(self.table), self.roles, self.start, self.keep)
 
 
 def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
@@ -310,7 +313,7 @@ class DatasetSource(ArrowSource):
         for position, fragment in enumerate(self._data.get_fragments()):
             filesystem = getattr(fragment, "filesystem", None)
             version = None if filesystem is None else Storage(filesystem).version(fragment.path)
-            part = Fragment(self._data.schema, fragment, self._roles, position, version, self._kept)
+            part = Fragment(self._data.schema, fragment, self._roles, position, version, self._keep)
             fragments.append(part)
         return fragments
 
@@ -332,7 +335,7 @@ class Fragment(ArrowSplit):
     roles: Roles
     position: int
     version: Version | None
-    kept: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:
@@ -425,7 +428,7 @@ class StreamSource(ArrowSource):
 
     def splits(self) -> list[StreamSplit]:
         """One split: a stream has an order and no parts."""
-        return [StreamSplit(self._data.open, self._roles, self._kept)]
+        return [StreamSplit(self._data.open, self._roles, self._keep)]
 
 
 class ReaderSource(ArrowSource):
@@ -452,7 +455,7 @@ class ReaderSource(ArrowSource):
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        return [StreamSplit(lambda names: reader, self._roles, self._kept)]
+        return [StreamSplit(lambda names: reader, self._roles, self._keep)]
 
 
 @dataclass(frozen=True)
@@ -464,12 +467,12 @@ class StreamSplit(ArrowSplit):
 
     open: Open
     roles: Roles
-    kept: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the stream in order."""
         with decoding(self.origin, "Arrow", _BROKEN):
             for batch in self.open(self.columns):
-                chosen = batch.select(self.columns)
-                chosen.validate(full=True)  # a damaged IPC stream would crash the process
-                yield chosen
+                columns = batch.select(self.columns)
+                columns.validate(full=True)  # a damaged IPC stream would crash the process
+                yield columns

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import as_html
@@ -359,12 +359,26 @@ class PinnedSource(WrappedSource):
         return self._parts
 
 
-class InputFile(NamedTuple):
-    """A file of a source: its path in the dataset, where it lies, its version and its partition keys.
+@dataclass(slots=True)
+class InputFile(Split):
+    """A file of a source, all of whose rows are a split.
 
-    If the version is None, the present one is to be read. Where the content is to be verified, `footer` is
-    the digest of the footer that it has now, and "" if the file cannot be opened. If a pyarrow dataset holds
-    some row groups of the file, `row_groups` has these, and how many the file has.
+    Attributes
+    ----------
+    path, location : str
+        Its path in the dataset, and where it lies.
+    version : Version or None
+        The version to read; if None, the present one.
+    partition : mapping of str to object
+        Its partition keys.
+    footer : str, optional
+        The digest of the footer that it has now; "" if it cannot be opened, None if no one has looked.
+    row_groups : tuple, optional
+        Of a file of which a pyarrow dataset holds some row groups: which these are, and how many it has.
+    splits : sequence of Split
+        What is to be read of it, once its footer is known.
+    columns : pyarrow.Schema, optional
+        The columns to read, once its footer is known.
     """
 
     path: str
@@ -373,23 +387,12 @@ class InputFile(NamedTuple):
     partition: Mapping[str, Any]
     footer: str | None = None
     row_groups: tuple[list[int], int] | None = None
+    splits: Sequence[Split] = ()
+    columns: pa.Schema = None
 
-
-@dataclass(frozen=True)
-class FilePlan(Split):
-    """What is to be read of a file, by its footer, whose digest is `footer`: all its splits in one.
-
-    `schema` has the columns to read.
-    """
-
-    file: InputFile
-    splits: Sequence[Split]
-    schema: pa.Schema
-    footer: str
-
-    n_rows = property(lambda plan: total(split.n_rows for split in plan.splits))
-    n_bytes = property(lambda plan: total(split.n_bytes for split in plan.splits))
-    is_remote = property(lambda plan: any(split.is_remote for split in plan.splits))
+    n_rows = property(lambda file: total(split.n_rows for split in file.splits))
+    n_bytes = property(lambda file: total(split.n_bytes for split in file.splits))
+    is_remote = property(lambda file: any(split.is_remote for split in file.splits))
 
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
@@ -402,7 +405,7 @@ class FilePlan(Split):
     @property
     def fingerprint(self) -> str:
         """A hash of the names and types of the columns to read."""
-        columns = (f"{column.name}: {column.type}" for column in self.schema)
+        columns = (f"{column.name}: {column.type}" for column in self.columns)
         return hashlib.blake2b("\n".join(columns).encode(), digest_size=16).hexdigest()
 
 
@@ -438,8 +441,8 @@ class FileSource(Source):
         """
 
     @abstractmethod
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
-        """What is to be read of some of the files. A file that is not in the version listed is an error."""
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
+        """Some of the files, with what is to be read of them in the versions that were listed."""
 
 
 class ScorableSource(Source):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,41 +32,18 @@ from streamgda.sources.roles import Roles
 _ORIGIN = "the frame"
 
 
-def blocks_of_batches(
-    batches: Iterable[pa.RecordBatch], roles: Roles, origin: str, start: int = 0, dataset: str = ""
-) -> Iterator[Block]:
-    """Blocks of the rows of some batches, the same however the rows are cut into batches.
-
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        In order.
-    roles : Roles
-        What the columns are.
-    origin : str
-        What errors call the data, such as the path of a file.
-    start : int
-        The position of the first row, for errors and folds.
-    dataset : str
-        A name that tells the data from the other files of its dataset.
-    """
-    for batch in rebatched(batches, roles):
-        yield from blocks_of_batch(batch, roles, Places(origin, start, dataset=dataset))
-        start += batch.num_rows
+PlacedBatches: TypeAlias = Iterable[tuple[pa.RecordBatch, Places]]
+"""Batches in order, with the places of their rows."""
 
 
-def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:
-    """Blocks of the rows of a batch.
+def blocks_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[Block]:
+    """Blocks of the rows of some batches. Columns without a role are passed over."""
+    for batch, places in batches:
+        yield from _blocks_of_batch(batch, roles, places)
+        del batch  # or it would be in memory while the next one is decoded
 
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-        Columns are taken by name; those without a role are passed over.
-    roles : Roles
-        What the columns are.
-    row_name : Places
-        Where the rows stand, and what errors call the data.
-    """
+
+def _blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:
     origin = row_name.origin
     if roles.target is None:
         raise ValueError(
@@ -89,28 +66,33 @@ def blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> It
 
 
 def unlabelled_blocks(
-    batches: Iterable[pa.RecordBatch], roles: Roles, keep: Sequence[str], origin: str, start: int
+    batches: PlacedBatches, roles: Roles, keep: Sequence[str]
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
-    """Blocks of one class of the rows of some batches, and the columns that are kept."""
-    for batch in rebatched(batches, roles, keep):
-        yield unlabelled_block(batch, roles, keep, Places(origin, start))
-        start += batch.num_rows
-
-
-def unlabelled_block(
-    batch: pa.RecordBatch, roles: Roles, keep: Sequence[str], row_name: Places
-) -> tuple[Block, dict[str, pa.Array]]:
-    """The features of a batch as a block of one class, and the columns that are kept."""
-    features, names = _features(_columns_of(batch, roles, row_name.origin), roles, row_name.origin)
-    one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
-    block = Block(features, one_class, codes, feature_names=names, row_name=row_name)
-    return without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
+    """The features of each batch as a block of one class, and the columns to keep."""
+    for batch, places in batches:
+        features, names = _features(_columns_of(batch, roles, places.origin), roles, places.origin)
+        one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
+        block = Block(features, one_class, codes, feature_names=names, row_name=places)
+        yield without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
+        del batch, features, block
 
 
 def rebatched(
-    batches: Iterable[pa.RecordBatch], roles: Roles, keep: Sequence[str] = ()
-) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of a block each."""
+    batches: Iterable[pa.RecordBatch], roles: Roles, places: Places, keep: Sequence[str] = ()
+) -> Iterator[tuple[pa.RecordBatch, Places]]:
+    """The rows in batches of a block each, the same however they were cut before.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        In order.
+    roles : Roles
+        What the columns are.
+    places : Places
+        Those of the rows, from the first one on.
+    keep : sequence of str
+        Other columns to keep.
+    """
     columns = list(dict.fromkeys((*roles.columns, *keep)))
     size = rows_per_block(len(roles.features))
     waiting: list[pa.RecordBatch] = []
@@ -120,10 +102,10 @@ def rebatched(
         rows += batch.num_rows
         while rows >= size:
             table = pa.Table.from_batches(waiting)
-            yield _one_batch(table.slice(0, size))
-            waiting, rows = table.slice(size).to_batches(), rows - size
+            yield _one_batch(table.slice(0, size)), places
+            waiting, rows, places = table.slice(size).to_batches(), rows - size, places.after(size)
     if rows:
-        yield _one_batch(pa.Table.from_batches(waiting))
+        yield _one_batch(pa.Table.from_batches(waiting)), places
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from streamgda.blocks.block import Block, Missing, Places, check_missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import LazySplit, Source, Split
-from streamgda.sources.batches import blocks_of_batches, columns_of_frame
+from streamgda.sources.batches import blocks_of_batches, columns_of_frame, rebatched
 from streamgda.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.sources.roles import Roles, TabularSource
 
@@ -205,7 +205,8 @@ class FramePartition(Split):
         table = as_arrow(self.frame, origin)
         self.roles.check_there(table.schema.names, origin)
         self.roles.check_types(table.schema, origin)
-        yield from blocks_of_batches(table.to_batches(), self.roles, origin, dataset=origin)
+        places = Places(origin, dataset=origin)
+        yield from blocks_of_batches(rebatched(table.to_batches(), self.roles, places), self.roles)
 
 
 @dataclass(frozen=True)

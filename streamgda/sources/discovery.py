@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -48,29 +48,28 @@ _HIDDEN = (".", "_")
 
 _WILDCARD = re.compile(r"[*?[]")
 
-Keys = Mapping[str, pa.Scalar]
+Keys: TypeAlias = Mapping[str, pa.Scalar]
+Files: TypeAlias = Mapping[str, Version | None]
 
 
 @dataclass(frozen=True)
 class Listing:
     """The files of a dataset as they are now, in order, and the locations that they were found in.
 
-    `versions` has the versions of the files that were listed; of others, the storage was not asked for them.
-    Of a table, `columns` are its columns, and `keys` has the partition keys of each file and their values.
+    The version of a file is None if the storage was not asked for it. Of a table, `columns` are its columns,
+    and `keys` has the partition keys of each file and their values.
     """
 
     storage: Storage
-    paths: list[str]
-    locations: tuple[Location, ...]
-    versions: Mapping[str, Version]
+    files: Files
+    locations: Sequence[Location]
     columns: pa.Schema | None = None
     keys: Mapping[str, Keys] = field(default_factory=dict)
 
     @property
     def folder(self) -> str:
         """The folder that was given, below which folders may have keys; "" if anything else was given."""
-        places = [location.path for location in self.locations if isinstance(location, Folder)]
-        return places[0] if len(places) == len(self.locations) == 1 else ""
+        return self.root if self.root and isinstance(self.locations[0], Folder) else ""
 
     @property
     def root(self) -> str:
@@ -105,7 +104,9 @@ def find_files(
         says how the files are to be read.
     """
     if isinstance(path, str | PathLike):
-        return _find(*resolve(path, filesystem), Address(path), endings, first_time=first_time)
+        storage, name = resolve(path, filesystem)
+        location, files = _find(storage, name, Address(path), endings, first_time=first_time)
+        return Listing(storage, files, [location])
     if is_table(path):
         return _find_files_of_table(path, filesystem)
     if not isinstance(path, Sequence):
@@ -115,41 +116,42 @@ def find_files(
         )
     if not path:
         raise FileNotFoundError("the list of files is empty")
-    there, names = resolve_all(path, filesystem)
-    files = [name for name in names if not _WILDCARD.search(name)]
-    listed = wait_for(partial(retried, partial(there.listed_together, files)))
-    parts = [
-        Listing(there, [name], (File(name),), {name: listed[name]})
+    storage, names = resolve_all(path, filesystem)
+    plain = [name for name in names if not _WILDCARD.search(name)]
+    listed = wait_for(partial(retried, partial(storage.listed_together, plain)))
+    entries = [
+        (File(name), {name: listed[name]})
         if name in listed
-        else _find(there, name, Address(entry), endings, first_time=first_time)
+        else _find(storage, name, Address(entry), endings, first_time=first_time)
         for name, entry in zip(names, path, strict=True)
     ]
-    paths = [path for part in parts for path in part.paths]
-    _check_listed_once(there, paths)
-    return Listing(
-        there,
-        paths,
-        tuple(location for part in parts for location in part.locations),
-        {path: version for part in parts for path, version in part.versions.items()},
-    )
+    _check_listed_once(storage, (path for _, files in entries for path in files))
+    every = {path: version for _, files in entries for path, version in files.items()}
+    return Listing(storage, every, [location for location, _ in entries])
 
 
 def _find(
     storage: Storage, name: str, address: Address, endings: tuple[str, ...], *, first_time: bool
-) -> Listing:
-    find = partial(_find_once, storage, name, address, endings, first_time=first_time)
+) -> tuple[Location, Files]:
+    """What a path stands for, which the user calls `address`, and the files that are there now, in order."""
+
+    def find() -> tuple[Location, Files]:
+        location, listed, files = _located(storage, name, address, endings)
+        above = _marks_above(storage, location.root) if first_time and listed else ()
+        _check_no_table_format([*listed, *above], files)
+        return location, files
+
     return wait_for(partial(retried, find, place=str(address)))
 
 
-def _find_once(
-    storage: Storage, name: str, address: Address, endings: tuple[str, ...], *, first_time: bool
-) -> Listing:
-    """The files at a path, which the user calls `address`."""
+def _located(
+    storage: Storage, name: str, address: Address, endings: tuple[str, ...]
+) -> tuple[Location, Files, Files]:
     is_pattern = _WILDCARD.search(name) is not None
     if storage.is_object_store and not is_pattern and not name.endswith(endings):
         folder = Folder(name, endings)
         try:  # listing a folder also shows that it is there
-            return folder.files(storage, first_time=first_time)
+            return folder, *folder.files(storage)
         except StorageError:
             raise
         except OSError:
@@ -158,13 +160,14 @@ def _find_once(
         pattern = Pattern(name, endings)
         listed = pattern.listed(storage)
         if name not in listed:
-            return pattern.files_among(storage, listed, first_time=first_time)
-        there = Folder if listed[name] is None else File
-        return there(name, endings).files(storage, first_time=first_time)
-    kind = storage.filesystem.get_file_info(name).type
+            return pattern, listed, pattern.files_among(storage, listed)
+        kind = pafs.FileType.Directory if listed[name] is None else pafs.FileType.File
+    else:
+        kind = storage.filesystem.get_file_info(name).type
     if kind not in _LOCATIONS and not is_pattern:
         raise FileNotFoundError(f"there is no file or folder {address}")
-    return _LOCATIONS.get(kind, Pattern)(name, endings).files(storage, first_time=first_time)
+    location = _LOCATIONS.get(kind, Pattern)(name, endings)
+    return location, *location.files(storage)
 
 
 def _check_listed_once(storage: Storage, paths: Iterable[str]) -> None:
@@ -196,8 +199,8 @@ class Location(ABC):
         """The folder that all the files are in."""
 
     @abstractmethod
-    def files(self, storage: Storage, *, first_time: bool) -> Listing:
-        """The files that are there now, in order."""
+    def files(self, storage: Storage) -> tuple[Files, Files]:
+        """All paths that are listed in folders, and the files among them, in order."""
 
     @abstractmethod
     def matches(self, path: str) -> bool:
@@ -213,9 +216,9 @@ class Location(ABC):
 class File(Location):
     """A file."""
 
-    def files(self, storage: Storage, *, first_time: bool) -> Listing:
-        """The file itself."""
-        return Listing(storage, [self.path], (self,), {})
+    def files(self, storage: Storage) -> tuple[Files, Files]:
+        """The file itself; nothing is listed."""
+        return {}, {self.path: None}
 
     @property
     def root(self) -> str:
@@ -231,8 +234,8 @@ class File(Location):
 class Folder(Location):
     """A folder, and what is below it."""
 
-    def files(self, storage: Storage, *, first_time: bool) -> Listing:
-        """The files of the format at any depth that are not hidden."""
+    def files(self, storage: Storage) -> tuple[Files, Files]:
+        """All that is in it; and the files of the format at any depth that are not hidden."""
         listed = storage.listing(self.path)
         visible = [path for path in listed if not _is_hidden(_inside(path, self.path))]
         files = sorted(path for path in visible if path.endswith(self.endings))
@@ -241,9 +244,7 @@ class Folder(Location):
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in self.endings)}"
             )
-        above = _marks_above(storage, self.path) if first_time else ()
-        _check_no_table_format([*listed, *above], files)
-        return Listing(storage, files, (self,), {path: listed[path] for path in files})
+        return listed, {path: listed[path] for path in files}
 
     @property
     def root(self) -> str:
@@ -259,13 +260,12 @@ class Folder(Location):
 class Pattern(Location):
     """A pattern: *, ? and [...] match within the name of a file or folder, ** any number of folders."""
 
-    def files(self, storage: Storage, *, first_time: bool) -> Listing:
-        """The files that match, and the files of the format in folders that match."""
-        return self.files_among(storage, self.listed(storage), first_time=first_time)
+    def files(self, storage: Storage) -> tuple[Files, Files]:
+        """What `listed` lists; and the files that match, and those of the format in folders that match."""
+        listed = self.listed(storage)
+        return listed, self.files_among(storage, listed)
 
-    def files_among(
-        self, storage: Storage, listed: Mapping[str, Version | None], *, first_time: bool
-    ) -> Listing:
+    def files_among(self, storage: Storage, listed: Files) -> Files:
         """The files that `files` finds, among what `listed` has listed."""
         matching = sorted(path for path, version in listed.items() if version and self.matches(path))
         files = self._each_once(storage, matching)
@@ -274,15 +274,11 @@ class Pattern(Location):
                 f"no file matches {self.path}; names that begin with '.' or '_' match only a pattern that "
                 "begins so"
             )
-        above = _marks_above(storage, self.root) if first_time else ()
-        _check_no_table_format([*listed, *above], files)
-        known = listed if storage.is_object_store else {}
-        versions = {path: version for path in files if (version := known.get(path)) is not None}
-        return Listing(storage, files, (self,), versions)
+        return {path: listed[path] if storage.is_object_store else None for path in files}
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is of the format and in a folder that matches, and is not hidden."""
-        if _is_hidden(_inside(path, self.root), self._spelled_out):
+        if _is_hidden(_inside(path, self.root), self._first_letters):
             return False
         parents = [path[: slash.start()] for slash in re.finditer("/", path)]
         return bool(self._regex.match(path)) or (
@@ -302,7 +298,7 @@ class Pattern(Location):
         return re.compile(glob_translate(self.path.rstrip("/")))
 
     @cached_property
-    def _spelled_out(self) -> str:
+    def _first_letters(self) -> str:
         """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
         return "".join(part[:1] for part in _inside(self.path, self.root).split("/"))
 
@@ -360,9 +356,9 @@ def _check_links(storage: Storage, paths: Iterable[str], endings: tuple[str, ...
             )
 
 
-def _is_hidden(path: str, spelled_out: str = "") -> bool:
+def _is_hidden(path: str, first_letters: str = "") -> bool:
     """Whether a part of a path is the name of a hidden file or folder. A name with a hive key is not."""
-    hidden = tuple(set(_HIDDEN) - set(spelled_out))
+    hidden = tuple(set(_HIDDEN) - set(first_letters))
     return any(part.startswith(hidden) and "=" not in part for part in path.split("/"))
 
 
@@ -404,23 +400,23 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> Listin
     ValueError
         If rows of the files are deleted or filtered, or a newer protocol says how the files are to be read.
     """
-    columns, found = (_files_of_delta if hasattr(table, "get_add_actions") else _files_of_iceberg)(table)
-    if not found:
+    columns, files = (_files_of_delta if hasattr(table, "get_add_actions") else _files_of_iceberg)(table)
+    if not files:
         raise FileNotFoundError("the table has no files")
-    uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in found]  # type: ignore[union-attr]
+    uris = [_URI.fullmatch(uri).groups(default="") for uri, _ in files]  # type: ignore[union-attr]
     scheme, authority, _ = uris[0]
-    there, _ = resolve("/" if scheme in {"", "file"} else f"{scheme}://{authority}", filesystem)
-    in_bucket = there.is_object_store  # Azure's containers stand before an "@"
-    paths = [f"{place.partition('@')[0]}{path}" if in_bucket else path for _, place, path in uris]
-    _check_listed_once(there, paths)
-    keys = dict(sorted(zip(paths, (keys for _, keys in found), strict=True), key=lambda file: file[0]))
-    return Listing(there, list(keys), tuple(map(File, keys)), {}, columns, keys)
+    storage, _ = resolve("/" if scheme in {"", "file"} else f"{scheme}://{authority}", filesystem)
+    in_bucket = storage.is_object_store  # Azure's containers stand before an "@"
+    paths = [f"{bucket.partition('@')[0]}{path}" if in_bucket else path for _, bucket, path in uris]
+    _check_listed_once(storage, paths)
+    keys = dict(sorted(zip(paths, (keys for _, keys in files), strict=True), key=lambda file: file[0]))
+    return Listing(storage, dict.fromkeys(keys), list(map(File, keys)), columns, keys)
 
 
 def field_numbers(schema: pa.Schema) -> dict[str, bytes]:
     """The numbers of columns, by name: in Iceberg, a column keeps its number when it is renamed."""
     metadata = {field.name: field.metadata or {} for field in schema}
-    return {name: found[_FIELD_ID] for name, found in metadata.items() if _FIELD_ID in found}
+    return {name: entries[_FIELD_ID] for name, entries in metadata.items() if _FIELD_ID in entries}
 
 
 def _files_of_delta(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:

@@ -117,9 +117,9 @@ def referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
     They are among those whose names are in its text, so few are tried.
     """
     text = str(expression)
-    named = pa.schema([field for field in schema if field.name in text])
+    candidates = pa.schema([field for field in schema if field.name in text])
     return pa.schema(
-        [field for i, field in enumerate(named) if not _can_evaluate(expression, named.remove(i))]
+        [field for i, field in enumerate(candidates) if not _can_evaluate(expression, candidates.remove(i))]
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,17 +25,18 @@ import pyarrow.json
 from streamgda.blocks.block import Missing, Places
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, listed
-from streamgda.sources.base import FilePlan, InputFile, Map
+from streamgda.sources.base import InputFile, Map
 from streamgda.sources.batches import rebatched
-from streamgda.sources.discovery import SUFFIXES, Listing, find_files
+from streamgda.sources.discovery import SUFFIXES, find_files
 from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter
 from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.planning import Check, Dataset
+from streamgda.sources.planning import Check, Dataset, name_of_format
 from streamgda.sources.roles import Roles, check_named
-from streamgda.sources.row_groups import ReadOptions, RowGroups, without_views
-from streamgda.storage.filesystems import Storage, Version
+from streamgda.sources.row_groups import ReadOptions, RowGroups, as_plain
+from streamgda.storage.filesystems import Storage
+from streamgda.storage.footers import Footer
 from streamgda.storage.retries import retried, storing
 
 _PACKED = ("", ".gz", ".bz2", ".zst", ".lz4")
@@ -96,8 +97,7 @@ def scan(
 
     Returns
     -------
-    FormatSource
-        Or a ParquetSource.
+    ParquetSource
 
     Raises
     ------
@@ -121,24 +121,21 @@ def scan(
            [8.5]])
     """
     check = partial(check_named, target, weight, features)
-    dataset, find = dataset_at(path, filesystem, format, check)
-    chosen = Filter.of(filters, dataset.schema)
+    dataset = dataset_at(path, filesystem, format, check)
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored, dataset.first_rows)
-    kind = FormatSource if isinstance(dataset, FormatDataset) else ParquetSource
-    return kind(dataset, roles, chosen, find)
+    condition = Filter.of(filters, dataset.schema)
+    roles = Roles.choose(dataset.schema, dataset.first.path, *chosen_as, dataset.stored, dataset.first_rows)
+    return ParquetSource(dataset, roles, condition)
 
 
-def dataset_at(
-    path: Any, filesystem: Any = None, wanted: Any = None, check: Check | None = None
-) -> tuple[Dataset, Callable[..., Listing]]:
-    """The files at a path in their format, and what lists them anew; errors are those of `scan`."""
+def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
+    """The files at a path in their format; errors are those of `scan`."""
     names = [path] if isinstance(path, str | PathLike) else path
-    kinds = _kinds(names) if wanted is None else [_name_of(wanted)]
+    kinds = _kinds(names) if kind is None else [_name_of(kind)]
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
-            return Dataset.of(find(), check=check), find
+            return Dataset.of(find(), find, check)
         except FileNotFoundError:
             kinds = [] if kinds else _kinds_found(path, filesystem)
             if not kinds:
@@ -147,12 +144,13 @@ def dataset_at(
         raise ValueError(f"{path} stands for files of several formats: {listed(kinds)}; name one, as format=")
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
-    kind = wanted if isinstance(wanted, ds.FileFormat) else _made(kinds[0], listing.paths)
-    return replace(FormatDataset.of(listing, read=partial(_head, kind), check=check), format=kind), find
+    if not isinstance(kind, ds.FileFormat):
+        kind = _made(kinds[0], listing.files)
+    return FormatDataset.of(listing, find, check, kind)
 
 
-def _name_of(wanted: Any) -> str:
-    name = (wanted if isinstance(wanted, str) else type(wanted).__name__.removesuffix("FileFormat")).lower()
+def _name_of(kind: Any) -> str:
+    name = (kind if isinstance(kind, str) else name_of_format(kind)).lower()
     name = {"ipc": "feather", "arrow": "feather"}.get(name, name)
     check_known([name], list(_NAMES), "format")
     return name
@@ -160,7 +158,7 @@ def _name_of(wanted: Any) -> str:
 
 def _kinds(names: Any) -> list[str]:
     """The formats that names of files tell."""
-    entries = names if isinstance(names, Sequence) else ()
+    entries = names if isinstance(names, Collection) else ()
     texts = [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
     return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
 
@@ -169,11 +167,11 @@ def _kinds_found(path: Any, filesystem: Any) -> list[str]:
     """The formats of the files that are there; none if there is no file."""
     endings = tuple(end for ends in _NAMES.values() for end in ends)
     with suppress(FileNotFoundError):
-        return _kinds(find_files(path, filesystem, endings=endings).paths)
+        return _kinds(find_files(path, filesystem, endings=endings).files)
     return []
 
 
-def _made(name: str, paths: Sequence[str]) -> ds.FileFormat:
+def _made(name: str, paths: Iterable[str]) -> ds.FileFormat:
     """The format of files with these names."""
     if name == "csv":
         return csv_format(delimiter="\t" if all(".tsv" in path[-8:] for path in paths) else ",")
@@ -198,21 +196,6 @@ def csv_format(**options: Any) -> ds.CsvFileFormat:
 # ---------------------------------------------------------------------- the files
 
 
-class Head(NamedTuple):
-    """The columns of a file and their types, as its beginning tells them, and its version."""
-
-    schema: pa.Schema
-    version: Version
-
-
-def _head(kind: ds.FileFormat, storage: Storage, path: str) -> Head:
-    with opening(path):
-        version = retried(partial(storage.version, path), place=path)
-    with decoding(path, _name_of(kind).upper()):
-        fragment = kind.make_fragment(path, storage.filesystem)
-        return Head(retried(lambda: fragment.physical_schema, place=path), version)
-
-
 def _is_text(kind: ds.FileFormat) -> bool:
     return isinstance(kind, ds.CsvFileFormat | ds.JsonFileFormat)
 
@@ -221,54 +204,43 @@ def _is_text(kind: ds.FileFormat) -> bool:
 class FormatDataset(Dataset):
     """The files of a dataset of another format than Parquet."""
 
-    def relisted(self, listing: Listing, check: Check) -> Self:
-        """The dataset with the files of a new listing."""
-        now = self.of(listing, self, partial(_head, self.format), check)
-        return replace(now, format=self.format)
+    @staticmethod
+    def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
+        """Read the columns of a file and their types, as its beginning tells them."""
+        with opening(path):
+            version = retried(partial(storage.version, path), place=path)
+        with decoding(path, name_of_format(kind)):
+            fragment = kind.make_fragment(path, storage.filesystem)
+            return Footer(path, version, retried(lambda: fragment.physical_schema, place=path))
+
+    def footers(self, files: Sequence[InputFile], read_options: ReadOptions, each: Map) -> list[str]:
+        """A digest of the size, the beginning and the end of each file; "" for one that cannot be opened."""
+        return [_digest(self.listing.storage, file.location) for file in files]
 
     def plan(
         self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
-    ) -> Iterator[FilePlan]:
-        """Each file is read as a whole."""
+    ) -> Iterator[InputFile]:
+        """Each file is read as a whole. One in a version that a ledger has listed gets its digest."""
         storage, roles = self.listing.storage, read_options.roles
         columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
         if _is_text(self.format):
-            plain = set(roles.features).difference(roles.encoded, read_options.kept)
+            plain = set(roles.features).difference(roles.encoded, read_options.keep)
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
         for file in files:
-            path, version = file.location, file.version or self.listing.versions.get(file.location)
+            path, version = file.location, file.version or self.listing.files[file.location]
             if version is None:
                 with opening(path):
                     version = retried(partial(storage.version, path), place=path)
             what = read_options, path, version, file.partition, b"", None
-            yield FilePlan(file, [FileRows(*what, format=self.format, types=columns)], columns, "")
+            rows = FileRows(*what, format=self.format, types=columns)
+            digest = _digest(storage, path) if file.version else ""
+            yield replace(file, splits=[rows], columns=columns, footer=digest)
 
 
 def _as_float(column: pa.Field) -> pa.Field:
     """A column of whole numbers, or without values so far, as one of floats."""
     is_whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
     return column.with_type(pa.float64()) if is_whole else column
-
-
-class FormatSource(ParquetSource):
-    """Files of another format than Parquet, with the roles of their columns; made by `scan`."""
-
-    _dataset: FormatDataset
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """What is read of each file, as plain values."""
-        return {**super().read_options, "format": self._dataset.written_as.lower()}
-
-    def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
-        """A digest of the size, the beginning and the end of each file; "" for one that cannot be opened."""
-        return list(map(partial(_digest, self._dataset.listing.storage), (file.location for file in files)))
-
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
-        """The files, in the versions that were listed, each as a whole."""
-        plans = super().plans(files, each)
-        digests = self.footers(files, each)
-        return [replace(plan, footer=digest) for plan, digest in zip(plans, digests, strict=True)]
 
 
 def _digest(storage: Storage, path: str) -> str:
@@ -299,7 +271,7 @@ class FileRows(RowGroups):
     @property
     def identity(self) -> list[Any]:
         """The file and its version, and what is read of it, as plain values."""
-        return [*self._rows_and_roles(), _name_of(self.format), str(self.types)]
+        return [*self._rows_and_roles(), name_of_format(self.format).lower(), str(self.types)]
 
     def enclosing(self, start: int, stop: int) -> tuple[FileRows, int]:
         """The file, which is read from its beginning."""
@@ -308,11 +280,10 @@ class FileRows(RowGroups):
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """Read the file: the rows that pass the filter, and their places."""
         options = self.read_options
-        name, start = self.path.removeprefix(options.root).lstrip("/"), 0
-        beside = (*options.kept, *options.filter_columns.names)
-        for batch in rebatched(map(self._with_keys, self._decoded()), options.roles, beside):
-            places, rows = Places(self.path, start, dataset=name), np.arange(batch.num_rows)
-            start += batch.num_rows
+        start = Places(self.path, dataset=self.path.removeprefix(options.root).lstrip("/"))
+        beside = (*options.keep, *options.filter_columns.names)
+        for batch, places in rebatched(map(self._with_keys, self._decoded()), options.roles, start, beside):
+            rows = np.arange(batch.num_rows)
             if options.filter is not None:
                 batch, rows = self._filtered(batch, rows, options.filter)  # noqa: PLW2901
             yield batch, places.take(rows)
@@ -321,14 +292,14 @@ class FileRows(RowGroups):
         storage = self.read_options.storage
         fragment = self.format.make_fragment(self.path, storage.filesystem)
         storage.check_unchanged(self.path, self.version)
-        with decoding(self.path, _name_of(self.format).upper(), _UNREADABLE):
+        with decoding(self.path, name_of_format(self.format), _UNREADABLE):
             try:
                 types = self._types_in(fragment)
                 for batch in fragment.to_batches(
                     schema=types, columns=types.names, use_threads=False, batch_readahead=1
                 ):
                     batch.validate(full=True)  # a damaged file of Feather would crash the process
-                    yield batch.cast(without_views(batch.schema))
+                    yield as_plain(batch)
             except pa.ArrowInvalid as error:
                 raise self._placed(error, fragment) from error
         storage.check_unchanged(self.path, self.version)

@@ -13,7 +13,6 @@ import numpy as np
 from streamgda.blocks.block import Block
 from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import (
-    FilePlan,
     FileSource,
     InputFile,
     LazySplit,
@@ -168,11 +167,11 @@ class MappedFileSource(MappedScorableSource, FileSource):
         options = self.source.read_options
         return {**options, "maps": [*options.get("maps", []), self.step.digest]}
 
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
-        """What is to be read of some of the files."""
-        plans = self.source.plans(files, each)
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
+        """Some of the files, with what is to be read of them."""
+        planned = self.source.plans(files, each)
         return [
-            replace(plan, splits=[MappedSplit(part, self.step) for part in plan.splits]) for plan in plans
+            replace(file, splits=[MappedSplit(part, self.step) for part in file.splits]) for file in planned
         ]
 
 

@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -15,8 +15,8 @@ import pyarrow as pa
 from streamgda.blocks.block import Missing
 from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import check_known, counted
-from streamgda.sources.base import FilePlan, FileSource, InputFile, Map, ScorableSource, Split
-from streamgda.sources.discovery import Listing, find_files
+from streamgda.sources.base import FileSource, InputFile, Map, ScorableSource, Split
+from streamgda.sources.discovery import find_files
 from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
 from streamgda.sources.planning import Dataset, unified_types
@@ -106,15 +106,15 @@ def scan_parquet(
     array([1.5, 7.5])
     """
     find = partial(find_files, path, filesystem)
-    dataset = Dataset.of(find(), check=partial(check_named, target, weight, features))
-    chosen = Filter.of(filters, dataset.schema)
+    dataset = Dataset.of(find(), find, partial(check_named, target, weight, features))
     chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(dataset.schema, dataset.first[0], *chosen_as, dataset.stored, dataset.first_rows)
-    return ParquetSource(dataset, roles, chosen, find)
+    condition = Filter.of(filters, dataset.schema)
+    roles = Roles.choose(dataset.schema, dataset.first.path, *chosen_as, dataset.stored, dataset.first_rows)
+    return ParquetSource(dataset, roles, condition)
 
 
 class ParquetSource(TabularSource, FileSource, ScorableSource):
-    """A Parquet dataset with the roles of its columns; made by `scan_parquet`.
+    """Files with the roles of their columns; made by `scan_parquet` and `scan`.
 
     Attributes
     ----------
@@ -124,20 +124,14 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         The column of labels.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        roles: Roles,
-        chosen: Filter | None = None,
-        find: Callable[..., Listing] | None = None,
-    ) -> None:
-        self._dataset, self._find = dataset, find
+    def __init__(self, dataset: Dataset, roles: Roles, condition: Filter | None = None) -> None:
+        self._dataset = dataset
         self.target = roles.target
-        self._options = ReadOptions(dataset.listing.storage, roles, chosen, root=dataset.listing.root)
+        self._options = ReadOptions(dataset.listing.storage, roles, condition, root=dataset.listing.root)
         self._set_roles(roles)
 
     def __repr__(self) -> str:
-        files = self._dataset.listing.paths
+        files = list(self._dataset.listing.files)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         n_features = counted(len(self._roles.features), "feature")
         return f"<{self._dataset.written_as} {files[0]}{more}: {n_features}, target {self.target!r}>"
@@ -148,35 +142,30 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def planned(self, each: Map = map) -> list[Split]:
         """The splits; `each` opens the files."""
-        plans = self._dataset.plan(self._dataset.files(self._options.filter), self._options, each)
-        return [split for plan in plans for split in plan.splits]
+        files = self._dataset.plan(self._dataset.files(self._options.filter), self._options, each)
+        return [split for file in files for split in file.splits]
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
-        schema, (first, *_) = self._dataset.schema, self._dataset.listing.paths
+        schema, first = self._known
         check_known(keep, schema.names, first)
         roles = replace(self._roles, target=None, weight=None, groups=None)
-        options = replace(self._options, roles=roles, kept=tuple(keep))
+        options = replace(self._options, roles=roles, keep=tuple(keep))
         splits: list[Any] = []
-        last = {}  # plan with each schema
-        for plan in self._dataset.plan(self._dataset.files(options.filter), options, each):
-            splits += plan.splits
-            last[id(plan.schema)] = plan
+        last = {}  # file with each schema
+        for file in self._dataset.plan(self._dataset.files(options.filter), options, each):
+            splits += file.splits
+            last[id(file.columns)] = file
         return splits, unified_types(keep, schema, last.values())
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        find = self._find
-        now = (
-            self._dataset
-            if find is None
-            else self._dataset.relisted(find(first_time=False), self._roles.check_file)
-        )
-        self._roles.check_there(now.schema.names, now.first[0])
-        self._roles.check_types(now.stored, now.first[0])
-        chosen = self._options.filter
-        again = None if chosen is None else Filter.of(chosen.expression, now.schema)
-        return type(self)(now, self._roles, again, find)
+        now = self._dataset.relisted(self._roles.check_file)
+        self._roles.check_there(now.schema.names, now.first.path)
+        self._roles.check_types(now.stored, now.first.path)
+        condition = self._options.filter
+        again = None if condition is None else Filter.of(condition.expression, now.schema)
+        return type(self)(now, self._roles, again)
 
     def as_read(self, read_options: Mapping[str, Any]) -> Self:
         """The same source with the features that were read before, unless it was scanned for other ones."""
@@ -184,7 +173,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
-        return self._dataset.schema, self._dataset.listing.paths[0]
+        return self._dataset.schema, next(iter(self._dataset.listing.files))
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)
@@ -193,30 +182,33 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, chosen = self._roles, self._options.filter
+        roles, condition, written_as = self._roles, self._options.filter, self._dataset.written_as
         return {
             "target": roles.target,
             "features": list(roles.features),
             "weight": roles.weight,
-            "filters": None if chosen is None else chosen.identity,
+            "filters": None if condition is None else condition.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **(roles.identity if roles.derived else {}),
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
+            **({} if written_as == "Parquet" else {"format": written_as.lower()}),
         }
 
     def files(self) -> list[InputFile]:
         """The files that the filter does not rule out by their partition, as they were listed, in order."""
         files, listing = self._dataset.files(self._options.filter), self._dataset.listing
         folder, storage = listing.folder, listing.storage
-        versions = listing.versions or retried(
-            partial(storage.listed_together, [file.location for file in files])
-        )
+        is_listed = any(listing.files.values())
+        listed_apart = partial(storage.listed_together, [file.location for file in files])
+        versions = listing.files if is_listed else retried(listed_apart)
         return [
-            file._replace(
-                path=file.path.removeprefix(folder).lstrip("/") if folder else file.path,
-                version=versions.get(file.path) or retried(partial(storage.version, file.path)),
+            InputFile(
+                file.path.removeprefix(folder).lstrip("/") if folder else file.path,
+                file.location,
+                versions.get(file.path) or retried(partial(storage.version, file.path)),
+                file.partition,
             )
             for file in files
         ]
@@ -228,15 +220,15 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether one of the files lies in a folder, or a file written there would become one of them."""
         place, listing = storage.place(folder), self._dataset.listing
-        folders = {file.rpartition("/")[0] for file in listing.paths}
+        folders = {file.rpartition("/")[0] for file in listing.files}
         return self.includes(storage, f"{folder.rstrip('/')}/part-00000.parquet") or any(
             listing.storage.place(other).is_within(place) for other in folders
         )
 
     def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
         """The digest of the footer of each file; no file is decoded."""
-        return self._dataset.planner(self._options, each).footers([file.location for file in files], each)
+        return self._dataset.footers(files, self._options, each)
 
-    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[FilePlan]:
-        """The row groups of some files, in the versions that were listed."""
+    def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
+        """Some of the files with their row groups, in the versions that were listed."""
         return list(self._dataset.plan(files, self._options, each))

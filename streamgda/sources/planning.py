@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from operator import and_, itemgetter
 from typing import Any, Self, TypeAlias, TypeVar
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.sources.base import FilePlan, InputFile, Map, group_into_tasks
+from streamgda.sources.base import InputFile, Map, group_into_tasks
 from streamgda.sources.discovery import Listing, field_numbers
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
@@ -46,8 +46,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-ReadHead: TypeAlias = Callable[[Storage, str], Any]
-"""Reads what a file tells of itself: its `schema` and its `version`."""
+Find: TypeAlias = Callable[..., Listing]
+"""Lists files anew, as `find_files` does where its path is given."""
 
 Check: TypeAlias = Callable[[pa.Schema, str], None]
 """Raises ValueError if a file with these columns and this path is not what the others are."""
@@ -61,10 +61,10 @@ class Dataset:
     ----------
     listing : Listing
         The files, in order.
-    first : tuple of str and Footer
-        The path and the footer of the first one that can be read.
+    first : Footer
+        That of the first one that can be read.
     stored : pyarrow.Schema
-        The columns that it stores.
+        The columns that it stores; of a table, all that are not keys.
     schema : pyarrow.Schema
         The columns of the first file, and the keys that are not columns of it.
     expressions : mapping of str to pyarrow.dataset.Expression
@@ -73,23 +73,27 @@ class Dataset:
         The files of a pyarrow dataset, by path; empty for listed files.
     format : pyarrow.dataset.FileFormat
         Of the files.
+    find : callable, optional
+        Lists the files that are there now.
     """
 
     listing: Listing
-    first: tuple[str, Any]
+    first: Footer
     stored: pa.Schema
     schema: pa.Schema
     expressions: Mapping[str, ds.Expression]
     fragments: Mapping[str, ds.ParquetFileFragment] = field(default_factory=dict)
     format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
+    find: Find | None = None
 
     @classmethod
     def of(
         cls,
         listing: Listing,
-        known: Dataset | None = None,
-        read: ReadHead | None = None,
+        find: Find,
         check: Check | None = None,
+        format: ds.FileFormat = _FORMAT,  # noqa: A002 - as pyarrow has it
+        known: Dataset | None = None,
     ) -> Self:
         """Listed files, with the hive keys of their paths, except keys that are columns of the files too.
 
@@ -97,53 +101,58 @@ class Dataset:
         its footer is known from an earlier listing.
         """
         check = None if listing.columns is not None else check  # of a table, the log tells the columns
-        is_known = known is not None and known._has_first(listing) and _passes(check, *known.first)
-        first = known.first if known and is_known else _first_readable(listing, read or _read_footer, check)
-        stored = first[1].schema
+        is_known = known is not None and known._has_first(listing) and _passes(check, known.first)
+        read = partial(cls.read_head, listing.storage, format)
+        first = known.first if known and is_known else _first_readable(listing, read, check)
         if listing.columns is not None:
-            return cls._of_table(listing, listing.columns, first)
-        folders = dict.fromkeys(map(_folder, listing.paths))
+            return cls._of_table(listing, find, listing.columns, first)
+        folders = dict.fromkeys(map(_folder, listing.files))
         inside = {folder: f"{folder.removeprefix(listing.folder)}/file" for folder in folders}
-        keys = _types_of_keys(inside.values(), stored.names)
+        keys = _types_of_keys(inside.values(), first.schema.names)
         partitioning = ds.HivePartitioning(keys)
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
-        return cls(listing, first, stored, without_views(pa.schema([*stored, *keys])), expressions)
+        schema = without_views(pa.schema([*first.schema, *keys]))
+        return cls(listing, first, first.schema, schema, expressions, {}, format, find)
 
     @classmethod
-    def _of_table(cls, listing: Listing, columns: pa.Schema, first: tuple[str, Any]) -> Self:
+    def _of_table(cls, listing: Listing, find: Find, columns: pa.Schema, first: Footer) -> Self:
         """The files of a table, which has columns and keys of its own. Types are those in the first file."""
-        stored = {field.name: field.type for field in first[1].schema}
+        stored = {field.name: field.type for field in first.schema}
         columns = pa.schema([column.with_type(stored.get(column.name, column.type)) for column in columns])
         keys = {
             path: {name: value.as_py() for name, value in pairs.items() if name not in stored}
             for path, pairs in listing.keys.items()
         }
-        own = pa.schema([column for column in columns if column.name not in keys[first[0]]])
-        expressions = {path: _all_hold(tuple(pairs.items())) for path, pairs in keys.items()}
-        return cls(listing, first, own, without_views(columns), expressions)
+        own = pa.schema([column for column in columns if column.name not in keys[first.path]])
+        expressions = {path: _equal_to(tuple(pairs.items())) for path, pairs in keys.items()}
+        return cls(listing, first, own, without_views(columns), expressions, find=find)
 
     @classmethod
     def of_arrow(cls, dataset: ds.FileSystemDataset) -> Self:
         """The files of a pyarrow dataset."""
         parts = list(dataset.get_fragments())
         storage, paths = conceal(Storage(dataset.filesystem), [part.path for part in parts])
-        listing = Listing(storage, paths, (), {})
+        listing = Listing(storage, dict.fromkeys(paths), ())
         fragments = dict(zip(paths, parts, strict=True))
         expressions = {path: part.partition_expression for path, part in fragments.items()}
-        first = _first_readable(listing, _read_footer)
+        first = _first_readable(listing, partial(cls.read_head, storage, _FORMAT))
         schema = without_views(dataset.schema)
-        return cls(listing, first, first[1].schema, schema, expressions, fragments)
+        return cls(listing, first, first.schema, schema, expressions, fragments)
+
+    @staticmethod
+    def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
+        """Read what a file says of itself; ValueError if it cannot be read."""
+        return _read_footer(storage, path)
 
     @property
     def written_as(self) -> str:
         """The name of the format."""
-        name = type(self.format).__name__.removesuffix("FileFormat")
-        return {"Csv": "CSV", "Json": "JSON", "Ipc": "Feather", "Orc": "ORC"}.get(name, name)
+        return name_of_format(self.format)
 
     def count_rows(self) -> int:
         """The number of rows; text is read for that, as a stream."""
         files = ds.FileSystemDataset.from_paths(
-            self.listing.paths,
+            list(self.listing.files),
             schema=self.stored,
             format=self.format,
             filesystem=self.listing.storage.filesystem,
@@ -152,44 +161,43 @@ class Dataset:
 
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file."""
-        fragment = self.format.make_fragment(self.first[0], self.listing.storage.filesystem)
+        fragment = self.format.make_fragment(self.first.path, self.listing.storage.filesystem)
         return fragment.head(FIRST_ROWS, columns=names)
 
-    def relisted(self, listing: Listing, check: Check) -> Self:
-        """The dataset with the files of a new listing, of which the first passes a check if one does."""
-        return self.of(listing, self, check=check)
+    def relisted(self, check: Check) -> Self:
+        """The dataset with the files that are there now, of which the first passes a check if one does."""
+        if self.find is None:
+            return self
+        return self.of(self.find(first_time=False), self.find, check, self.format, self)
 
     def _has_first(self, listing: Listing) -> bool:
         """Whether the first of the files is in the version of which the footer is known."""
-        path, footer = self.first
-        present = listing.versions.get(path)
-        return path == listing.paths[0] and footer.version.tells_content and present == footer.version
+        path, version = next(iter(listing.files.items()))
+        known = self.first.version
+        return bool(path == self.first.path and known.tells_content and version == known)
 
-    def files(self, chosen: Filter | None) -> list[InputFile]:
+    def files(self, condition: Filter | None) -> list[InputFile]:
         """The files that a filter does not rule out by their keys, to be read in their present versions."""
-        paths = self.listing.paths
-        if chosen is not None:
-            places = list(self.expressions)
+        expressions = self.expressions
+        if condition is not None:
+            names = list(expressions)
             stand_ins = ds.FileSystemDataset.from_paths(
-                list(map(str, range(len(places)))),
+                list(map(str, range(len(names)))),
                 schema=self.schema,
                 format=_FORMAT,
                 filesystem=self.listing.storage.filesystem,
-                partitions=list(self.expressions.values()),
+                partitions=list(expressions.values()),
             )
-            left = {places[int(part.path)] for part in stand_ins.get_fragments(filter=chosen.expression)}
-            paths = [path for path in paths if self._place(path) in left]
-        keys = {place: ds.get_partition_keys(holds) for place, holds in self.expressions.items()}
-        return [InputFile(path, path, None, keys[self._place(path)]) for path in paths]
-
-    def _place(self, path: str) -> str:
-        """The key of a file in `expressions`."""
-        return path if path in self.expressions else _folder(path)
+            fragments = stand_ins.get_fragments(filter=condition.expression)
+            expressions = {name: expressions[name] for name in (names[int(one.path)] for one in fragments)}
+        keys = {name: ds.get_partition_keys(expression) for name, expression in expressions.items()}
+        named = ((path, path if path in self.expressions else _folder(path)) for path in self.listing.files)
+        return [InputFile(path, path, None, keys[name]) for path, name in named if name in keys]
 
     def plan(
         self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
-    ) -> Iterator[FilePlan]:
-        """Read the footers of some files, and plan what is to be read of each.
+    ) -> Iterator[InputFile]:
+        """Read the footers of some files, and yield the files with what is to be read of each.
 
         Parameters
         ----------
@@ -202,19 +210,26 @@ class Dataset:
             cluster.
         """
         if self.fragments:
-            files = [file._replace(row_groups=self._row_groups(file.location)) for file in files]
+            files = [replace(file, row_groups=self._row_groups(file.location)) for file in files]
         batches, planner = _batches(files), self.planner(read_options, each)
         schemas: list[tuple[pa.Schema, pa.Schema]] = []
         retries: list[str] = []
         for batch, (footers, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
             retries += noted
             for file, (version, runs, schema, digest) in zip(batch, footers, strict=True):
-                listed = file.version or self.listing.versions.get(file.location)
-                once = listed if listed == version else version  # in memory, with the one that was listed
-                splits = [RowGroups(read_options, file.location, once, file.partition, *run) for run in runs]
-                yield FilePlan(file, splits, planner.columns(schema, schemas), digest)
+                listed = file.version or self.listing.files[file.location]
+                version = listed if listed == version else version  # noqa: PLW2901 - one object for both
+                where = read_options, file.location, version, file.partition
+                splits = [RowGroups(*where, *run) for run in runs]
+                columns = planner.columns(schema, schemas)
+                yield replace(file, splits=splits, columns=columns, footer=digest)
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
+
+    def footers(self, files: Sequence[InputFile], read_options: ReadOptions, each: Map) -> list[str]:
+        """The digests of the footers that files have now; "" for one that cannot be opened."""
+        digests = each(self.planner(read_options, each).digests, _batches(files))
+        return [digest for batch in digests for digest in batch]
 
     def planner(self, read_options: ReadOptions, each: Map) -> FilePlanner:
         """What opens the files, also on the workers of a cluster."""
@@ -236,7 +251,7 @@ class Dataset:
 
 
 @lru_cache(_FILES_OF_TASK)
-def _all_hold(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
+def _equal_to(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
     """The expression that is true where the keys have these values."""
     each = (ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in keys)
     return reduce(and_, each, ds.scalar(True))
@@ -265,8 +280,10 @@ def _type_of(values: list[str]) -> pa.DataType:
     return pa.int32() if values else pa.string()
 
 
-def _first_readable(listing: Listing, read_head: ReadHead, check: Check | None = None) -> tuple[str, Any]:
-    """The first file that can be read so far as it tells its columns, and that passes a check if one does.
+def _first_readable(
+    listing: Listing, read_head: Callable[[str], Footer], check: Check | None = None
+) -> Footer:
+    """The head of the first file that can be read so far, and that passes a check if one does.
 
     A pass reads all the footers, and names the files that are damaged or do not fit.
 
@@ -276,18 +293,17 @@ def _first_readable(listing: Listing, read_head: ReadHead, check: Check | None =
         If none can be read. It is the error of the first one.
     """
     fault: ValueError | None = None
-    readable: tuple[str, Any] | None = None
+    readable: Footer | None = None
     n_others = 0
-    for path in listing.paths:
+    for path in listing.files:
         try:
-            read = partial(read_head, listing.storage, path)
-            found = path, read() if listing.storage.is_local else wait_for(read)
+            head = read_head(path) if listing.storage.is_local else wait_for(partial(read_head, path))
         except ValueError as error:
             fault = fault or error
             continue
-        if _passes(check, *found):
-            return found
-        readable, n_others = readable or found, n_others + 1
+        if _passes(check, head):
+            return head
+        readable, n_others = readable or head, n_others + 1
         if n_others == _TRIED:
             break
     if readable is None:
@@ -295,12 +311,12 @@ def _first_readable(listing: Listing, read_head: ReadHead, check: Check | None =
     return readable
 
 
-def _passes(check: Check | None, path: str, head: Any) -> bool:
+def _passes(check: Check | None, head: Footer) -> bool:
     """Whether a file passes a check by its columns, and the keys in its path."""
-    keys = [unquote(part.partition("=")[0]) for part in path.split("/")[:-1] if "=" in part]
+    keys = [unquote(part.partition("=")[0]) for part in head.path.split("/")[:-1] if "=" in part]
     columns = pa.schema([*head.schema, *((key, pa.null()) for key in keys)])
     try:
-        return check is None or check(columns, path) is None
+        return check is None or check(columns, head.path) is None
     except ValueError:
         return False
 
@@ -310,7 +326,13 @@ def _read_footer(storage: Storage, path: str) -> Footer:
     with opening(path):
         tail, version = retried(partial(read_footer, storage, path), place=path)
     with decoding(path):
-        return Footer.of(tail, version)
+        return Footer.of(path, tail, version)
+
+
+def name_of_format(kind: ds.FileFormat) -> str:
+    """The name of a format of pyarrow, as its users write it."""
+    name = type(kind).__name__.removesuffix("FileFormat")
+    return {"Csv": "CSV", "Json": "JSON", "Ipc": "Feather", "Orc": "ORC"}.get(name, name)
 
 
 # ---------------------------------------------------------------------- what is read of each file
@@ -334,8 +356,8 @@ class FilePlanner:
         Of the dataset, partition keys included.
     stored : pyarrow.Schema
         The columns that the first readable file stores.
-    first : tuple of str and Footer, or None
-        The path and the footer of that file, which is not read again while it is unchanged.
+    first : Footer, or None
+        That of this file, which is not read again while it is unchanged.
     read_options : ReadOptions
         What is read of each file.
     numbers : mapping of str to bytes
@@ -344,7 +366,7 @@ class FilePlanner:
 
     schema: pa.Schema
     stored: pa.Schema
-    first: tuple[str, Footer] | None
+    first: Footer | None
     read_options: ReadOptions
     numbers: Mapping[str, bytes]
 
@@ -356,16 +378,15 @@ class FilePlanner:
 
     def columns(self, schema: pa.Schema, known: list[tuple[pa.Schema, pa.Schema]]) -> pa.Schema:
         """The columns to read of a file: one schema for all files that are alike, of which some are known."""
-        read = next((read for stored, read in known if stored.equals(schema)), None)
-        if read is None:
-            read = pa.schema([column for column in schema if column.name in self.read_options.columns])
-            known.append((schema, read))
-        return read
+        columns = next((columns for stored, columns in known if stored.equals(schema)), None)
+        if columns is None:
+            columns = pa.schema([column for column in schema if column.name in self.read_options.columns])
+            known.append((schema, columns))
+        return columns
 
-    def footers(self, paths: Sequence[str], each: Map = map) -> list[str]:
-        """The digests of the footers that files have now; "" for one that cannot be opened."""
-        digests = each(partial(self._each, self._digest), _batches(paths))
-        return [digest for batch in digests for digest in batch]
+    def digests(self, files: Sequence[InputFile]) -> list[str]:
+        """One task: the digests of the footers of some files."""
+        return self._each(self._digest, files)
 
     def _each(self, function: Callable[[T], R], files: Sequence[T]) -> list[R]:
         """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
@@ -374,7 +395,8 @@ class FilePlanner:
         with DaemonThreads(_READERS, "streamgda-planning") as readers:
             return list(readers.map(function, files))
 
-    def _digest(self, path: str) -> str:
+    def _digest(self, file: InputFile) -> str:
+        path = file.location
         try:
             with opening(path):
                 read = partial(read_footer, self.read_options.storage, path)
@@ -385,8 +407,8 @@ class FilePlanner:
     def _plan(self, known: list[tuple[pa.Schema, pa.Schema]], file: InputFile) -> Planned:
         footer = self._footer(file.location)
         self._check(file, footer.schema)
-        wanted = self._row_groups(file, footer)
-        row_groups = zip(wanted, map(footer.metadata.row_group, wanted), strict=True)
+        indices = self._row_groups(file, footer)
+        row_groups = zip(indices, map(footer.metadata.row_group, indices), strict=True)
         groups = [(index, group.num_rows, group.total_byte_size) for index, group in row_groups]
         columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, n_rows=itemgetter(1)))
         runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
@@ -394,12 +416,12 @@ class FilePlanner:
 
     def _footer(self, path: str) -> Footer:
         """The footer that a file has now."""
-        storage, (first, footer) = self.read_options.storage, self.first or ("", None)
-        if footer is not None and path == first and footer.version.tells_content:
+        storage, first = self.read_options.storage, self.first
+        if first is not None and path == first.path and first.version.tells_content:
             with opening(path):
                 present = retried(partial(storage.version, path), place=path)
-            if present == footer.version:
-                return footer
+            if present == first.version:
+                return first
         return _read_footer(storage, path)
 
     def _row_groups(self, file: InputFile, footer: Footer) -> list[int]:
@@ -407,22 +429,22 @@ class FilePlanner:
 
         A pyarrow dataset may hold only some row groups of a file. Then these are read.
         """
-        chosen, every = self.read_options.filter, list(range(footer.metadata.num_row_groups))
-        wanted, n_groups = file.row_groups or (every, len(every))
-        if wanted != list(range(n_groups)):
+        condition, every = self.read_options.filter, list(range(footer.metadata.num_row_groups))
+        indices, n_groups = file.row_groups or (every, len(every))
+        if indices != list(range(n_groups)):
             if len(every) != n_groups:
                 raise ValueError(
                     f"{file.location} has other row groups than when the dataset was made; make it again"
                 )
-            return wanted
-        if chosen is None or chosen.passes_beyond_statistics:
+            return indices
+        if condition is None or condition.passes_beyond_statistics:
             return every
-        if any(field.type in VIEWS for field in footer.schema if field.name in chosen.columns.names):
+        if any(field.type in VIEWS for field in footer.schema if field.name in condition.columns.names):
             return every  # Arrow does not compare the statistics of views
-        keys = tuple(key for key in file.partition.items() if key[0] in chosen.columns.names)
-        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=_all_hold(keys))
+        keys = tuple(key for key in file.partition.items() if key[0] in condition.columns.names)
+        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=_equal_to(keys))
         with filtering(file.location):
-            parts = fragment.split_by_row_group(chosen.expression, schema=self.schema)
+            parts = fragment.split_by_row_group(condition.expression, schema=self.schema)
         return [group.id for part in parts for group in part.row_groups]
 
     def _check(self, file: InputFile, schema: pa.Schema) -> None:
@@ -466,7 +488,7 @@ def _batches(files: Sequence[T]) -> list[Sequence[T]]:
     return [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
 
 
-def unified_types(names: Iterable[str], dataset: pa.Schema, plans: Iterable[FilePlan]) -> pa.Schema:
+def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[InputFile]) -> pa.Schema:
     """The types of columns that hold the values of all the files.
 
     Parameters
@@ -475,8 +497,8 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, plans: Iterable[File
         The columns.
     dataset : pyarrow.Schema
         Of the dataset, with its partition keys; the types of the first file.
-    plans : iterable of FilePlan
-        One for each schema of the files, which may have columns of other types.
+    files : iterable of InputFile
+        Planned ones, one for each schema of the files, which may have columns of other types.
 
     Raises
     ------
@@ -485,10 +507,10 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, plans: Iterable[File
     """
     types = {name: dataset.field(name).type for name in names}
     stored = {
-        (name, without_views(plan.schema).field(name).type): plan.file.location
-        for plan in plans
+        (name, without_views(file.columns).field(name).type): file.location
+        for file in files
         for name in types
-        if name in plan.schema.names
+        if name in file.columns.names
     }
     for (name, kind), path in stored.items():
         types[name] = _unified(types[name], kind, f"{path}: column {name!r}")

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block, Places, power_of_two_up_to
 from streamgda.blocks.wording import counted
 from streamgda.sources.base import ScorableSplit
-from streamgda.sources.batches import blocks_of_batch, unlabelled_block
+from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import Roles
@@ -65,7 +65,7 @@ class ReadOptions:
     storage: Storage
     roles: Roles
     filter: Filter | None
-    kept: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
     root: str = ""
 
     @cached_property
@@ -76,7 +76,7 @@ class ReadOptions:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: those with a role, those of the filter, and those to be carried over."""
-        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.kept)))
+        return tuple(dict.fromkeys((*self.roles.columns, *self.filter_columns.names, *self.keep)))
 
     @cached_property
     def filter_columns(self) -> pa.Schema:
@@ -84,7 +84,7 @@ class ReadOptions:
         return pa.schema([]) if self.filter is None else self.filter.columns
 
 
-def _told(key: Any) -> Any:
+def _plain_key(key: Any) -> Any:
     """A partition key, which has the same text as a key of another type unless it is a plain value."""
     return key if isinstance(key, str | int | float | None) else repr(key)
 
@@ -115,9 +115,7 @@ class RowGroups(ScorableSplit):
 
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
-        for batch, places in self._batches():
-            yield from blocks_of_batch(batch, self.read_options.roles, places)
-            del batch  # or it would be held while the next one is decoded
+        return blocks_of_batches(self._batches(), self.read_options.roles)
 
     @property
     def identity(self) -> list[Any]:
@@ -125,10 +123,10 @@ class RowGroups(ScorableSplit):
         return self._rows_and_roles()
 
     def _rows_and_roles(self) -> list[Any]:
-        filtered = None if self.read_options.filter is None else self.read_options.filter.identity
-        keys = {name: _told(value) for name, value in self.partition.items()}
+        condition = None if self.read_options.filter is None else self.read_options.filter.identity
+        keys = {name: _plain_key(value) for name, value in self.partition.items()}
         self.version.warn_if_size_alone(self.path)
-        rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, filtered]
+        rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, condition]
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
         derived = [roles.identity] if roles.derived else []
@@ -152,9 +150,7 @@ class RowGroups(ScorableSplit):
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the features, each row group once, and the columns kept beside them."""
-        for batch, places in self._batches():
-            yield unlabelled_block(batch, self.read_options.roles, self.read_options.kept, places)
-            del batch
+        return unlabelled_blocks(self._batches(), self.read_options.roles, self.read_options.keep)
 
     def prefetch(self, prefetcher: Prefetcher) -> RowGroups:
         """The same row groups; if they are remote, as much as there is room for is being fetched."""
@@ -179,9 +175,9 @@ class RowGroups(ScorableSplit):
     def _batches_of_run(
         self, parquet: pq.ParquetFile, run: Mapping[int, int], places: Places
     ) -> Iterator[tuple[pa.RecordBatch, Places]]:
-        n_features, kept, n_rows = len(self.read_options.roles.features), self.read_options.kept, 0
+        n_features, keep, n_rows = len(self.read_options.roles.features), self.read_options.keep, 0
         with decoding(self.path):
-            for decoded in decode(parquet, list(run), self._stored, n_features, kept):
+            for decoded in decode(parquet, list(run), self._stored, n_features, keep):
                 rows = np.arange(n_rows, n_rows + decoded.num_rows)
                 n_rows += len(rows)
                 batch = self._with_keys(decoded) if self.partition else decoded
@@ -222,12 +218,12 @@ class RowGroups(ScorableSplit):
         plain = {*self.partition, *options.filter_columns.names}
         target = options.roles.target
         coded = [*options.roles.encoded, *([] if target is None else [target])]
-        labels = [name for name in coded if name not in plain.union(options.kept)]
+        labels = [name for name in coded if name not in plain.union(options.keep)]
         return pq.ParquetFile(
             file,
             metadata=metadata,
             read_dictionary=read_as_dictionaries(
-                metadata, self.rows_of_group, labels, set(options.kept) - plain
+                metadata, self.rows_of_group, labels, set(options.keep) - plain
             ),
             buffer_size=0 if is_whole else read_buffer(len(self._stored)),
             pre_buffer=False,
@@ -272,14 +268,14 @@ class RowGroups(ScorableSplit):
         return batch
 
     def _filtered(
-        self, batch: pa.RecordBatch, rows: NDArray[np.intp], chosen: Filter
+        self, batch: pa.RecordBatch, rows: NDArray[np.intp], condition: Filter
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
         position = max(batch.schema.names, key=len) + "_"  # no column's name
         table = pa.Table.from_batches([batch.append_column(position, pa.array(rows))])
         with filtering(self.path):
-            left = table.filter(chosen.expression).combine_chunks()
-        batches = left.drop_columns([position]).to_batches()
-        return (batches[0] if batches else batch.slice(0, 0)), left.column(position).to_numpy()
+            rest = table.filter(condition.expression).combine_chunks()
+        batches = rest.drop_columns([position]).to_batches()
+        return (batches[0] if batches else batch.slice(0, 0)), rest.column(position).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -314,19 +310,19 @@ def most_rows(n_columns: int) -> int:
 
 
 def read_as_dictionaries(
-    metadata: pq.FileMetaData, groups: Collection[int], labels: Collection[str], kept: Collection[str]
+    metadata: pq.FileMetaData, groups: Collection[int], labels: Collection[str], keep: Collection[str]
 ) -> list[str]:
-    """The labels, and those of the kept columns that are stored as dictionaries, in some row groups.
+    """The labels, and those of the columns to keep that are stored as dictionaries, in some row groups.
 
     Strings that are stored by their differences or lengths are left out: Arrow makes no dictionary of them.
     """
-    every = chain.from_iterable(chunks_of(metadata, groups, {*labels, *kept}))
+    every = chain.from_iterable(chunks_of(metadata, groups, {*labels, *keep}))
     chunks = [chunk for chunk in every if chunk.physical_type == "BYTE_ARRAY"]
     plain = {chunk.path_in_schema for chunk in chunks if not _has_indices(chunk)}
     in_differences = {
         chunk.path_in_schema for chunk in chunks if any("DELTA" in encoding for encoding in chunk.encodings)
     }
-    strings = {chunk.path_in_schema for chunk in chunks}.intersection(kept) - plain
+    strings = {chunk.path_in_schema for chunk in chunks}.intersection(keep) - plain
     return sorted({*labels, *strings} - in_differences)
 
 
@@ -340,7 +336,7 @@ def decode(
     groups: Sequence[int],
     names: Sequence[str],
     n_features: int,
-    kept: Collection[str],
+    keep: Collection[str],
 ) -> Iterator[pa.RecordBatch]:
     """Decode some columns of neighbouring row groups, some rows at a time.
 
@@ -356,7 +352,7 @@ def decode(
         The columns.
     n_features : int
         How many of them are features.
-    kept : collection of str
+    keep : collection of str
         Which of them may have long strings.
 
     Raises
@@ -366,7 +362,7 @@ def decode(
     """
     metadata = parquet.metadata
     n_rows = sum(metadata.row_group(i).num_rows for i in groups)
-    chunks = chain.from_iterable(chunks_of(metadata, groups, kept)) if kept else ()
+    chunks = chain.from_iterable(chunks_of(metadata, groups, keep)) if keep else ()
     n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
     most = max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
     at_a_time = min(rows_per_read(n_features), most)
@@ -374,7 +370,7 @@ def decode(
         batches = iter(_by_columns(parquet, groups, names, n_rows).to_batches(at_a_time))
     else:
         batches = parquet.iter_batches(at_a_time, row_groups=groups, columns=names, use_threads=False)
-    return map(_without_views, batches)
+    return map(as_plain, batches)
 
 
 def _by_columns(
@@ -396,7 +392,7 @@ def _by_columns(
             if columns[-1] is not column:
                 room = room[-(-column.nbytes // _ALIGNMENT) * _ALIGNMENT :]
         fields += list(decoded.schema)
-        del decoded, column  # or it would be held while the next columns are decoded
+        del decoded, column  # or it would be in memory while the next columns are decoded
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -419,6 +415,7 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+def as_plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose columns of views are plain strings."""
     has_views = not VIEWS.keys().isdisjoint(batch.schema.types)
     return batch.cast(without_views(batch.schema)) if has_views else batch

@@ -144,16 +144,17 @@ _FORMAT = ds.ParquetFileFormat()
 
 
 class Footer(NamedTuple):
-    """What the footer of a Parquet file says, its bytes (see `read_footer`), and the version of the file."""
+    """What a file says of itself: its columns; and if it is of Parquet, its footer (see `read_footer`)."""
 
-    tail: bytes
+    path: str
     version: Version
-    metadata: pq.FileMetaData
     schema: pa.Schema
-    digest: str
+    tail: bytes = b""
+    metadata: pq.FileMetaData = None
+    digest: str = ""
 
     @classmethod
-    def of(cls, tail: bytes, version: Version) -> Footer:
+    def of(cls, path: str, tail: bytes, version: Version) -> Footer:
         """Decode a footer, and check it if the length of the file is known.
 
         Raises
@@ -166,7 +167,7 @@ class Footer(NamedTuple):
         list(schema.names)  # which pyarrow decodes only when it is asked for them
         if version.size is not None:
             check_footer(metadata, tail, version.size)
-        return cls(tail, version, metadata, schema, digest_of_footer(tail))
+        return cls(path, version, schema, tail, metadata, digest_of_footer(tail))
 
 
 def digest_of_footer(tail: bytes) -> str:

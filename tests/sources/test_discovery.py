@@ -56,7 +56,7 @@ def names(on, folder, *paths):
     given = [f"{base}/{path}".strip("/") if not base else f"{base}/{path}".rstrip("/") for path in paths]
     found = find_files(given[0] if len(given) == 1 else given, filesystem)
     inside = base.strip("/")
-    return [path.strip("/").removeprefix(inside).strip("/") for path in found.paths]
+    return [path.strip("/").removeprefix(inside).strip("/") for path in found.files]
 
 
 @pytest.fixture
