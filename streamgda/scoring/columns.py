@@ -110,6 +110,11 @@ class PredictionColumns:
         return cls(model, tuple(dict.fromkeys(columns)), decision, top, least_odds)
 
     @cached_property
+    def labels(self) -> Labels:
+        """The labels of the classes."""
+        return self.model.known_labels
+
+    @cached_property
     def fields(self) -> list[Field]:
         """The names and types of the columns."""
         return [field for _, field in self._entries]
@@ -134,7 +139,7 @@ class PredictionColumns:
         ValueError
             If a row cannot be scored. The message says which.
         """
-        codes, entries = code_dtype(len(self.model.known_labels)), self._entries
+        codes, entries = code_dtype(len(self.labels)), self._entries
         arrays = [
             np.empty(
                 (len(field.columns), len(block.codes)),
@@ -154,7 +159,6 @@ class PredictionColumns:
 
     @cached_property
     def _entries(self) -> list[tuple[Column, Field]]:
-        classes = self.model.known_labels
         sets = Column(
             _for_each_class("set", "in_set", pa.bool_()), lambda scores: scores.log_odds >= self.least_odds
         )
@@ -164,7 +168,7 @@ class PredictionColumns:
             for name in self.columns
             for kind in (map(self._label, range(self.top)) if name == "label" else [by_name[name]])
         ]
-        return [(kind, kind.field(classes)) for kind in kinds]
+        return [(kind, kind.field(self.labels)) for kind in kinds]
 
     def _label(self, rank: int) -> Column:
         """The column of the labels of a rank, counted from 0."""

@@ -290,7 +290,7 @@ def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any])
 def _table(
     columns: PredictionColumns, output: Output[Any], block: Block, beside: Mapping[str, pa.Array]
 ) -> pa.Table:
-    classes = pa.array(columns.model.known_labels)
+    classes = pa.array(columns.labels)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
     table = pa.table({**beside, **predictions})
     try:
@@ -363,7 +363,7 @@ def _predict_partition(
         if len(frame):
             rows = check_rows(model, values if hasattr(model, "feature_names_in_") else values.to_numpy())
         block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
-        predictions = columns.compute(block, model.known_labels.__getitem__)
+        predictions = columns.compute(block, columns.labels.__getitem__)
     return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
 
 
