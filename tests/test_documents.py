@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from importlib.metadata import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,16 +30,10 @@ def run(*arguments, **options):
 
 
 GUIDES = ROOT / "examples" / "guides"
-INDEX = GUIDES / "README.md"
+START = GUIDES / "getting-started.md"  # which writes the data of all pages, and lists them
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
-SLOW = {"cluster.md", "command-line.md", "engines.md"}  # which start processes
-NEEDED = {  # not everywhere installed
-    "scoring.md": ["polars"],
-    "serving.md": ["fastapi"],
-    "sources.md": ["polars"],
-    "engines.md": ["pyspark", "ray"],
-    "streams.md": ["river"],
-}
+SLOW = {"learning-at-scale.md", "reference.md"}  # which start processes
+OPTIONAL = ["fastapi", "polars", "pyspark", "ray", "river"]  # not everywhere installed
 
 
 def name_of(document):
@@ -47,7 +42,7 @@ def name_of(document):
 
 def to_follow(document):
     marks = [pytest.mark.slow] if document.name in SLOW else []
-    if document.name == "engines.md":  # Spark and Ray warn of their own code
+    if document.name == "learning-at-scale.md":  # Spark and Ray warn of their own code
         marks.append(pytest.mark.filterwarnings("default"))
     return pytest.param(document, marks=marks, id=name_of(document))
 
@@ -98,10 +93,23 @@ def follow(document, capsys):
     parsed = Sybil(parsers).parse(document)
     parsed.namespace["__name__"] = "__main__"
     for example in parsed.examples():
+        if needs_what_is_missing(section_of(example)):
+            continue
         if example.region.evaluator is not compare:
             assert not capsys.readouterr().out, f"{document}: output before line {example.line} is not shown"
         example.evaluate()
     assert not capsys.readouterr().out, f"{document}: the last output is not shown"
+
+
+def section_of(example):
+    """What stands below the same heading."""
+    text, start = example.document.text, example.region.start
+    return text[:start].rpartition("\n## ")[2] + text[start:].partition("\n## ")[0]
+
+
+def needs_what_is_missing(section):
+    imported = re.findall(rf"^(?:import|from) ({'|'.join(OPTIONAL)})\b", section, re.MULTILINE)
+    return any(find_spec(package) is None for package in imported)
 
 
 def example(name, *arguments):
@@ -119,19 +127,21 @@ def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    for package in NEEDED.get(document.name, []):
-        pytest.importorskip(package)
-    if document.parent == GUIDES and document != INDEX:
-        follow(INDEX, capsys)  # which writes the data of all guides
+    if document.parent == GUIDES and document != START:
+        follow(START, capsys)
     follow(document, capsys)
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close("all")
 
 
-def test_the_index_lists_all_guides():
-    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", INDEX.read_text()))
-    assert listed == {guide.name for guide in GUIDES.glob("*.md")} - {INDEX.name}
+def test_the_first_page_lists_all_others():
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", START.read_text()))
+    assert listed == {guide.name for guide in GUIDES.glob("*.md")} - {START.name}
+
+
+def test_the_guides_are_read_in_an_hour():
+    assert sum(len(guide.read_text().split()) for guide in GUIDES.glob("*.md")) <= 15_000
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=name_of)

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 from streamgda.statistics.required import EXTRAS
 
-DOCUMENTATION = "https://github.com/streamgda/streamgda/tree/main/examples/guides"
+DOCUMENTATION = "https://github.com/streamgda/streamgda/blob/main/examples/guides/getting-started.md"
 
 
 class Entry(NamedTuple):

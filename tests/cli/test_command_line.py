@@ -1,6 +1,6 @@
 """The command line: real data, processes where a process matters, and what is left when things go wrong.
 
-Each command but merge runs in a process of its own in the guide to the command line, which the tests follow.
+Most commands also run in the pages of the guide, which the tests follow.
 """
 
 import json
