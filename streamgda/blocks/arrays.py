@@ -27,7 +27,7 @@ from streamgda.blocks.block import (
     cut_into_blocks,
 )
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.schema import MadeColumns
+from streamgda.blocks.schema import MadeColumns, is_time
 
 
 def library_of(X: Any) -> str:
@@ -86,13 +86,6 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 
 
-def is_time(arrow_type: Any) -> bool:
-    """Whether a column of this type of Arrow holds dates, times or durations, which are learnt as days."""
-    from pyarrow import types
-
-    return bool(types.is_temporal(arrow_type) and not types.is_interval(arrow_type))
-
-
 def days(column: Any) -> NDArray[np.float64]:
     """Dates and times of Arrow as days since 1970 in UTC, and durations and times of a day as days."""
     import pyarrow as pa
@@ -108,20 +101,13 @@ def _with_days(frame: Any) -> Any:
     """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
     kinds: Any = getattr(getattr(frame, "schema", None), "types", None)
     kinds = getattr(frame, "dtypes", ()) if kinds is None else kinds
-    if not any(map(_is_time, kinds)) and not any(map(_holds_times, _objects_of_pandas(frame, kinds))):
+    if not any(map(is_time, kinds)) and not any(map(_holds_times, _objects_of_pandas(frame, kinds))):
         return frame
     table = as_arrow(frame)
     for i, field in enumerate(table.schema):
         if is_time(field.type):
             table = table.set_column(i, field.name, [days(table.column(i).combine_chunks())])
     return table.to_pandas()
-
-
-def _is_time(kind: Any) -> bool:
-    """Whether a type of pandas, Polars or Arrow is one of dates, times or durations."""
-    if library_of(kind) == "pyarrow":
-        return is_time(kind)
-    return getattr(kind, "kind", "") in {"m", "M"} or bool(getattr(kind, "is_temporal", bool)())
 
 
 def _objects_of_pandas(frame: Any, kinds: Any) -> Iterator[Any]:

@@ -20,6 +20,11 @@ from streamgda.blocks.wording import MISSING, listed
 Names = tuple[str, ...]
 
 
+def is_time(kind: Any) -> bool:
+    """Whether a type of Arrow, pandas or Polars is of dates, times or durations, which are learnt as days."""
+    return str(kind).lower().startswith(("date", "time", "duration"))
+
+
 class Schema(ABC):
     """The features of rows, in order."""
 

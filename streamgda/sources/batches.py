@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.blocks import labels
-from streamgda.blocks.arrays import as_arrow, days, is_time
+from streamgda.blocks.arrays import as_arrow, days
 from streamgda.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
@@ -23,7 +23,7 @@ from streamgda.blocks.block import (
     without_missing,
 )
 from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.schema import MadeColumns, Schema
+from streamgda.blocks.schema import MadeColumns, Schema, is_time
 from streamgda.blocks.wording import check_known
 from streamgda.sources.encoding import Wanted, by_names
 from streamgda.sources.expressions import evaluated, in_words

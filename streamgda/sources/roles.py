@@ -19,8 +19,8 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from streamgda.blocks.arrays import is_time
 from streamgda.blocks.block import Missing, check_missing
+from streamgda.blocks.schema import is_time
 from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import Source
 from streamgda.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
