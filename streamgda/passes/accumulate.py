@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
 
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.options import refusing_renamed
@@ -15,9 +17,9 @@ from streamgda.kernels import Workspace
 from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.base import ROWS_PER_TASK, Map, Source, Split, group_into_tasks
 from streamgda.statistics.base import Readable, Statistics
-from streamgda.statistics.covariances import CovarianceType
+from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.missing import MissingRows, Reading, policy_of
@@ -25,10 +27,14 @@ from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
 from streamgda.storage.paths import Path
-from streamgda.storage.retries import RETRIES
+from streamgda.storage.retries import RETRIES, retried
 
 if TYPE_CHECKING:
     from streamgda.passes.checkpoint import Checkpoint
+
+_VALUES_PER_NUMBER = 4  # of a state: rows of so many values take longer to read than the state to merge
+_FEWEST_LONG_TASKS = 4  # that several threads can share
+_STEPS = 64  # of an iteration that comes from below
 
 
 @refusing_renamed
@@ -84,9 +90,10 @@ def accumulate(
         task.
     rows_per_task : int, optional
         The most rows that are read into one state. A state holds at least one part of the source, even if
-        that part has more rows. The default is 262,144, or fewer if there are more than 256 features. A
-        larger number makes fewer and longer tasks, which send fewer states. Another number may change the
-        last bits of sums.
+        that part has more rows. The default is 262,144, or fewer if there are more than 256 features; and
+        more where the labels that stand first in Parquet files tell that states are large. A larger number
+        makes fewer and longer tasks, which send fewer states. Another number may change the last bits of
+        sums.
     retries : int, default=3
         How often a task reads its rows again, after a pause, if the storage fails for a moment. A warning
         says how often this was needed. Errors that would come again, such as that of a damaged file, are
@@ -224,7 +231,10 @@ def read_into(
     scheduler = scheduler_for(source, scheduler)
     if checkpoint and checkpoint.kind != type(empty).__name__:
         checkpoint = None
-    splits = source.planned(opening_on(scheduler))
+    opening = opening_on(scheduler)
+    splits = source.planned(opening)
+    if rows_per_task is None and isinstance(empty, Statistics):
+        rows_per_task = _rows_beside_state(splits, source.n_features, empty, opening)
     groups = list(group_into_tasks(splits, source.n_features, rows_per_task))
     plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=checkpoint)
     state: S = compute_plan(plan, scheduler, progress) if groups else empty
@@ -234,6 +244,30 @@ def read_into(
             f"({state.n_dropped} dropped, all others filtered out or of weight zero)"
         )
     return state
+
+
+def _rows_beside_state(
+    splits: Sequence[Split], n_features: int | None, empty: Statistics, each: Map
+) -> int | None:
+    """How many rows a task reads if its state is so large that to make and merge it takes as long; else None.
+
+    The classes are estimated from the labels of the first rows, as if these were drawn evenly.
+    """
+    n_rows = sum(split.n_rows or 0 for split in splits)
+    if not n_features or n_rows <= _FEWEST_LONG_TASKS * ROWS_PER_TASK:
+        return None
+    ((n_seen, n_labels),) = list(each(_labels_ahead, splits[:1]))
+    n_classes = float(n_labels)
+    for _ in range(_STEPS):
+        n_classes = n_labels / -np.expm1(-n_seen / n_classes) if n_labels else 0.0
+    kind, d = kind_named(empty.covariance_type), n_features
+    n_numbers = 2 * n_classes * d + kind.n_packed(round(n_classes)) * kind.n_pairs(d)
+    rows = min(int(_VALUES_PER_NUMBER * n_numbers / d), n_rows // _FEWEST_LONG_TASKS)
+    return rows if rows > ROWS_PER_TASK else None
+
+
+def _labels_ahead(split: Split) -> tuple[int, int]:
+    return retried(split.labels_ahead) or (0, 0)
 
 
 def _check_source(source: object) -> None:

@@ -57,6 +57,13 @@ class Split(ABC):
         """Start to fetch as much as there is room for, and return the split with what is fetched."""
         return self
 
+    def labels_ahead(self) -> tuple[int, int] | None:
+        """How many of the first rows have been looked at, and how many labels these have.
+
+        None where labels are not read without the features.
+        """
+        return None
+
 
 @dataclass(frozen=True)
 class LazySplit(Split):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -277,7 +277,7 @@ class FileRows(RowGroups):
         """The file, which is read from its beginning."""
         return self, 0
 
-    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+    def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the file: the rows that pass the filter, and their places."""
         options = self.read_options
         start = Places(self.path, dataset=self.path.removeprefix(options.root).lstrip("/"))

@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, chain
@@ -117,6 +117,16 @@ class RowGroups(ScorableSplit):
         """Read the row groups, each once, and cut them into blocks."""
         return blocks_of_batches(self._batches(), self.read_options.roles)
 
+    def labels_ahead(self) -> tuple[int, int] | None:
+        """How many of the first rows have been looked at, and how many labels these have."""
+        target = self.read_options.roles.target
+        if target is None or target in self.partition or target in self.read_options.roles.derived:
+            return None
+        of_labels = ReadOptions(self.read_options.storage, Roles((target,), None, None, "raise"), None)
+        with closing(replace(self, read_options=of_labels)._batches()) as batches:
+            column = next(batches)[0].column(0)
+            return len(column), len(column.unique())
+
     @property
     def identity(self) -> list[Any]:
         """The file and its version, the row groups, and what is read of them, as plain values."""
@@ -161,7 +171,7 @@ class RowGroups(ScorableSplit):
             return self.remote
         return prefetcher.fetch(self.read_options.storage, self.path, self.version, self._needs)
 
-    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+    def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
         name = self.path.removeprefix(self.read_options.root).lstrip("/")
         with self._opened() as parquet:
