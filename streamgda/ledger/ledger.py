@@ -231,7 +231,10 @@ class StatisticsLedger:
             before, folder, source, there = plan.before, self._folder, plan.source, contents.tables
             empty = self._state_of_no_rows(self.missing or source.missing_rows)
             reader = Reader(folder, before.reads, empty, on_error == "skip")
-            new, skipped = read_files(source, plan.missing, reader, scheduler, progress)
+            new: list[FileRecord] = []
+            skipped: dict[str, str] = {}
+            if plan.missing:
+                new, skipped = read_files(source, plan.missing, reader, scheduler, progress)
             there = folder.tables() if new else contents.tables
             former = [before.records[path] for path in skipped if path in before.records]
             fresh = [as_known(record, before) for record in (*plan.leftovers, *new)]

@@ -193,10 +193,7 @@ class Manifest:
 
     def to_arrow(self) -> pa.Table:
         """The records, in the order of their paths."""
-        rows = [vars(record) for record in self.sorted()]
-        columns = {name: [row[name] for row in rows] for name in _SCHEMA.names}
-        columns["modified"] = pa.array(columns["modified"], pa.int64()).cast(_SCHEMA.field("modified").type)
-        return pa.table(columns, _SCHEMA)
+        return pa.Table.from_pylist([vars(record) for record in self.sorted()], _SCHEMA)
 
 
 def read(storage: Storage, path: str) -> Manifest | None:

@@ -267,7 +267,7 @@ def _plan_files(
     Files that cannot be read are found by halving the list.
     """
     try:
-        return source.plans(files, each) if files else [], {}
+        return source.plans(files, each), {}
     except (ValueError, OSError) as error:
         if not skips:
             raise
@@ -357,4 +357,4 @@ def compare(
 def _is_new(record: FileRecord, before: Manifest) -> bool:
     """Whether a file is new, or has another version or another footer than before."""
     former = before.records.get(record.path)
-    return former is None or not former.is_of(record)
+    return former is not record and (former is None or not former.is_of(record))
