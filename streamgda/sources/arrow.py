@@ -123,8 +123,8 @@ def scan_arrow(
     else:
         kind, data = _described(data)
         origin, stored = "the data", data.schema
-    chosen_as = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(data.schema, origin, *chosen_as, stored, partial(_first_rows, data))
+    choice = target, features, exclude, categories, weight, missing
+    roles = Roles.choose(data.schema, origin, *choice, stored, partial(_first_rows, data))
     return kind(data, roles)
 
 

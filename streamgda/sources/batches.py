@@ -26,7 +26,7 @@ from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.schema import MadeColumns, Schema, is_time
 from streamgda.blocks.wording import check_known
 from streamgda.sources.encoding import Wanted, by_names
-from streamgda.sources.expressions import evaluated, in_words
+from streamgda.sources.expressions import in_words, values_of
 from streamgda.sources.roles import Roles
 
 _ORIGIN = "the frame"
@@ -121,7 +121,7 @@ def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, p
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     if roles.derived:
         try:
-            columns |= evaluated(batch, roles.computed)
+            columns |= values_of(batch, roles.computed)
         except pa.ArrowException as error:
             raise ValueError(f"{origin}: {in_words(error)}") from error
     return columns

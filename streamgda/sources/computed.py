@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from streamgda.blocks.arrays import as_table, column_labels
 from streamgda.blocks.wording import check_known, listed
-from streamgda.sources.expressions import ColumnExpression, deserialised, evaluated, serialised
+from streamgda.sources.expressions import ColumnExpression, deserialised, serialised, values_of
 from streamgda.sources.roles import is_number
 
 
@@ -95,7 +95,7 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         needed = table.select(schema.names).cast(schema).combine_chunks()
         batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)
         columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
-        values = {**{name: table[name] for name in self.stored}, **evaluated(batch, columns)}
+        values = {**{name: table[name] for name in self.stored}, **values_of(batch, columns)}
         frame: pd.DataFrame = pa.table({name: values[name] for name in self.features}).to_pandas()
         return frame
 

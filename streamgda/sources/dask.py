@@ -108,8 +108,8 @@ def scan_dask(
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
         types = _known_types(frame, encoding)
-        chosen_as = target, features, exclude, encoding, weight, missing
-        return FrameSource(frame, Roles.choose(types, _FRAME, *chosen_as))
+        choice = target, features, exclude, encoding, weight, missing
+        return FrameSource(frame, Roles.choose(types, _FRAME, *choice))
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
     return _rows_and_labels(collection, target, weight, missing, encoding)

@@ -158,7 +158,7 @@ def _located(
             pass
     if storage.is_object_store and is_pattern:  # listing it also shows a file or folder of this name
         pattern = Pattern(name, endings)
-        listed = pattern.listed(storage)
+        listed = pattern.listing(storage)
         if name not in listed:
             return pattern, listed, pattern.files_among(storage, listed)
         kind = pafs.FileType.Directory if listed[name] is None else pafs.FileType.File
@@ -261,14 +261,14 @@ class Pattern(Location):
     """A pattern: *, ? and [...] match within the name of a file or folder, ** any number of folders."""
 
     def files(self, storage: Storage) -> tuple[Files, Files]:
-        """What `listed` lists; and the files that match, and those of the format in folders that match."""
-        listed = self.listed(storage)
+        """What `listing` lists; and the files that match, and those of the format in folders that match."""
+        listed = self.listing(storage)
         return listed, self.files_among(storage, listed)
 
     def files_among(self, storage: Storage, listed: Files) -> Files:
-        """The files that `files` finds, among what `listed` has listed."""
+        """The files that `files` finds, among what `listing` lists."""
         matching = sorted(path for path, version in listed.items() if version and self.matches(path))
-        files = self._each_once(storage, matching)
+        files = self._one_path_each(storage, matching)
         if not files:
             raise FileNotFoundError(
                 f"no file matches {self.path}; names that begin with '.' or '_' match only a pattern that "
@@ -302,19 +302,19 @@ class Pattern(Location):
         """The first characters of the names in the pattern. With "." or "_" there, such names are found."""
         return "".join(part[:1] for part in _inside(self.path, self.root).split("/"))
 
-    def listed(self, storage: Storage) -> dict[str, Version | None]:
+    def listing(self, storage: Storage) -> dict[str, Version | None]:
         """All paths as deep as the pattern, and those in folders that match: versions of files, else None."""
         if "**" in self.path:
             return dict(storage.listing(self.root))
         depth = _inside(self.path.rstrip("/"), self.root).count("/") + 1
         place = storage.local_path(self.root)
-        listed = storage.walk(self.root, depth) if place is None else self._listed_here(place, depth)
+        listed = storage.walk(self.root, depth) if place is None else self._listing_here(place, depth)
         for path in [path for path, version in listed.items() if version is None]:
             if self._regex.match(path):
                 listed |= storage.listing(path)
         return listed
 
-    def _listed_here(self, place: str, depth: int) -> dict[str, Version | None]:
+    def _listing_here(self, place: str, depth: int) -> dict[str, Version | None]:
         """The paths on this machine. Their versions cost a look at each file, and are left open."""
         from fsspec.implementations.arrow import ArrowFSWrapper
 
@@ -329,7 +329,7 @@ class Pattern(Location):
         gone = (path.as_posix() for path in matching if not path.exists())
         return listed | {moved(path, place, self.root): _UNSEEN for path in gone}
 
-    def _each_once(self, storage: Storage, files: Iterable[str]) -> list[str]:
+    def _one_path_each(self, storage: Storage, files: Iterable[str]) -> list[str]:
         """One path for each file: the one without a link in it, or else the first."""
         root = storage.place(self.root)
         chosen: dict[Place, str] = {}

@@ -39,7 +39,7 @@ _USUAL_TYPES = {
     "null",
 }  # of Python's values
 
-_UNTOLD = re.compile(r"\b(nan|0\.0)\b")
+_BEYOND_STATISTICS = re.compile(r"\b(nan|0\.0)\b")
 
 _STEP = re.compile("(call|end|field_ref|literal|options): '(.*)'")
 
@@ -68,9 +68,9 @@ class ColumnExpression:
         TypeError
             If it calls a function that was registered with Arrow, whose code cannot be read.
         """
-        text, (types, values) = str(self.expression), _values_of(self.expression)
-        called = set(_CALL.findall(_QUOTED.sub("", text)))
-        for name in sorted(called & set(pc.list_functions())):
+        text, (types, values) = str(self.expression), _literals_of(self.expression)
+        functions = set(_CALL.findall(_QUOTED.sub("", text)))
+        for name in sorted(functions & set(pc.list_functions())):
             if not hasattr(pc, name):
                 raise TypeError(
                     f"{text} depends on the function {name!r}, whose code cannot be read, so states and "
@@ -80,7 +80,7 @@ class ColumnExpression:
         details: list[Any] = []
         if _SHORTENED.search(text) or any(map(_is_ambiguous, values)):
             details = [repr(values)]
-        if called and not set(types) <= _USUAL_TYPES:  # such as 1 in 8 bits, or the bytes of a text
+        if functions and not set(types) <= _USUAL_TYPES:  # such as 1 in 8 bits, or the bytes of a text
             details.append(types)
         if "divide" in text and "int64" in types and any(map(pa.types.is_integer, self.columns.types)):
             details.append("whole numbers")  # 2 and 2.0 have the same text, and other quotients
@@ -102,7 +102,7 @@ def type_of(expression: ds.Expression, schema: pa.Schema) -> pa.DataType:
     return kind
 
 
-def evaluated(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]) -> dict[str, pa.Array]:
+def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]) -> dict[str, pa.Array]:
     """The values of expressions for the rows of a batch, by their names."""
     rows = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
     project = acero.ProjectNodeOptions([column.expression for column in expressions.values()])
@@ -111,7 +111,7 @@ def evaluated(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
     return {name: column.combine_chunks() for name, column in zip(expressions, table.columns, strict=True)}
 
 
-def referenced(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
+def referenced_columns(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:
     """The columns without which an expression cannot be evaluated.
 
     They are among those whose names are in its text, so few are tried.
@@ -131,7 +131,7 @@ def _can_evaluate(expression: ds.Expression, schema: pa.Schema) -> bool:
     return True
 
 
-def _values_of(expression: ds.Expression) -> tuple[list[str], list[Any]]:
+def _literals_of(expression: ds.Expression) -> tuple[list[str], list[Any]]:
     """The types of the literals in an expression, and the values of these and of the options of its calls.
 
     The text of the expression shortens long ones.
@@ -238,7 +238,7 @@ class Filter(ColumnExpression):
             raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
             raise _no_filter(f"columns go by name, not by position as in {expression}")
-        return cls(expression, referenced(expression, schema))
+        return cls(expression, referenced_columns(expression, schema))
 
     @property
     def passes_beyond_statistics(self) -> bool:
@@ -253,7 +253,7 @@ class Filter(ColumnExpression):
         text = str(self.expression)
         if "!=" in text or set(re.findall(r"(\w+)\(", text)) - {"is_in"}:
             return True
-        return "is_in" in text and bool(_UNTOLD.search(repr(_values_of(self.expression)[1])))
+        return "is_in" in text and bool(_BEYOND_STATISTICS.search(repr(_literals_of(self.expression)[1])))
 
 
 @contextmanager

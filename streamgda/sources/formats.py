@@ -122,9 +122,9 @@ def scan(
     """
     check = partial(check_named, target, weight, features)
     dataset = dataset_at(path, filesystem, format, check)
-    chosen_as = target, features, exclude, categories, weight, missing
+    choice = target, features, exclude, categories, weight, missing
     condition = Filter.of(filters, dataset.schema)
-    roles = Roles.choose(dataset.schema, dataset.first.path, *chosen_as, dataset.stored, dataset.first_rows)
+    roles = Roles.choose(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 
@@ -285,7 +285,7 @@ class FileRows(RowGroups):
         for batch, places in rebatched(map(self._with_keys, self._decoded()), options.roles, start, beside):
             rows = np.arange(batch.num_rows)
             if options.filter is not None:
-                batch, rows = self._filtered(batch, rows, options.filter)  # noqa: PLW2901
+                batch, rows = self._filter(batch, rows, options.filter)  # noqa: PLW2901
             yield batch, places.take(rows)
 
     def _decoded(self) -> Iterator[pa.RecordBatch]:

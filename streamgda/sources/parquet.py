@@ -107,9 +107,9 @@ def scan_parquet(
     """
     find = partial(find_files, path, filesystem)
     dataset = Dataset.of(find(), find, partial(check_named, target, weight, features))
-    chosen_as = target, features, exclude, categories, weight, missing
+    choice = target, features, exclude, categories, weight, missing
     condition = Filter.of(filters, dataset.schema)
-    roles = Roles.choose(dataset.schema, dataset.first.path, *chosen_as, dataset.stored, dataset.first_rows)
+    roles = Roles.choose(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 

@@ -62,7 +62,7 @@ class Dataset:
     listing : Listing
         The files, in order.
     first : Footer
-        That of the first one that can be read.
+        Of the first file that can be read.
     stored : pyarrow.Schema
         The columns that it stores; of a table, all that are not keys.
     schema : pyarrow.Schema
@@ -283,7 +283,7 @@ def _type_of(values: list[str]) -> pa.DataType:
 def _first_readable(
     listing: Listing, read_head: Callable[[str], Footer], check: Check | None = None
 ) -> Footer:
-    """The head of the first file that can be read so far, and that passes a check if one does.
+    """What the first file that can be read says of itself; if one passes a check, the first that does.
 
     A pass reads all the footers, and names the files that are damaged or do not fit.
 

@@ -24,7 +24,7 @@ from streamgda.blocks.schema import is_time
 from streamgda.blocks.wording import check_known, listed
 from streamgda.sources.base import Source
 from streamgda.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
-from streamgda.sources.expressions import ColumnExpression, in_words, referenced, type_of
+from streamgda.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
 
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""
@@ -242,7 +242,7 @@ class Roles:
                     f"{origin}: {name}={expression!s:.80} is {kind} and cannot be a feature; make a number "
                     "of it, such as by pyarrow.compute.utf8_length of a text"
                 )
-            derived[name] = ColumnExpression(expression, referenced(expression, schema))
+            derived[name] = ColumnExpression(expression, referenced_columns(expression, schema))
         features = dict.fromkeys((*self.features, *derived))
         return replace(self, features=tuple(features), derived={**self.derived, **derived})
 

@@ -164,9 +164,9 @@ class RowGroups(ScorableSplit):
 
     def prefetch(self, prefetcher: Prefetcher) -> RowGroups:
         """The same row groups; if they are remote, as much as there is room for is being fetched."""
-        return replace(self, remote=self._fetched(prefetcher)) if self.is_remote else self
+        return replace(self, remote=self._remote(prefetcher)) if self.is_remote else self
 
-    def _fetched(self, prefetcher: Prefetcher) -> RemoteParquet:
+    def _remote(self, prefetcher: Prefetcher) -> RemoteParquet:
         if self.remote and not self.remote.is_closed:
             return self.remote
         return prefetcher.fetch(self.read_options.storage, self.path, self.version, self._needs)
@@ -174,7 +174,7 @@ class RowGroups(ScorableSplit):
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
         name = self.path.removeprefix(self.read_options.root).lstrip("/")
-        with self._opened() as parquet:
+        with self._open() as parquet:
             runs = list(self._runs())
             groups = map(parquet.metadata.row_group, range(max(runs[-1])))
             before = [0, *accumulate(group.num_rows for group in groups)]
@@ -193,7 +193,7 @@ class RowGroups(ScorableSplit):
                 batch = self._with_keys(decoded) if self.partition else decoded
                 del decoded
                 if self.read_options.filter is not None:
-                    batch, rows = self._filtered(batch, rows, self.read_options.filter)
+                    batch, rows = self._filter(batch, rows, self.read_options.filter)
                 yield batch, places.take(rows)
                 del batch
             if n_rows != sum(run.values()):  # a damaged footer can hide pages
@@ -203,10 +203,10 @@ class RowGroups(ScorableSplit):
                 )
 
     @contextmanager
-    def _opened(self) -> Iterator[pq.ParquetFile]:
+    def _open(self) -> Iterator[pq.ParquetFile]:
         """The file, checked before and after it is read to be in the version that was planned for."""
         if self.is_remote:
-            with self._fetched(Prefetcher()) as remote:
+            with self._remote(Prefetcher()) as remote:
                 with decoding(self.path):
                     metadata = remote.metadata  # waits until the file can be read
                     parquet = self._parquet(remote.file, metadata, is_whole=remote.is_read_whole)
@@ -277,7 +277,7 @@ class RowGroups(ScorableSplit):
                 batch = batch.append_column(name, value.take(pa.array(np.zeros(batch.num_rows, np.int8))))
         return batch
 
-    def _filtered(
+    def _filter(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp], condition: Filter
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
         position = max(batch.schema.names, key=len) + "_"  # no column's name
