@@ -17,10 +17,10 @@ from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "default", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    "quick", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile("full", settings.get_profile("quick"), max_examples=150)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 collect_ignore = [] if find_spec("numpydoc") else ["cli/table.py"]
@@ -43,6 +43,15 @@ PRELOADED = """
     sklearn.discriminant_analysis streamgda.scoring.predict zarr
 """
 multiprocessing.set_forkserver_preload(PRELOADED.split())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the cases of a test as slow that `slow_cases` names by parts of their ids."""
+    for item in items:
+        for mark in item.iter_markers("slow_cases"):
+            if any(part in item.callspec.id for part in mark.args):
+                item.add_marker("slow")
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def run(*arguments, **options):
 GUIDES = ROOT / "examples" / "guides"
 START = GUIDES / "getting-started.md"  # which writes the data of all pages, and lists them
 DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
-SLOW = {"learning-at-scale.md", "reference.md"}  # which start processes
+QUICK = {"README.md", "getting-started.md"}  # the others take seconds
 OPTIONAL = ["fastapi", "polars", "pyspark", "ray", "river"]  # not everywhere installed
 
 
@@ -41,7 +41,7 @@ def name_of(document):
 
 
 def to_follow(document):
-    marks = [pytest.mark.slow] if document.name in SLOW else []
+    marks = [] if document.name in QUICK else [pytest.mark.slow]
     if document.name == "learning-at-scale.md":  # Spark and Ray warn of their own code
         marks.append(pytest.mark.filterwarnings("default"))
     return pytest.param(document, marks=marks, id=name_of(document))
@@ -203,6 +203,7 @@ def test_the_site_has_all_public_names_and_displays(tmp_path):
 QUOTES = str.maketrans("“”‘’", "\"\"''")
 
 
+@pytest.mark.slow
 def test_the_quickstart_reports_three_models(tmp_path):
     printed = example("quickstart", tmp_path)
     assert "27 features" in printed
@@ -211,6 +212,7 @@ def test_the_quickstart_reports_three_models(tmp_path):
         assert float(line.split()[-1].rstrip("%")) > 60
 
 
+@pytest.mark.slow
 def test_the_textbook_comparison_judges_and_draws_three_models(tmp_path):
     printed = example("textbook_comparison", tmp_path).splitlines()
     assert [line[:12].strip() for line in printed] == ["", "QDA", "LDA", "naive Bayes"]
@@ -235,6 +237,7 @@ def test_a_class_that_appears_late_is_first_strange_then_known():
     assert batches[first + 1][2:] == ["100%", "3", "3"]
 
 
+@pytest.mark.slow
 def test_a_model_is_found_again_in_a_zarr_group(tmp_path):
     printed = example("zarr_store", tmp_path)
     assert "rows=1000000" in printed
@@ -273,6 +276,7 @@ def test_the_nightly_refresh_reads_one_file_a_night_and_tells_what_changed(tmp_p
     assert printed.splitlines()[-1] == "a fruit of 700 g and 14 cm is a melon"
 
 
+@pytest.mark.slow
 def test_forgetting_leaves_no_trace():
     printed = example("exact_forgetting").splitlines()
     digests = [line.split()[-1] for line in printed if "sha256" in line]
@@ -281,6 +285,7 @@ def test_forgetting_leaves_no_trace():
     assert "the same model: True" in printed[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("peer", "names"), [("sys", "__version__ ClassStatistics accumulate"), ("sklearn.base", "GaussianNB")]
 )
@@ -295,6 +300,7 @@ def test_dask_zarr_and_pyarrow_load_when_they_are_used(peer, names):
     assert "sklearn.linear_model" not in loaded  # which takes a tenth of the time of the rest
 
 
+@pytest.mark.slow
 def test_a_pass_in_threads_does_without_distributed_and_scikit_learn():
     code = "import pyarrow as pa, sys; from streamgda import accumulate, scan_arrow; "
     code += "accumulate(scan_arrow(pa.table({'x': [1.0, 2.0], 'y': [0, 1]}), 'y'), 'diag'); "

@@ -60,6 +60,7 @@ def test_the_version_is_that_of_the_newest_heading_of_the_changelog():
         assert version == heading
 
 
+@pytest.mark.slow
 def test_packages_of_the_library_are_there_when_they_are_asked_for():
     said = "import streamgda; print(streamgda.plotting.__name__, streamgda.diagnostics.__name__)"
     done = subprocess.run([sys.executable, "-c", said], check=True, capture_output=True, text=True, cwd=ROOT)

@@ -518,6 +518,7 @@ def guarded(folder, *arguments, code=0):
     return result.stdout, result.stderr, streamgda.load(folder / "model.parquet").statistics_.n_rows
 
 
+@pytest.mark.slow
 def test_an_alarm_stands_night_after_night_until_it_is_answered(drifting, iris):
     for new in (1, 0, 0):
         out, err, rows = guarded(drifting, code=3)
@@ -700,6 +701,7 @@ def test_json_holds_no_numbers_that_are_none(made, iris, tmp_path):
     assert json.loads(said, parse_constant=refuse)["classes"][0]["roc_auc"] is None
 
 
+@pytest.mark.slow
 def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     iris = iris.drop(columns="id")
     (tmp_path / "days").mkdir()
@@ -984,6 +986,7 @@ def test_fit_leaves_what_was_there_after_ctrl_c(long_work, tmp_path):
     assert (tmp_path / "model.parquet").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(made):
     process = start(made, "inspect", "model.parquet")
     process.stdout.close()

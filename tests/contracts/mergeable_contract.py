@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.strategies import labelled_rows, partitions
 
 often = settings(
-    max_examples=settings.default.max_examples // 2,  # in each of the many subclasses
+    max_examples=settings.default.max_examples * 2 // 5,  # in each of the many subclasses
     # Every subclass runs these tests. Hypothesis warns since its database could mix them up; there is none.
     suppress_health_check=[HealthCheck.differing_executors, *settings.default.suppress_health_check],
 )

@@ -15,7 +15,7 @@ def of(kind, X, y, sample_weight=None):
     return ClassStatistics(kind).update(X, y, sample_weight)
 
 
-@settings(max_examples=3 * settings.default.max_examples)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(kinds, labelled_rows())
 def test_a_state_is_what_rational_arithmetic_says(kind, data):
     X, y = data

@@ -50,26 +50,34 @@ def written(tmp_path, X, y, rows_in_group):
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize(
-    ("n_features", "n_classes"), [(1, 2), (3, 26), (17, 3), (50, 10), (130, 4), (300, 2)]
+    ("n_features", "n_classes", "n_rows"),
+    [
+        (1, 2, 120),
+        (3, 26, 120),
+        (17, 3, 120),
+        (50, 4, 120),
+        *(pytest.param(*shape, 400, marks=pytest.mark.slow) for shape in [(50, 10), (130, 4), (300, 2)]),
+    ],
 )
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
-def test_a_row_has_the_same_scores_alone_and_among_others(model, n_features, n_classes, missing):
-    X, y = rows_of(n_features, n_classes)
+def test_a_row_has_the_same_scores_alone_and_among_others(model, n_features, n_classes, n_rows, missing):
+    X, y = rows_of(n_features, n_classes, n_rows)
     model = type(model)(**{**model.get_params(), "missing": missing}).fit(X, y)
     if missing == "marginal" and n_features > 1:
         X[::3, 0] = np.nan
     for method in METHODS:
         whole = getattr(model, method)(X)
-        for start, stop in [(0, 1), (5, 7), (11, 16), (100, 101), (200, 223), (131, 399)]:
+        for start, stop in [(0, 1), (5, 7), (11, 16), (100, 101), (31, n_rows - 1)]:
             np.testing.assert_array_equal(
                 getattr(model, method)(X[start:stop]), whole[start:stop], strict=True
             )
 
 
+@pytest.mark.slow_cases("1-1")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-@pytest.mark.parametrize(("rows_in_group", "partition"), [(1, 1), (13, 7), (150, 400)])
+@pytest.mark.parametrize(("rows_in_group", "partition"), [(1, 1), (13, 7), (60, 100)])
 def test_files_and_dask_give_the_bits_of_memory(tmp_path, model, rows_in_group, partition):
-    X, y = rows_of(20, 5, n_rows=150)
+    X, y = rows_of(20, 5, n_rows=60)
     source = written(tmp_path, X, y, rows_in_group)
     fitted = type(model)(**model.get_params()).fit(source)
     columns = ["label", "probabilities", "log_density", "distance"]

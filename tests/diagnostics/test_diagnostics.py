@@ -53,6 +53,7 @@ def test_manova_of_iris_has_the_published_values(state):
     assert found.eigenvalues == pytest.approx((32.191929, 0.285391), rel=1e-6)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), n_classes=st.integers(2, 5), n_features=st.integers(1, 4))
 def test_statistics_are_those_of_the_scatters_and_f_where_it_is_exact(seed, n_classes, n_features):
     rng = np.random.default_rng(seed)
@@ -77,6 +78,7 @@ def test_statistics_are_those_of_the_scatters_and_f_where_it_is_exact(seed, n_cl
             assert (test.f, test.df) == (pytest.approx(f), pytest.approx((n_features, 15 - n_features)))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 3), min_size=150, max_size=150))
 def test_weights_are_repetitions(weights):
     weighted = ClassStatistics().update(X, Y, weights)

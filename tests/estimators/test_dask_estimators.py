@@ -168,6 +168,7 @@ def test_text_with_labels_beside_it_and_files_that_dask_would_join(tmp_path):
         LinearDiscriminantAnalysis(categories=None).fit(X, y)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("wrong", [np.nan, 1e300])
 @pytest.mark.parametrize("is_array", [False, True])
 def test_an_error_of_a_row_says_in_which_partition_it_is(is_array, wrong):

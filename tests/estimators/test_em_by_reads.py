@@ -98,6 +98,7 @@ def test_a_model_learnt_by_several_reads_is_read_back_to_the_last_bit(model, tmp
     assert loaded.predict_proba(X).tolist() == model.predict_proba(X).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_a_smaller_tolerance_comes_as_close_to_the_maximum_as_asked(model):
     X, y = holed(1500, d=3, seed=5)
@@ -190,6 +191,7 @@ def test_processes_of_a_cluster_give_the_bits_of_one_process(folder, client):
     assert models[0].statistics_ == models[1].statistics_
 
 
+@pytest.mark.slow_cases("15", "16")
 @pytest.mark.parametrize("max_patterns", [3, 15, 16])
 def test_a_checkpoint_keeps_the_first_read(folder, tmp_path, max_patterns):
     source = scan_parquet(folder, "y", missing="marginal")
@@ -211,6 +213,7 @@ def test_a_checkpoint_keeps_the_first_read(folder, tmp_path, max_patterns):
 # ---------------------------------------------------------------------- the command line
 
 
+@pytest.mark.slow
 def test_the_command_line_says_how_em_ends(folder, tmp_path):
     out = tmp_path / "model.parquet"
     arguments = ["fit", str(folder), "--target", "y", "--out", str(out), "--missing"]

@@ -87,6 +87,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", MODELS)
 @given(
     steps=st.lists(st.one_of(batches, st.sampled_from(list(CHANGES))), min_size=1, max_size=8),

@@ -121,6 +121,7 @@ def test_half_lives_that_make_no_sense_are_refused(params, time, message):
         GaussianNB(**params).partial_fit(X, Y, time=time)
 
 
+@pytest.mark.slow
 def test_a_model_that_forgets_follows_a_stream_that_drifts():
     n, rng = 6000, np.random.default_rng(1)
     y = rng.integers(0, 2, size=n)

@@ -5,7 +5,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.spatial import distance
@@ -143,6 +143,7 @@ def regressions(model, X, y, row):
     return np.average(expected, axis=0, weights=scores)
 
 
+@pytest.mark.slow_cases("Quadratic")
 @every_model
 def test_missing_features_get_their_conditional_mean(model):
     X, y = rows_of_three_classes(6)
@@ -327,7 +328,6 @@ def test_a_boundary_is_the_difference_of_log_densities(model):
 
 
 @every_model
-@settings(max_examples=100)
 @given(seed=st.integers(0, 2**31), scale=st.sampled_from([0.1, 1.0, 10.0, 1e3, 1e6]))
 def test_the_sign_of_a_boundary_is_that_of_the_decision_function(model, seed, scale):
     fitted_model = fitted(model)

@@ -13,6 +13,7 @@ from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, e
 from streamgda.gaussians.posteriors import posteriors
 
 
+@pytest.mark.slow_cases("1500")
 @pytest.mark.parametrize("n_classes", [63, 64, 130])
 @pytest.mark.parametrize("estimator", [LinearDiscriminantAnalysis, GaussianNB])
 def test_a_row_has_the_same_bits_alone_and_in_any_block(estimator, n_classes):

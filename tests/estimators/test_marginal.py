@@ -38,6 +38,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow_cases("Mixture", "GaussianDisc")
 @pytest.mark.parametrize("model", MODELS)
 def test_the_word_stands_for_its_defaults(model):
     X, y = holed(800)
@@ -46,6 +47,7 @@ def test_the_word_stands_for_its_defaults(model):
     assert by_word.predict_proba(X).tolist() == by_option.predict_proba(X).tolist()
 
 
+@pytest.mark.slow_cases("Discriminant")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_holds_it_when_copied_saved_and_searched(model):
     X, y = holed(800)

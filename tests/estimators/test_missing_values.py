@@ -42,6 +42,7 @@ def log_densities_of_what_is_there(model, X, y, row):
     return np.array(scores)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_the_density_of_what_is_there_decides(model, training):
     X, y = training

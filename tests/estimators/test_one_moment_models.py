@@ -157,6 +157,7 @@ def fitted():
     return GaussianNB().fit(X.astype("float32"), Y)
 
 
+@pytest.mark.slow_cases("first", "merge", "fit")
 @pytest.mark.parametrize(
     ("make", "operate"),
     [

@@ -151,6 +151,7 @@ def test_what_sql_does_not_have_is_refused():
         GaussianNB().to_sql("rows")
 
 
+@pytest.mark.slow_cases("inf", "1e", "Mixture", "bayes")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("value", [None, np.nan, np.inf, -np.inf, 1e200, -1e200, 1e308], ids=str)
 def test_rows_without_a_score_have_no_label(model, value):

@@ -25,6 +25,7 @@ GENERATIVE = [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)]
 X, Y = load_iris(return_X_y=True)
 
 
+@pytest.mark.slow_cases("Random")
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("n_rows", [1, 2, 30])
 def test_the_only_class_is_predicted(kind, n_rows, tmp_path):
@@ -97,6 +98,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "params"),
     [(kind, params) for kind in MODELS for params in VARIANTS if params.keys() <= kind().get_params().keys()],

@@ -48,6 +48,7 @@ def test_the_library_is_of_this_c_file():
     assert hash_of(library) == build.source_hash(), f"{library} is of another sums.c: {again}"
 
 
+@pytest.mark.slow
 def test_bits_are_the_same_from_every_compiler(tmp_path):
     if len(COMPILERS) < 2:
         pytest.skip("there is one compiler")
@@ -102,6 +103,7 @@ def test_a_machine_without_compiler_and_zig_is_told_what_to_install(room):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
 def test_the_script_compiles_again_after_a_change(room):
     folder, _ = room
@@ -114,6 +116,7 @@ def test_the_script_compiles_again_after_a_change(room):
     assert hash_of(before) == build.source_hash() != hash_of(after)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 def test_a_compiler_that_does_not_work_is_passed_over(room):
     folder, bare = room
@@ -140,6 +143,7 @@ def test_addresses_of_32_bits_are_refused(tmp_path, target):
         build.compile_library(build.SOURCE, tmp_path / "library", build.zig_compiler(target))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMPILER, reason="needs a C compiler")
 def test_a_library_that_lacks_a_function_or_is_of_another_file_is_refused(tmp_path, monkeypatch):
     text = build.SOURCE.read_text()

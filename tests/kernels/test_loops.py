@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, kernels
@@ -92,7 +92,6 @@ def problems(draw):
     return X, rng.integers(n_classes, size=n_rows), draw(st.sampled_from(sorted(layouts(X))))
 
 
-@settings(max_examples=60)
 @given(problems())
 def test_sums_are_those_of_rational_arithmetic_in_any_layout(problem):
     X, y, layout = problem
@@ -326,6 +325,7 @@ def test_threads_at_once_get_the_same_bits():
     assert found == [digest("diag")] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes_get_the_same_bits(method):
     if method not in multiprocessing.get_all_start_methods():
@@ -357,10 +357,12 @@ def assert_refused(library, reason):
     assert "streamgda/kernels/build.py" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_library_that_is_missing_is_named_with_the_remedy():
     assert_refused("/nowhere/_sums.so", "/nowhere/_sums.so")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not find_compiler(), reason="needs a C compiler")
 def test_a_library_of_another_c_file_is_refused(tmp_path):
     other, library = tmp_path / "sums.c", tmp_path / "old.so"

@@ -125,6 +125,7 @@ def test_the_shift_of_a_share_is_the_likelihood_ratio_of_the_table():
         assert one.share_shift == pytest.approx(other.share_shift)
 
 
+@pytest.mark.slow
 def test_by_chance_alone_shares_and_shifts_vary_by_their_standard_errors():
     shares, shifts = [], []
     before_y, after_y = (
@@ -142,6 +143,7 @@ def test_by_chance_alone_shares_and_shifts_vary_by_their_standard_errors():
         assert np.abs(scaled).max() < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "n"), [("full", 12), ("full", 40), ("tied", 9), ("diag", 8)])
 def test_the_divergence_of_few_rows_is_that_expected_by_chance(kind, n):
     """On average, of two classes of a Gaussian with three features."""
@@ -160,6 +162,7 @@ def share_of_alarms(old, new, **limits):
     return len(report.alarms(**limits)) / len(report.drift)
 
 
+@pytest.mark.slow_cases("full")
 @pytest.mark.parametrize(("kind", "n_old"), [("diag", 2), ("full", 3), ("diag", 5)])
 def test_few_old_rows_without_drift_are_no_alarm(kind, n_old):
     """In one of 370 classes at most, of three features, though no shift at all is allowed."""

@@ -68,6 +68,7 @@ def ledger(tmp_path):
 # ---------------------------------------------------------------------- night after night
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_ten_nights_equal_a_fit_from_scratch_each(tmp_path, kind):
     """Files come, are rewritten and go; only those are read, and the state is that of all that is there."""
@@ -89,6 +90,7 @@ def test_ten_nights_equal_a_fit_from_scratch_each(tmp_path, kind):
         assert report.rows == 150 + 30 * len(changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exact_ledger_has_the_bits_of_a_pass_over_what_is_there(tmp_path, kind):
     data, ledger = tmp_path / "data", StatisticsLedger(tmp_path / "ledger", kind, exact=True)
@@ -130,6 +132,7 @@ def test_a_ledger_keeps_fourth_moments(data, tmp_path):
         StatisticsLedger(tmp_path / "ledger").refresh(scan(data))
 
 
+@pytest.mark.slow
 def test_real_data_in_files_that_come_and_go(real_data, tmp_path):
     table = pq.read_table(real_data / "covtype.parquet").slice(0, 60_000)
     pieces = [table.slice(start, 3000) for start in range(0, 60_000, 3000)]
@@ -466,6 +469,7 @@ def test_compact_writes_one_table_with_the_same_bits(by_region, ledger):
     assert (ledger.compact(), tables(ledger)) == (1, named(ledger))
 
 
+@pytest.mark.slow
 def test_tables_stay_few_and_most_of_each_is_used(data, ledger):
     """Small tables are joined, and one of which most files have changed is written anew."""
     for night in range(20):
@@ -483,6 +487,7 @@ def test_tables_stay_few_and_most_of_each_is_used(data, ledger):
     assert ledger.statistics().allclose(accumulate(scan(data)), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_large_tables_are_not_written_again_and_again(data, ledger, monkeypatch):
     monkeypatch.setattr("streamgda.ledger.entries.TABLE_BYTES", 400)
     monkeypatch.setattr("streamgda.ledger.ledger.TABLE_BYTES", 400)
@@ -619,6 +624,7 @@ def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
 # ---------------------------------------------------------------------- memory
 
 
+@pytest.mark.slow
 def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
     """The total and the next one; what NumPy needs to unpack and merge them is a fraction of one."""
     d = 150
@@ -1149,6 +1155,7 @@ def test_partition_keys_that_become_words_are_words(tmp_path, ledger):
     assert ledger.files["part"].to_pylist() == ["1", "two"]
 
 
+@pytest.mark.slow
 def test_who_reads_while_a_refresh_ends_gets_the_old_state_or_the_new(data, ledger):
     """A refresh may delete an entry that a reader is about to open; the reader then looks again."""
     ledger.refresh(scan(data))

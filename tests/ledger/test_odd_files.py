@@ -145,6 +145,7 @@ def test_a_copied_file_is_said(ending, tmp_path):
     ledger.refresh(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_tables", [1, 4])
 def test_a_refresh_of_text_that_is_killed_goes_on(n_tables, tmp_path):
     (tmp_path / "data").mkdir()

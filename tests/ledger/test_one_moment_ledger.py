@@ -130,6 +130,7 @@ def test_every_method_is_of_one_refresh(name, is_same, sources, tmp_path):
         assert (list(ledger.quarantined), ledger.rejected) == ([FAR], ())
 
 
+@pytest.mark.slow
 def test_several_first_refreshes_at_once_leave_one_ledger(sources, tmp_path):
     """What another one writes meanwhile is no error: one does it, and the others are told."""
 

@@ -63,6 +63,7 @@ def test_an_alarm_stands_until_it_is_answered(data, ledger):
     assert ledger.files["path"].to_pylist() == [f"{n}.parquet" for n in (0, 1, 2, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_accepts_all_has_the_bits_of_no_quarantine_and_reads_nothing(data, tmp_path, kind, exact):
@@ -155,6 +156,7 @@ def test_new_classes_and_shares_that_move(data, ledger, tmp_path):
     assert list(report.quarantined) == ["4.parquet", "5.parquet"]
 
 
+@pytest.mark.slow
 def test_a_few_rows_that_lie_far_by_chance_are_no_alarm(data, tmp_path):
     """400 files of single rows, of which about 60 lie more than 1.5 deviations away."""
     ledger = StatisticsLedger(tmp_path / "ledger")

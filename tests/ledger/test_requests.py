@@ -48,6 +48,7 @@ def requests(store, call):
     return counts["GET"], counts["HEAD"], counts["LIST"]
 
 
+@pytest.mark.slow_cases("s3fs")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_refresh_lists_once_and_reads_what_is_new(store, tmp_path, library, place):
@@ -69,6 +70,7 @@ def test_a_refresh_lists_once_and_reads_what_is_new(store, tmp_path, library, pl
     assert ledger.statistics().n_rows == 5 * N_FILES + 2
 
 
+@pytest.mark.slow_cases("s3fs")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_is_saved_is_loaded_by_one_look_and_one_read(store, library):
     filesystem = LIBRARIES[library](store)
@@ -79,6 +81,7 @@ def test_what_is_saved_is_loaded_by_one_look_and_one_read(store, library):
         assert requests(store, partial(load_it, "rows/saved.parquet", filesystem=filesystem)) == (1, 1, 0)
 
 
+@pytest.mark.slow_cases("s3fs")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_small_file_is_read_once(store, tmp_path, library):
     source = scan_parquet("rows/data", "y", filesystem=LIBRARIES[library](store))

@@ -59,6 +59,7 @@ def forget_footers(ledger):
     pq.write_table(pq.read_table(path).drop_columns(["footer"]), path)
 
 
+@pytest.mark.slow
 def test_a_change_in_place_is_seen_by_the_footer(data, ledger):
     """There and back again; each time the entry is another one."""
     for shift in (9.0, 1.0, 9.0):

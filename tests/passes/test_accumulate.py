@@ -54,6 +54,7 @@ def source(folder, **options):
     return scan_parquet(folder, "y", features=FEATURES, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_scheduler_and_number_of_workers_gives_the_same_bits(folder, rows, kind):
     one = accumulate(source(folder), kind, scheduler="synchronous")
@@ -65,11 +66,13 @@ def test_every_scheduler_and_number_of_workers_gives_the_same_bits(folder, rows,
     assert one.allclose(ClassStatistics(kind, feature_names=FEATURES).update(*rows), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_bits(folder):
     with dask.config.set({"num_workers": 2, "multiprocessing.context": "spawn"}):  # Dask's own default
         assert accumulate(source(folder), scheduler="processes") == accumulate(source(folder))
 
 
+@pytest.mark.slow
 def test_an_active_client_is_used_and_gives_the_same_bits(folder, client, capsys):
     expected = accumulate(source(folder), scheduler="synchronous")
     for progress in (False, True):
@@ -278,6 +281,7 @@ def test_an_unknown_kind_is_refused_before_anything_is_read(folder):
             accumulate(source(folder), kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [2, 100])
 def test_what_waits_to_be_merged_does_not_grow_with_the_splits(tmp_path, width):
     """200 tasks, one after the other: one state for each level of the tree, and the one that is read."""

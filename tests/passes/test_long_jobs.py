@@ -76,6 +76,7 @@ def expected(folder):
 # ---------------------------------------------------------------------- fewer tasks, the same bits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_sequence", [plan.IN_SEQUENCE, 10])
 def test_tasks_that_read_or_merge_eight_states_give_the_bits_of_the_tree(
     folder, expected, client, monkeypatch, in_sequence
@@ -112,6 +113,7 @@ def test_large_states_are_merged_in_pairs_on_a_cluster_also_if_they_become_large
     assert few_classes_each.count(3) == 7
 
 
+@pytest.mark.slow_cases("500-False")
 @pytest.mark.parametrize("progress", [False, lambda told: None])
 @pytest.mark.parametrize("n_classes", [3, 500])
 def test_states_of_many_classes_are_merged_in_pairs_with_the_same_bits(
@@ -152,6 +154,7 @@ def test_a_state_travels_as_half_of_its_squares_and_arrives_with_all_bits(fourth
 # ---------------------------------------------------------------------- progress and log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_classes", "kind", "n_tasks"), [(5, pa.int8(), 8), (90_000, pa.string(), 4)])
 def test_tasks_are_longer_where_states_are_large(n_classes, kind, n_tasks, tmp_path):
     n_rows = 1 << 21
@@ -166,6 +169,7 @@ def test_tasks_are_longer_where_states_are_large(n_classes, kind, n_tasks, tmp_p
     assert (state.n_rows, told[-1].total_tasks) == (n_rows, n_tasks)
 
 
+@pytest.mark.slow
 def test_a_function_is_told_how_far_a_pass_is(folder, client):
     for scheduler in ("synchronous", "threads", client):
         told = []
@@ -236,6 +240,7 @@ def flaky(folder, tmp_path, names, error=OSError):
 REFUSED = ["03.parquet", "40.parquet"]
 
 
+@pytest.mark.slow_cases("cluster", "processes", "threads")
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "cluster"])
 def test_a_refusal_of_storage_costs_a_retry_and_no_row_is_read_twice(
     folder, expected, tmp_path, client, scheduler
@@ -277,6 +282,7 @@ def test_a_number_that_makes_no_sense_is_said(folder, name, value, least):
         accumulate(scan_parquet(folder, "y"), **{name: value})
 
 
+@pytest.mark.slow
 def test_evaluation_prediction_and_ledger_try_again_and_count_each_row_once(folder, tmp_path):
     model = GaussianNB().fit(scan_parquet(folder, "y"))
     (tmp_path / "1").mkdir()
@@ -320,6 +326,7 @@ def ended_at(folder, tmp_path, name, **options):
     return source, handler
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_started_again_reads_what_is_missing(folder, expected, tmp_path):
     kept = tmp_path / "kept"
     source, handler = ended_at(folder, tmp_path, "60.parquet", checkpoint=kept)
@@ -335,6 +342,7 @@ def test_a_pass_that_is_started_again_reads_what_is_missing(folder, expected, tm
     assert sum(load(path).n_rows for path in kept.iterdir()) == N_FILES * ROWS
 
 
+@pytest.mark.slow
 def test_a_cluster_keeps_the_states_that_threads_keep_and_takes_them_up(
     folder, expected, tmp_path, client, monkeypatch
 ):
@@ -351,6 +359,7 @@ def test_a_cluster_keeps_the_states_that_threads_keep_and_takes_them_up(
     assert accumulate(source, scheduler=client, checkpoint=kept, **EACH) == expected
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_of_the_versions_the_columns_and_the_kind(folder, tmp_path):
     for path in sorted(folder.iterdir())[:9]:
         pq.write_table(pq.read_table(path), tmp_path / path.name)
@@ -377,6 +386,7 @@ def test_a_checkpoint_is_of_the_versions_the_columns_and_the_kind(folder, tmp_pa
     assert (total(), total(**renamed)) == (11, 13)
 
 
+@pytest.mark.slow
 def test_a_state_of_other_rows_is_refused(folder, tmp_path):
     source, kept = scan_parquet(folder, "y"), tmp_path / "kept"
     accumulate(source, checkpoint=kept, **EACH)
@@ -488,6 +498,7 @@ def test_an_adaptive_cluster_that_grows_and_shrinks_during_a_pass_changes_no_bit
         assert passing.result(timeout=60) == expected
 
 
+@pytest.mark.slow
 def test_two_clients_of_a_cluster_pass_at_once(folder, expected, client):
     source = scan_parquet(folder, "y")
     with Client(client.scheduler.address, set_as_default=False) as other, ThreadPoolExecutor(2) as pool:

@@ -69,6 +69,7 @@ def every_kind(folder):
     return n_written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     [learnt, nested_twice, after_leaving_the_thread, opened_there, every_kind],
@@ -79,6 +80,7 @@ def test_a_pass_in_a_task_lends_its_thread_to_the_tasks_that_it_waits_for(client
     assert client.gather(several) == [60] * len(several)
 
 
+@pytest.mark.slow
 def test_a_delayed_function_and_the_partitions_of_a_frame_make_passes(client, folder):
     results = client.compute([dask.delayed(learnt)(folder) for _ in range(3)], sync=True)
     assert results == [60] * 3
@@ -102,6 +104,7 @@ def n_threads(folder):
     return before, len(get_worker().executor._threads)
 
 
+@pytest.mark.slow
 def test_the_thread_is_given_back(client, folder):
     for _ in range(3):
         assert client.submit(n_threads, folder, pure=False).result() == (1, 1)

@@ -111,6 +111,7 @@ def test_of_a_progress_function(name, call, scheduler, folder, tmp_path):
     check_at_once(name, call, scheduler, source, folder, tmp_path / "out", ERRORS[call], progress=call)
 
 
+@pytest.mark.slow_cases("predict_dataset", "cluster")
 @pytest.mark.parametrize("name", PASSES)
 def test_of_a_mapped_function_which_come_as_they_are_with_the_rows_in_a_note(
     name, scheduler, folder, tmp_path

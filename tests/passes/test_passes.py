@@ -114,6 +114,7 @@ def test_what_is_no_scheduler_is_refused_before_anything_is_written(folder, tmp_
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @whether_with_progress
 def test_a_cluster_without_workers_is_said_and_the_pass_goes_on_when_they_come(folder, monkeypatch, progress):
     monkeypatch.setattr(clusters, "SECONDS_BETWEEN_LOOKS", 0.2)
@@ -156,6 +157,7 @@ def allow_no_failures(dask_scheduler):
     dask_scheduler.allowed_failures = 0
 
 
+@pytest.mark.slow
 def test_a_script_without_the_guard_is_told_what_is_missing(folder, tmp_path):
     (tmp_path / "script.py").write_text(f"""
 import dask
@@ -203,6 +205,7 @@ def size_of(group, shared):
     return Values({shared.nbytes})
 
 
+@pytest.mark.slow_cases("False")
 @whether_with_progress
 def test_a_large_model_is_sent_without_a_warning(client, progress):
     """Dask warns of graphs above 10 MB, and we send a model once, as a task of its own."""
@@ -214,6 +217,7 @@ def test_a_large_model_is_sent_without_a_warning(client, progress):
 # ---------------------------------------------------------------------- warnings
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("kind", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_the_copy_of_a_model_in_a_worker_does_not_repeat_its_warning(folder, tmp_path, kind):
     """Warnings of a worker are lines in its log, or errors where it is told so."""

@@ -4,7 +4,6 @@ import itertools
 import pickle
 
 import dask.array as da
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -80,6 +79,7 @@ def test_shrunk_lda(solver, shrinkage):
     assert_same_lda(ours, theirs, X)
 
 
+@pytest.mark.slow_cases("estimator3")
 @pytest.mark.parametrize("solver", ["lsqr", "eigen"])
 @pytest.mark.parametrize(
     "estimator", [OAS(), LedoitWolf(), ShrunkCovariance(shrinkage=0.3), MinCovDet(random_state=0)]
@@ -249,7 +249,7 @@ def test_dask_knows_the_type_of_the_components():
 
 @pytest.mark.parametrize("model", [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_frames_and_series_of_any_library_that_narwhals_reads(model):
-    pl = pytest.importorskip("polars")
+    pl, nw = pytest.importorskip("polars"), pytest.importorskip("narwhals")
     X, y = rows()
     columns = {name: X[:, j] for j, name in enumerate("abcd")}
     pandas = pd.DataFrame(columns)

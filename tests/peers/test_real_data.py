@@ -35,12 +35,14 @@ def test_lda_on_covertype_scores_what_was_published(covtype):
     assert score == pytest.approx(0.5838, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_the_pooled_covariance_of_all_of_covertype_has_rank_52(real_data):
     with pytest.warns(UserWarning, match="rank 52 of 54"):
         model = LinearDiscriminantAnalysis().fit(scan_parquet(real_data / "covtype.parquet", "cover_type"))
     assert model.statistics_.n_rows == 581_012
 
 
+@pytest.mark.slow
 def test_qda_on_a_singular_class_says_which(covtype):
     X, y = covtype
     with pytest.raises(np.linalg.LinAlgError) as caught:
@@ -112,6 +114,7 @@ def test_shrunk_lda_on_covertype_as_scikit_learn(covtype, shrinkage):
     assert (np.abs(ours.covariance_ - theirs.covariance_) <= 1e-8 * np.outer(roots, roots)).all()
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [

@@ -46,6 +46,7 @@ def expected_failures(model):
     return {}
 
 
+@pytest.mark.slow_cases("check_dtype_object", "check_estimators_dtypes")
 @pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(

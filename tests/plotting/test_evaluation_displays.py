@@ -169,6 +169,7 @@ def test_calibration_before_and_after():
 CURVES = [RocCurveDisplay, PrecisionRecallDisplay, CalibrationDisplay]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("display", CURVES)
 def test_a_long_legend_stands_beside_the_axes(display):
     for n_classes in (3, 26):
@@ -218,6 +219,7 @@ def test_shares_are_written_in_two_digits_and_never_rounded_to_all_or_none():
     assert exact.text_[0, 0].get_text() == "0.999"
 
 
+@pytest.mark.slow
 def test_the_confusion_of_many_classes_can_be_read():
     drawn = ConfusionMatrixDisplay.from_evaluation(judged(26))
     drawn.figure_.draw_without_rendering()

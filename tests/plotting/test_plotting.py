@@ -218,6 +218,7 @@ def test_any_number_of_classes(n_classes):
     assert texts(display.ax_.get_legend()) == [str(k) for k in range(n_classes)]
 
 
+@pytest.mark.slow_cases("26", "70")
 @pytest.mark.parametrize("n_classes", [3, 7, 26, 70])
 def test_many_classes_are_named_beside_the_axes_and_in_their_ellipses(n_classes):
     rng = np.random.default_rng(0)

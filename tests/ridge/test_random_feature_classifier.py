@@ -40,6 +40,7 @@ def test_it_is_a_ridge_on_the_mapped_rows():
     np.testing.assert_allclose(model.to_sklearn().decision_function(X), model.decision_function(X), atol=1e-4)
 
 
+@pytest.mark.slow_cases("digits")
 @pytest.mark.parametrize(("rows", "most_errors", "most_loss"), [("digits", 0.035, 0.13), ("iris", 0.06, 0.2)])
 def test_its_defaults_are_accurate_and_it_says_how_accurate(rows, most_errors, most_loss):
     X, y = {"digits": load_digits, "iris": load_iris}[rows](return_X_y=True)

@@ -14,6 +14,7 @@ from streamgda.gaussians.blas import single_blas_thread
 from tests.interrupted import interrupted_at
 
 
+@pytest.mark.slow_cases("Gaussian", "Linear")
 @pytest.mark.parametrize(
     ("kind", "n_rows", "n_features", "n_classes"),
     [
@@ -63,6 +64,7 @@ def test_blas_has_one_thread_in_any_thread_of_python():
         assert numbers_of_threads() == {2}
 
 
+@pytest.mark.slow
 def test_an_interruption_at_any_line_leaves_no_limit():
     """Not even one that comes before the context is left: the next to leave restores the numbers."""
 

@@ -70,6 +70,7 @@ def test_decisions_as_scikit_learn_judges_them(case):
         np.testing.assert_allclose(getattr(evaluation, name), values, rtol=1e-12)
 
 
+@pytest.mark.slow_cases("25")
 @pytest.mark.parametrize(("n_classes", "weighted"), [(2, False), (3, True), (25, False), (25, True)])
 def test_top_k_accuracy_is_scikit_learns(n_classes, weighted):
     y, scores = judged_rows(n_rows=2000, n_classes=n_classes)
@@ -128,6 +129,7 @@ def test_areas_are_within_their_errors_of_those_of_scikit_learn(case):
         assert off <= evaluation.average_precision_error[k] + 1e-12
 
 
+@pytest.mark.slow
 @given(
     hnp.arrays(np.float64, 12, elements=st.floats(-1, 1, width=16)),
     hnp.arrays(np.bool_, 12),
@@ -160,6 +162,7 @@ def counts_flags_and_rounded_values():
         yield np.round(rng.normal(2 * means, 0.3 * (means > 0))), y
 
 
+@pytest.mark.slow
 def test_areas_of_rounded_rows_are_those_of_scikit_learn():
     n_far = 0
     for X, y in counts_flags_and_rounded_values():

@@ -261,6 +261,7 @@ def test_rows_without_the_columns_are_refused(sales):
         evaluate(pipeline, scan_arrow(SALES, "y", features=["price"]))
 
 
+@pytest.mark.slow
 def test_damaged_expressions_are_refused_and_crash_nothing(sales, tmp_path):
     pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
     params, refused = pipeline[0].get_params(), 0

@@ -85,6 +85,7 @@ def test_a_source_is_judged_as_scikit_learn_judges_its_rows(folder, model):
         assert off <= evaluation.average_precision_error[k] + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_every_source_and_rows_in_memory_are_judged_alike(folder, model):
     fitted = model().fit(X, Y)
@@ -114,6 +115,7 @@ def test_the_columns_of_a_data_frame_are_matched_by_name():
             evaluate(fitted, frame[["v", "y"]], y)
 
 
+@pytest.mark.slow_cases("cluster", "threads")
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])
 def test_every_scheduler_gives_the_same_bits(folder, scheduler, request, monkeypatch):
     monkeypatch.setattr("streamgda.sources.base.ROWS_PER_TASK", 200)  # or all would be one task

@@ -78,6 +78,7 @@ def test_heavy_rows_are_few():
     assert evaluation.conformal_quantile(0.5) > -np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_sets_of_other_rows_hold_their_class_as_often_as_they_should(coverage):
     """Of many draws, the mean coverage is between the nominal one and 1 / (n + 1) above it."""

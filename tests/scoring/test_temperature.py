@@ -53,6 +53,7 @@ def test_losses_are_those_of_divided_scores(seed, scale, is_weighted):
         assert evaluation.log_loss_at(temperature) == pytest.approx(expected, rel=1e-10, abs=1e-11)
 
 
+@pytest.mark.slow
 def test_between_those_of_the_grid_too():
     y, scores = rows_of()
     evaluation = Evaluation().update(y, scores, CLASSES)

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import zarr
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from zarr.errors import GroupNotFoundError
 
@@ -165,6 +165,7 @@ def test_kept_columns_keep_their_types(model, whole, tmp_path):
     assert group["shop"][:].tolist() == [7] * len(n)
 
 
+@pytest.mark.slow_cases("64-out.zarr")
 @pytest.mark.parametrize("out", ["out", "out.zarr"])
 @pytest.mark.usefixtures("chunk")
 def test_from_zarr_arrays_keep_their_types(model, whole, tmp_path, out):
@@ -244,7 +245,7 @@ def test_other_filesystems(model, source, whole, tmp_path):
 # ---------------------------------------------------------------------- rows and chunks
 
 
-@settings(max_examples=100)
+@pytest.mark.slow
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any), chunk=st.integers(1, 30))
 def test_parts_begin_where_chunks_do_and_hold_each_row_once(sizes, chunk):
     table = zarr.create_group({})
@@ -277,6 +278,7 @@ def test_chunks_end_where_splits_do_if_they_can(sizes, chunk):
     assert chunk_length(sizes, 1 << 16) == chunk
 
 
+@pytest.mark.slow
 def test_chunks_of_many_classes_stay_small(tmp_path):
     y = np.arange(6000) % 2000
     X = np.random.default_rng(0).normal(size=(6000, 1)) + y[:, None]
@@ -408,6 +410,7 @@ class Stopper:
         return stopped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 6], ids=["over_all", "over_some"])
 def test_stopped_at_any_step_it_is_whole_or_no_group(model, source, whole, tmp_path, before, monkeypatch):
     """What was there before, wholly or after six steps, is of another model."""

@@ -48,6 +48,7 @@ def least_at(y, scores):
     return min(np.geomspace(0.25, 256, 7000), key=loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scoring", ["log_likelihood", "accuracy", ["accuracy", "neg_log_loss"]])
 def test_the_chosen_model_has_that_of_all_rows_held_out(scoring):
     grid = [{"estimator": [LDA(), QDA()], "priors": [None, [0.2, 0.3, 0.5]]}, {"estimator": [GaussianNB()]}]

@@ -41,6 +41,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_each_row_is_scored_as_by_the_model_of_all_the_others(estimator, is_weighted):
@@ -223,6 +224,7 @@ def test_a_ridge_alone_is_left_of_a_class_of_two(parameters):
     np.testing.assert_allclose(left_out, fitted, rtol=1e-10)
 
 
+@pytest.mark.slow_cases("20")
 @pytest.mark.parametrize("n_repeats", [1, 20])
 def test_an_outlier_leaves_little_of_what_its_class_is_shrunk_towards(n_repeats):
     X = np.tile([[0.1, 0.2], [0.4, 0.7], [0.3, 0.1], [0.0, 0.9]], (n_repeats, 1))
@@ -301,6 +303,7 @@ def test_exact_states_keep_all_digits_of_what_a_far_row_leaves(estimator, distan
     np.testing.assert_allclose(left_out, expected, rtol=1e-8)  # the far row is in the models of the others
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize(
     "estimator",
     [QDA(pooling=0.3), QDA(pooling=1.0), QDA(pooling=0.5, shrinkage=0.1), LDA(), LDA(shrinkage=0.2)],

@@ -69,6 +69,7 @@ GRIDS = [
 ]
 
 
+@pytest.mark.slow_cases("Quadratic", "Linear")
 @pytest.mark.parametrize(("estimator", "grid"), GRIDS, ids=str)
 def test_scores_are_those_of_grid_search_over_the_same_folds(estimator, grid):
     X, y = rows()
@@ -272,6 +273,7 @@ def test_rows_of_a_group_share_a_fold(tmp_path):
     assert search.best_score_ == pytest.approx(theirs.best_score_, abs=1e-8)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(2, 7))
 def test_any_batches_give_the_search_of_all_rows(sizes, n_folds):
     X, y = rows(n_rows=200, n_classes=2)
@@ -516,6 +518,7 @@ def look(search):
     return search.fold_statistics_.total().digest(), search.cv_results_["mean_test_score"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "change", "step"),
     [

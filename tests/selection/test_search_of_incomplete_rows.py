@@ -76,6 +76,7 @@ def test_too_many_patterns_are_refused_with_a_remedy(data):
         raising.fit(X, y)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("complete_first", [False, True])
 def test_a_ledger_keeps_folds_of_incomplete_rows(tmp_path, data, complete_first):
     X, y = data

@@ -76,6 +76,7 @@ def test_a_function_that_was_registered_with_arrow_is_refused_by_name():
     assert of_column(pc.field("x") == "tripled_here(x)") == '(x == "tripled_here(x)")'
 
 
+@pytest.mark.slow
 def test_the_identity_of_a_filter_is_the_same_in_every_process():
     code = f"""
 import pyarrow as pa

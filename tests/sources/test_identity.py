@@ -365,6 +365,7 @@ def test_values_that_look_alike_have_different_digests():
     assert len({digest(value) for value in values}) == len(values)
 
 
+@pytest.mark.slow
 @given(
     st.recursive(st.floats() | st.text() | st.integers(), lambda inner: st.lists(inner) | st.tuples(inner))
 )

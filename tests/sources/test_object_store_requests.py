@@ -48,6 +48,7 @@ def write_group(folder, layout):
         group.create_array(name, data=values, chunks=(400, *others), shards=shards)
 
 
+@pytest.mark.slow_cases("v2", "v3", "by chunks")
 @pytest.mark.parametrize(
     ("layout", "documents", "chunks"),
     [("v2", 4, 20), ("v3", 2, 20), ("sharded, read whole", 2, 4), ("sharded, read by chunks", 2, 4 + 20)],
@@ -68,6 +69,7 @@ def test_a_task_asks_once_for_each_document_and_chunk_and_index_of_a_shard(
     assert accumulate(scan_zarr("s3://rows/group")).allclose(ClassStatistics().update(X, Y), rtol=1e-12)
 
 
+@pytest.mark.slow_cases("v3")
 @pytest.mark.parametrize("layout", ["v2", "v3", "sharded, read whole"])
 def test_planning_asks_for_the_documents_once_more_and_lists_the_group(store, tmp_path, layout):
     write_group(tmp_path / "rows" / "group", layout)
@@ -123,6 +125,7 @@ def number(requests, *operations):
     return sum(request[0] in operations for request in requests)
 
 
+@pytest.mark.slow_cases("fsspec")
 @pytest.mark.parametrize(
     ("make", "out", "writes", "reads"),
     [
@@ -153,6 +156,7 @@ def test_each_further_part_of_predictions_takes_few_requests(
     assert more("HEAD", "LIST") == 0
 
 
+@pytest.mark.slow_cases("fsspec")
 @pytest.mark.parametrize(
     ("make", "out", "looks", "looks_again"),
     [(arrow, "rows/out", 5, 6), (fsspec, "rows/out", 7, 6), (fsspec, "rows/out.zarr", 10, 7)],
@@ -167,6 +171,7 @@ def test_a_handful_of_requests_begins_and_completes_predictions_or_finds_them(
     assert number(again, *WRITES) == 0
 
 
+@pytest.mark.slow
 def test_parts_are_written_while_the_next_are_predicted(store, tmp_path):
     write_files(tmp_path / "rows" / "data6", 6)
     store.set(latency=0.3)
@@ -174,6 +179,7 @@ def test_parts_are_written_while_the_next_are_predicted(store, tmp_path):
     assert operations[: operations.index("COMPLETE")].count("UPLOAD") >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["rows/out", "rows/out.zarr"])
 def test_the_next_tasks_rows_are_fetched_while_parts_are_written(store, tmp_path, monkeypatch, out):
     """Each file is a part, and each part a task."""
@@ -207,6 +213,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:storage failed:UserWarning")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("how", ["pyarrow", "s3fs", "zarr"])

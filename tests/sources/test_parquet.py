@@ -66,13 +66,6 @@ def test_a_folder_a_glob_a_list_and_a_file(folder, kind):
     assert accumulate(scan_parquet(files[2], "y")).allclose(expected(slice(301, N)), rtol=1e-12)
 
 
-def test_a_source_can_be_read_again(folder):
-    source = scan_parquet(folder, "y")
-    assert accumulate(source) == accumulate(source)
-    assert "2 features, target 'y'" in repr(source)
-    assert source.feature_names == ("u", "v")
-
-
 def test_what_writers_leave_beside_the_data_is_not_read(folder):
     (folder / "_SUCCESS").write_text("")
     (folder / "notes.txt").write_text("not data")
@@ -216,14 +209,6 @@ def test_columns_in_the_order_asked_for_and_no_others(folder):
     assert state.allclose(expected(features=("v", "u")), rtol=1e-12)
 
 
-def test_weights(tmp_path):
-    weights = RNG.integers(0, 4, size=N).astype(np.int16)
-    pq.write_table(TABLE.append_column("w", pa.array(weights)), tmp_path / "1.parquet", row_group_size=100)
-    state = accumulate(scan_parquet(tmp_path, "y", weight="w"))
-    assert state.feature_names == ("u", "v")
-    assert state.allclose(expected(weights=weights), rtol=1e-12)
-
-
 @pytest.mark.parametrize(
     "filters", [[("u", ">", 0.5), ("v", "<", 6)], (pc.field("u") > 0.5) & (pc.field("v") < 6)]
 )
@@ -312,11 +297,6 @@ def test_the_first_file_says_which_columns_are_features(folder):
     with pytest.raises(ValueError, match=r"b\.parquet: there is no column 'more', which other files"):
         accumulate(scan_parquet(folder, "y"))
     assert accumulate(scan_parquet(folder, "y", features=["u", "v"])).n_rows == N + 300
-
-
-def test_empty_files_among_others_are_read_over(folder):
-    pq.write_table(TABLE.slice(0, 0), folder / "0.parquet")
-    assert accumulate(scan_parquet(folder, "y")).n_rows == N
 
 
 # ---------------------------------------------------------------------- what is missing

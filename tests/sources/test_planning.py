@@ -41,6 +41,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_what_is_kept_of_a_file_is_little(folder):
     scan_parquet(folder, "y").splits()  # what is imported stays
     tracemalloc.start(20)
@@ -104,6 +105,7 @@ class Noting(pafs.FileSystemHandler):
     delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
 
 
+@pytest.mark.slow
 def test_footers_of_many_files_are_read_on_the_workers_of_a_cluster(folder, tmp_path, client):
     log = tmp_path / "log"
     filesystem = pafs.PyFileSystem(Noting(log))
@@ -117,6 +119,7 @@ def test_footers_of_many_files_are_read_on_the_workers_of_a_cluster(folder, tmp_
     assert accumulate(source, scheduler=client) == accumulate(source, scheduler="synchronous")
 
 
+@pytest.mark.slow
 def test_a_refresh_that_verifies_many_files_reads_their_footers_on_the_workers(folder, tmp_path, client):
     log = tmp_path / "log"
     source = scan_parquet(str(folder), "y", filesystem=pafs.PyFileSystem(Noting(log)))

@@ -106,6 +106,7 @@ def test_a_file_takes_a_request_for_its_footer_and_one_for_twelve_megabytes(stor
     assert counts["bytes_sent"] <= size
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_a_pass_lists_once_and_opens_each_file_and_reads_its_footer_once(store, library):
     """It asks for a version when a file is opened and when it is read, and of the first file once more."""
@@ -129,6 +130,7 @@ def test_columns_that_are_not_asked_for_are_not_fetched(store, folder, library):
     assert counts["GET"] <= 1 + 3 * 3  # x1 and x2 lie side by side in each row group
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_small_files_take_two_requests_each_and_those_of_several_are_made_at_once(store, folder, library):
     source = scan_parquet("rows/short", "y", filesystem=library(store))
@@ -139,6 +141,7 @@ def test_small_files_take_two_requests_each_and_those_of_several_are_made_at_onc
     assert counts["most_at_once"] >= 8
 
 
+@pytest.mark.slow
 def test_what_is_predicted_and_evaluated_is_read_by_as_few_requests(store, folder, tmp_path):
     source = scan_parquet("rows/short", "y", filesystem=arrow(store))
     model = GaussianNB().fit(source)
@@ -206,6 +209,7 @@ def in_steps_of(n_bytes, monkeypatch):
         monkeypatch.setattr(module, "STEP", n_bytes)
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 @pytest.mark.parametrize("name", ["long", "short"])
 @pytest.mark.parametrize("step", [fetching.STEP, 500_000])
@@ -218,6 +222,7 @@ def test_the_bits_are_those_of_local_files(store, folder, library, name, step, m
         assert same_bits(accumulate(source, scheduler=scheduler), local)
 
 
+@pytest.mark.slow
 def test_worker_processes_fetch_too(store, folder):
     source = scan_parquet("rows/long", "y", filesystem=arrow(store))
     with dask.config.set({"multiprocessing.context": "spawn"}):
@@ -301,6 +306,7 @@ def test_a_file_that_changes_after_the_plan_is_an_error(store, folder, library):
         list(split.blocks())
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library, monkeypatch):
     monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
@@ -317,6 +323,7 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library
         list(blocks)
 
 
+@pytest.mark.slow
 def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
     local = accumulate(scan_parquet(folder / "rows/short", "y"))
     filesystem = fsspec(store)

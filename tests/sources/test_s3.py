@@ -96,6 +96,7 @@ def test_parquet_by_url(parquet, path):
     assert accumulate(scan_parquet(path, "y")).allclose(expected(), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: pafs.FileSystem.from_uri("s3://rows")[0], s3fs.S3FileSystem])
 def test_parquet_by_filesystem(parquet, make):
     source = scan_parquet("rows/data", "y", features=NAMES, filters=[("day", "=", 2)], filesystem=make())
@@ -121,6 +122,7 @@ def test_a_delta_table(bucket, endpoint, filesystem):
     assert accumulate(source).allclose(expected(), rtol=1e-12)
 
 
+@pytest.mark.slow_cases("lambda")
 @pytest.mark.parametrize(
     "filesystem", [lambda: None, lambda: pafs.FileSystem.from_uri("s3://rows")[0], s3fs.S3FileSystem]
 )
@@ -143,6 +145,7 @@ def test_an_iceberg_table(bucket, endpoint, filesystem, tmp_path):
     catalog.close()
 
 
+@pytest.mark.slow
 def test_no_message_shows_the_key_and_the_password_of_a_url(parquet, endpoint):
     scheme, _, host = endpoint.partition("://")
 
@@ -212,6 +215,7 @@ def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, 
     assert "damaged" not in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_zarr_by_url(bucket, zarr_format):
     group = zarr.open_group("s3://rows/group", mode="w", zarr_format=zarr_format)
@@ -249,6 +253,7 @@ def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
     assert [key for key in keys if not key.endswith("/")] == ["some/where/state.parquet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", FILESYSTEMS)
 def test_a_ledger_lives_in_a_bucket(parquet, how):
     data, filesystem = at(how, "rows/data")
@@ -279,6 +284,7 @@ def test_a_ledger_lives_in_a_bucket(parquet, how):
     assert not report.read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", FILESYSTEMS)
 def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
     path, filesystem = at(how, "rows/data")
@@ -308,6 +314,7 @@ def test_predictions_do_not_go_among_the_objects_that_they_are_made_of(parquet, 
         predict_dataset(GaussianNB().fit(source), source, out, filesystem=elsewhere)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["url", "fsspec"])
 def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeypatch):
     monkeypatch.setattr(chunks, "_MOST_ROWS_OF_CHUNK", 150)
@@ -330,6 +337,7 @@ def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeyp
     assert sorted(group.keys()) == ["predicted_label", "probabilities", "y"]
 
 
+@pytest.mark.slow
 def test_an_overwritten_zarr_group_in_a_bucket_is_scored_anew(bucket, tmp_path):
     group = zarr.open_group("s3://rows/in.zarr", mode="w")
     group.create_array("X", data=X, chunks=(1000, 3), compressors=None)
@@ -353,6 +361,7 @@ def _interrupted_after_the_first():
     return once
 
 
+@pytest.mark.slow
 def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):
     filesystem = s3fs.S3FileSystem()
     for day, value in ((1, 0.0), (2, 0.5)):
@@ -374,6 +383,7 @@ def _put_object(day, value):
     return len(content.getvalue())
 
 
+@pytest.mark.slow
 def test_two_refreshes_at_once_in_a_bucket_both_end_right(parquet):
     """There is no lock: the same entries are written twice, and the manifest that is written last stands."""
     source = scan_parquet("s3://rows/data", "y", features=NAMES)
@@ -389,6 +399,7 @@ def test_two_refreshes_at_once_in_a_bucket_both_end_right(parquet):
     assert not StatisticsLedger("s3://rows/ledger", exact=True).refresh(source).read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["url", "fsspec"])
 def test_a_store_that_is_lost_is_one_clear_error(bucket, tmp_path, how, monkeypatch):
     """Nothing listens at the address of the store any more."""

@@ -669,6 +669,7 @@ def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
     )
 
 
+@pytest.mark.slow_cases("7-1")
 @pytest.mark.parametrize(("chunk", "label_chunk"), [(100, 77), (30, 1009), (7, 1), (100, 100)])
 def test_a_long_task_holds_few_chunks_and_reads_each_once(tmp_path, monkeypatch, chunk, label_chunk):
     monkeypatch.setattr("streamgda.sources.zarr.READ_ELEMENTS", 2 * 150)
@@ -739,6 +740,7 @@ def test_a_blosc_chunk_that_lost_its_end_is_named(tmp_path, zarr_format, codec, 
         accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.slow_cases("codecs1", "codecs2", "None")
 @pytest.mark.parametrize("rows_per_shard", [None, 500])
 @pytest.mark.parametrize(
     "codecs", [[Crc32cCodec()], [BloscCodec(), Crc32cCodec()], [ZstdCodec(checksum=True)]]

@@ -41,6 +41,7 @@ def rows_of(rng, n_rows, n_classes, spread, offset=1e8):
     return centres[y] + rng.integers(-1000, 1001, size=(n_rows, 2)) * 2.0**-9, y
 
 
+@pytest.mark.slow_cases("diag", "0.0-tied", "1.0-tied")
 @KINDS
 @pytest.mark.parametrize("spread", [0.0, 1.0, 1e8])
 @pytest.mark.parametrize("by_column", [False, True])
@@ -62,6 +63,7 @@ def test_any_cut_gives_the_same_moments(kind, cuts, seed):
     assert in_blocks(kind, X, y, cuts).allclose(ClassStatistics(kind).update(X, y), rtol=1e-13)
 
 
+@pytest.mark.slow_cases("20")
 @KINDS
 @pytest.mark.parametrize("n_blocks", [2, 20])
 def test_an_anchor_that_lies_far_away_costs_few_digits(kind, n_blocks):
@@ -77,6 +79,7 @@ def test_an_anchor_that_lies_far_away_costs_few_digits(kind, n_blocks):
     assert error(state, exact_moments(X, y)) <= 256 * EPS
 
 
+@pytest.mark.slow
 def test_blocks_with_weights_are_centred_between_others():
     rng, accumulation = np.random.default_rng(0), Accumulation(ClassStatistics("diag")._labelled)
     X, y = rng.integers(-1000, 1001, size=(3000, 3)) * 2.0**-9 + 1e6, rng.integers(0, 50, size=3000)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, load
@@ -70,7 +70,6 @@ ROW = st.tuples(
 ROWS = st.lists(ROW, min_size=1, max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
 @given(ROWS, st.data(), st.sampled_from(["full", "tied", "diag"]), st.booleans())
 def test_any_division_of_rows_is_the_whole(rows, data, kind, weighted):
     weights = np.array([data.draw(st.integers(1, 4)) for _ in rows], float) if weighted else None
@@ -91,7 +90,6 @@ def test_any_division_of_rows_is_the_whole(rows, data, kind, weighted):
 
 
 @pytest.mark.filterwarnings("ignore:.*six correct digits:RuntimeWarning")  # of numbers that hardly vary
-@settings(max_examples=30, deadline=None)
 @given(ROWS, ROWS, st.sampled_from(["full", "tied", "diag"]))
 def test_rows_are_taken_out(kept, removed, kind):
     whole = state_of(kept + removed, kind)
@@ -160,7 +158,6 @@ def with_holes(rows, holes):
     return [(k, tuple(np.where(own, np.nan, x).tolist()), v) for (k, x, v), own in lacking]
 
 
-@settings(max_examples=60, deadline=None)
 @given(ROWS, HOLES, st.data(), st.sampled_from(["full", "tied", "diag"]), st.booleans())
 def test_any_division_of_incomplete_rows_is_the_whole(rows, holes, data, kind, exact):
     rows = with_holes(rows, holes)

@@ -23,6 +23,7 @@ def assert_agree(a, b, X):
             assert agree(statistics, theirs[features], np.nan_to_num(X[:, list(features)]))
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 @given(kinds, holed_rows(), st.data())
 def test_some_features_are_those_of_rows_read_with_them_alone(exact, kind, data, draw):
@@ -43,6 +44,7 @@ def test_some_features_are_those_of_rows_read_with_them_alone(exact, kind, data,
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 @given(kinds, holed_rows())
 def test_other_labels_are_those_of_rows_read_with_them(exact, kind, data):

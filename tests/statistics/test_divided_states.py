@@ -21,6 +21,7 @@ def test_rows_between_two_centers_go_to_the_first_however_batches_are_cut(exact)
     assert (whole - by_row).n_rows == 0
 
 
+@pytest.mark.slow
 def test_rows_of_any_batch_have_the_same_centers():
     rng = np.random.default_rng(0)
     for _ in range(10):

@@ -42,6 +42,7 @@ def by_formula(y, w):
     return np.array(found)
 
 
+@pytest.mark.slow_cases("exact")
 @pytest.mark.parametrize("sort", STATES)
 @settings(max_examples=8)
 @given(rows=weighted_rows(), kind=kinds)
@@ -59,6 +60,7 @@ def test_any_cut_and_order_gives_the_formula(sort, rows, kind):
         assert merged.digest() == fed.digest() == together.digest()
 
 
+@pytest.mark.slow_cases("exact")
 @pytest.mark.parametrize("sort", STATES)
 @settings(max_examples=8)
 @given(rows=weighted_rows(), kind=kinds)

@@ -120,6 +120,7 @@ def test_means_and_covariances_are_the_exact_ones_rounded_once(kind, data):
     assert state.counts.tolist() == np.unique(y, return_counts=True)[1].tolist()
 
 
+@pytest.mark.slow
 @given(kinds, labelled_rows(min_rows=2))
 def test_ddof_is_part_of_the_one_rounding(kind, data):
     X, y = data
@@ -127,6 +128,7 @@ def test_ddof_is_part_of_the_one_rounding(kind, data):
     np.testing.assert_array_equal(of(kind, X, y).covariance(1), expected(kind, X, y, ddof=1)[1])
 
 
+@pytest.mark.slow
 @given(labelled_rows())
 def test_summaries_of_all_rows_are_rounded_once(data):
     X, y = data
@@ -136,6 +138,7 @@ def test_summaries_of_all_rows_are_rounded_once(data):
         np.testing.assert_array_equal(of(kind, X, y).total_variance(), covariance[0])
 
 
+@pytest.mark.slow
 @given(kinds, labelled_rows(), st.data())
 def test_a_weight_is_a_repetition(kind, data, draw):
     X, y = data
@@ -180,6 +183,7 @@ class TestDiagonal(TestFull):
     kind = "diag"
 
 
+@pytest.mark.slow
 @given(kinds, labelled_rows(min_rows=2), st.data())
 def test_what_goes_in_and_out_again_leaves_no_trace(kind, data, draw):
     """Any order of adding and taking back that ends with the same rows ends with the same bits."""
@@ -274,6 +278,7 @@ def written(kind, table, folder):
     return scan_arrow(table, "y")
 
 
+@pytest.mark.slow_cases("Dask", "Zarr")
 @pytest.mark.parametrize("where", ["Parquet", "Zarr", "Dask", "Arrow"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_source_scheduler_and_number_of_workers_gives_the_same_bits(where, kind, tmp_path):
@@ -561,6 +566,7 @@ def test_columns_that_cannot_be_are_refused(name, change, message):
 # ---------------------------------------------------------------------- what it is for
 
 
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_models_are_the_same_bits_however_they_learnt(estimator, tmp_path):
     y = TABLE["y"].to_numpy()

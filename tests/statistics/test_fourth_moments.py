@@ -4,14 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
 from tests.contracts.mergeable_contract import DecayingContract, SubtractableContract
 from tests.strategies import labelled_rows
-
-in_short = settings(max_examples=60)
 
 
 def of(X, y, sample_weight=None):
@@ -48,14 +46,12 @@ def assert_same(state, third, fourth, X, scale=None, rtol=1e-11):
     assert (np.abs(state.fourth_moments - fourth) <= rtol * size_of_fourth).all()
 
 
-@in_short
 @given(labelled_rows(max_rows=15))
 def test_they_are_what_rational_arithmetic_says(data):
     X, y = data
     assert_same(of(X, y), *exact_co_moments(X, y), X)
 
 
-@in_short
 @given(labelled_rows(max_rows=12), st.data())
 def test_weighted_ones_too(data, draw):
     X, y = data
@@ -82,7 +78,7 @@ class TestLaws(SubtractableContract, DecayingContract):
         assert (a.fourth_moments >= 0).all()
 
 
-@in_short
+@pytest.mark.slow
 @given(labelled_rows(), st.data())
 def test_an_integer_weight_is_a_repetition(data, draw):
     X, y = data
@@ -92,7 +88,7 @@ def test_an_integer_weight_is_a_repetition(data, draw):
     assert_same(of(X, y, weights), repeated.third_moments, repeated.fourth_moments, X)
 
 
-@in_short
+@pytest.mark.slow
 @given(labelled_rows(), st.floats(0.01, 1))
 def test_decay_weighs_all_that_was_seen(data, factor):
     X, y = data
@@ -102,6 +98,7 @@ def test_decay_weighs_all_that_was_seen(data, factor):
     np.testing.assert_allclose(decayed.fourth_moments, factor * state.fourth_moments, rtol=1e-15)
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("batch", [1, 10, 3_000])
 def test_an_offset_of_1e8_deviations_costs_no_digits(batch):
     rng = np.random.default_rng(0)

@@ -138,6 +138,7 @@ def test_rows_that_lack_nothing_have_the_bits_of_ordinary_statistics(kind, data)
     assert IncompleteStatistics.from_statistics(plain) == state
 
 
+@pytest.mark.slow
 @given(kinds, holed_rows(), labelled_rows())
 def test_ordinary_statistics_merge_into_incomplete_ones(kind, data, other):
     X, y = data
@@ -247,6 +248,7 @@ def test_moments_that_are_not_kept_are_none_also_where_those_that_are_kept_are_n
 # ---------------------------------------------------------------------- saved
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 @often
 @given(kinds, holed_rows())

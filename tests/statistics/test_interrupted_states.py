@@ -43,6 +43,7 @@ def look(state):
     return state.digest(), state.n_rows, repr(state)
 
 
+@pytest.mark.slow_cases("new class", "all classes", "gaps", "each feature", "exact")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_change_is_done_or_not_begun(kind, change):
@@ -90,6 +91,7 @@ def _(state: StatesTogether):
     return [seen(own) for own in state.states]
 
 
+@pytest.mark.slow_cases("side by side")
 @pytest.mark.parametrize("kind", SEVERAL)
 def test_several_states_change_together(kind):
     def made():
@@ -102,6 +104,7 @@ def test_several_states_change_together(kind):
         check_interruptions(made, lambda state: state.decay(0.5), seen, step=7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_before", [0, 1])
 def test_a_batch_enters_a_window_as_the_oldest_leaves(n_before):
     def made():

@@ -349,6 +349,7 @@ def test_bool_and_int_states_are_not_the_same():
     assert not ints.allclose(bools)
 
 
+@pytest.mark.slow
 def test_what_decays_to_nothing_is_gone():
     s = ClassStatistics().update(X, Y)
     for _ in range(1100):
@@ -497,6 +498,7 @@ def test_a_variance_that_loses_its_digits_is_told_with_the_remedy(kind):
 # ---------------------------------------------------------------------- weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_small_weights_add_up_to_twice_the_precision(kind):
     """3,000 times 0.1, in one block and in many: not even rounding differs, so either undoes the other."""
@@ -538,6 +540,7 @@ def most_memory(function, *arguments):
         tracemalloc.stop()
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize(
     ("kind", "fourth", "shape"),
     [
@@ -568,6 +571,7 @@ def test_one_long_label_does_not_widen_the_labels_of_all_rows():
     assert peak < 50e6
 
 
+@pytest.mark.slow
 def test_a_label_too_long_for_so_many_classes_is_named():
     y = np.array([f"class {i}" for i in range(100_000)], dtype=object)
     y[7] = "x" * 20_000

@@ -157,6 +157,7 @@ def test_a_forged_file_is_refused_by_one_clear_error(kind):
     assert np.mean(refused) > 0.4
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_more_classes_than_numbers_takes_no_memory():
     content = evaluation().to_bytes()
     table = pq.read_table(io.BytesIO(content))

@@ -97,6 +97,7 @@ OPERATIONS = {
 READS = "GET HEAD LIST"
 
 
+@pytest.mark.slow_cases("fsspec", "predict")
 @pytest.mark.filterwarnings("ignore:storage failed:UserWarning")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS)

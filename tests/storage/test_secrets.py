@@ -277,6 +277,7 @@ SENT = {
 }
 
 
+@pytest.mark.slow_cases("header")
 @pytest.mark.filterwarnings("ignore:BasicAuth is deprecated")
 @pytest.mark.parametrize("sent", SENT)
 def test_what_a_filesystem_sends_to_a_web_server_is_no_part_of_errors(server, tmp_path, sent):

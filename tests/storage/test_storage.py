@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import (
@@ -74,7 +74,6 @@ def test_every_column_that_is_written_is_known(kind):
         assert state.to_columns()[0].keys() <= COLUMNS
 
 
-@settings(max_examples=60)
 @given(
     kinds,
     st.lists(labelled_rows(max_features=1), min_size=1, max_size=3),
@@ -94,7 +93,6 @@ def test_every_state_comes_back_to_the_last_bit(tmp_path_factory, kind, batches,
     assert back.classes.dtype.kind == state.classes.dtype.kind
 
 
-@settings(max_examples=40)
 @given(kinds, st.lists(labelled_rows(max_features=2), min_size=1, max_size=2))
 def test_every_exact_state_comes_back_to_the_last_bit(tmp_path_factory, kind, batches):
     state = ExactClassStatistics(kind)
@@ -353,6 +351,7 @@ def test_any_filesystem(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_leaves_what_was_there(saved):
     """The kernel refuses to let a file grow: the same path through the code as a full disk."""
     before = saved.read_bytes()
@@ -491,6 +490,7 @@ def test_a_flipped_bit_is_noticed(saved):
         load(saved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -553,6 +553,7 @@ def test_a_document_that_was_changed_is_refused(path, key):
 MANY = 10**7
 
 
+@pytest.mark.slow_cases("_2", "no column")
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -633,6 +634,7 @@ def test_a_compressed_mean_of_many_zeros_asks_for_no_scatter(path):
         load(path)
 
 
+@pytest.mark.slow_cases("tied", "full")
 @pytest.mark.parametrize("covariance_type", KINDS)
 def test_wide_states_are_believed(path, covariance_type):
     """Of which a file holds little: no rows but names, or small patterns among many features."""
