@@ -89,24 +89,6 @@ def test_fit_and_predict_frames(model, peer, customers):
     np.testing.assert_allclose(model.predict_proba(customers[7:8]), expected[7:8], rtol=1e-9)
 
 
-def test_a_source_and_batches_give_the_model_of_the_rows_in_memory(model, source, customers, kinds):
-    of_source = LinearDiscriminantAnalysis().fit(source)
-    learner = LinearDiscriminantAnalysis(categories=CHOSEN)
-    for start in range(0, 400, 13):
-        learner.partial_fit(customers[start : start + 13], kinds[start : start + 13])
-    halves = [
-        LinearDiscriminantAnalysis(categories=CHOSEN).fit(customers[part], kinds[part])
-        for part in (slice(0, 100), slice(100, 400))
-    ]
-    for other in (of_source, learner, halves[0].merge(halves[1])):
-        assert other.categories_ == model.categories_
-        np.testing.assert_allclose(
-            other.predict_proba(customers), model.predict_proba(customers), rtol=1e-9, atol=1e-12
-        )
-    more = LinearDiscriminantAnalysis().fit(source).partial_fit(source)
-    assert more.statistics_.n_rows == 800
-
-
 def test_strings_are_categories_by_their_type(customers, kinds):
     model = LinearDiscriminantAnalysis(categories="auto").fit(customers, kinds)
     assert list(model.categories_) == ["city"]
@@ -149,6 +131,7 @@ def test_a_source_with_other_categories_than_the_model_says_what_to_scan(model, 
         evaluate(model, scan_arrow(table, "kind", categories="auto"))
 
 
+@pytest.mark.slow
 def test_cross_validation_recodes_the_rows_of_each_fold(source, customers, kinds, peer):
     search = StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [None, 0.1]}, scoring="accuracy")
     search.fit(source)

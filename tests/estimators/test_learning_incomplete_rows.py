@@ -61,7 +61,7 @@ MISSVALS = np.array(
 """Little & Rubin (2019), table 7.7: a monotone pattern."""
 
 
-def holed(n_rows=400, d=4, n_classes=2, share=0.25, seed=0, offset=0.0):
+def holed(n_rows=400, d=4, n_classes=2, share=0.12, seed=0, offset=0.0):
     """(X, y) of normal classes, with values missing at random."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n_classes, n_rows)
@@ -128,6 +128,7 @@ def test_no_step_away_from_the_maximum_is_likelier(kind):
         assert log_likelihood(X, y, state.means, tilt @ covariances @ tilt.T) < best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_likelihood_never_falls(seed, monkeypatch):
     X, y = holed(80, d=5, share=0.4, seed=seed)[0], np.zeros(80, int)
@@ -146,25 +147,6 @@ def test_the_likelihood_never_falls(seed, monkeypatch):
 
 
 # ---------------------------------------------------------------------- models
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("exact", [False, True])
-def test_any_batches_in_any_order_give_the_model_of_one_fit(model, exact):
-    X, y = holed()
-    whole = model(missing="marginal", exact=exact).fit(X, y)
-    assert isinstance(whole.statistics_, IncompleteStatistics)
-    streamed = model(missing="marginal", exact=exact)
-    for rows in np.array_split(np.random.default_rng(0).permutation(len(X)), 17):
-        streamed.partial_fit(X[rows], y[rows])
-    assert streamed.statistics_.allclose(whole.statistics_)
-    np.testing.assert_allclose(streamed.predict_proba(X), whole.predict_proba(X), atol=1e-6)
-    halves = [
-        model(missing="marginal", exact=exact).fit(X[half], y[half]) for half in (slice(200), slice(200, 400))
-    ]
-    assert halves[1].merge(halves[0]).statistics_.allclose(whole.statistics_)
-    assert model.from_statistics(whole.statistics_).missing == "marginal"
-    assert np.array_equal(model.from_statistics(whole.statistics_).predict(X), whole.predict(X))
 
 
 @pytest.mark.parametrize("model", [*MODELS, GaussianDiscriminantAnalysis])
@@ -326,6 +308,7 @@ def test_one_or_two_rows_of_a_pair_lie_on_a_line_and_determine_no_covariance(n_r
     GaussianNB(missing="marginal").fit(X, y)
 
 
+@pytest.mark.slow
 def test_three_rows_of_a_pair_have_a_likeliest_covariance():
     X = apart_but_for(3)
     y = np.zeros(len(X), int)
@@ -383,18 +366,19 @@ def test_a_model_that_shall_raise_learns_no_incomplete_row(model):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    X, y = holed(3000)
+    X, y = holed(600)
     folder = tmp_path_factory.mktemp("holed")
-    for i, rows in enumerate(np.array_split(np.arange(3000), 5)):
+    for i, rows in enumerate(np.array_split(np.arange(600), 5)):
         columns = {name: pa.array(X[rows, j], from_pandas=True) for j, name in enumerate("abcd")}
         table = pa.table({**columns, "y": y[rows]})
-        pq.write_table(table, folder / f"{i}.parquet", row_group_size=100)
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=20)
     return folder
 
 
+@pytest.mark.slow_cases("Discriminant")
 @pytest.mark.parametrize("model", MODELS)
 def test_every_source_gives_the_model_of_the_rows(model, folder, tmp_path):
-    X, y = holed(3000)
+    X, y = holed(600)
     expected = model(missing="marginal").fit(X, y)
     table = pq.read_table(folder)
     assert table["a"].null_count
@@ -415,20 +399,20 @@ def test_every_source_gives_the_model_of_the_rows(model, folder, tmp_path):
     lazily = model(missing="marginal").fit(da.from_array(X, chunks=(500, 4)), da.from_array(y, chunks=500))
     assert lazily.statistics_.allclose(fitted.statistics_)
     streamed = model(missing="marginal").partial_fit(X[:10], y[:10]).partial_fit(sources[0])
-    assert streamed.statistics_.n_rows == 3010
+    assert streamed.statistics_.n_rows == 610
     with pytest.raises(ValueError, match="0.parquet, row group 0, row .* is NaN or null"):
         model().fit(scan_parquet(folder, "y"))
 
 
 def test_what_accumulate_keeps_of_a_source(folder):
-    X, y = holed(3000)
+    X, y = holed(600)
     state = accumulate(scan_parquet(folder, "y", missing="marginal"))
     assert state.allclose(IncompleteStatistics(feature_names=list("abcd")).update(X, y))
-    assert state.patterns().counts.sum() == 3000
+    assert state.patterns().counts.sum() == 600
     dropped = accumulate(scan_parquet(folder, "y", missing="drop"))
     assert dropped.n_rows == (~np.isnan(X).any(axis=1)).sum()
-    with pytest.raises(ValueError, match="16 patterns"):
-        accumulate(scan_parquet(folder, "y"), missing=Marginal(max_patterns=15, max_reads=1))
+    with pytest.raises(ValueError, match="\\d+ patterns"):
+        accumulate(scan_parquet(folder, "y"), missing=Marginal(max_patterns=3, max_reads=1))
     assert accumulate(scan_parquet(folder, "y", missing="marginal"), exact=True) == IncompleteStatistics(
         exact=True, feature_names=list("abcd")
     ).update(X, y)
@@ -455,6 +439,7 @@ def test_a_saved_model_goes_on_learning(model, tmp_path):
     fitted.save(tmp_path / "model.parquet")
     loaded = streamgda.load(tmp_path / "model.parquet")
     assert loaded.statistics_ == fitted.statistics_
+    assert model.from_statistics(loaded.statistics_).missing == "marginal"
     assert loaded.predict_proba(X).tolist() == fitted.predict_proba(X).tolist()
     assert (
         loaded.partial_fit(X[300:], y[300:]).statistics_ == fitted.partial_fit(X[300:], y[300:]).statistics_
@@ -474,6 +459,7 @@ def test_a_model_that_was_saved_with_complete_rows_learns_incomplete_ones(model,
 # ---------------------------------------------------------------------- real data
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("STREAMGDA_DATA" not in os.environ, reason="needs the letter data")
 @pytest.mark.parametrize(("share", "least"), [(0.1, 0.870), (0.2, 0.862)])
 def test_letters_with_values_missing_at_random(share, least):
@@ -490,9 +476,10 @@ def test_letters_with_values_missing_at_random(share, least):
 # ---------------------------------------------------------------------- ledgers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_ledger_keeps_incomplete_rows(folder, tmp_path, exact):
-    X, y = holed(3000)
+    X, y = holed(600)
     ledger = StatisticsLedger(tmp_path / "ledger", exact=exact)
     ledger.refresh(scan_parquet(folder / "[0-3].parquet", "y", missing="marginal"))
     report = ledger.refresh(scan_parquet(folder, "y", missing="marginal"))

@@ -92,6 +92,7 @@ def sources(rows, tmp_path_factory):
     return [*(scan_parquet(folder / name, "y") for name in cuts), scan_arrow(table, "y"), dask]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance_type", KINDS)
 def test_any_partition_of_a_source_gives_the_same_model(sources, covariance_type):
     how = {"exact": True, "covariance_type": covariance_type}
@@ -109,27 +110,6 @@ def test_weights_are_repetitions(rows):
     repeated = MixtureDiscriminantAnalysis(2, exact=True).fit(np.repeat(X, w, axis=0), np.repeat(y, w))
     assert weighted.subclass_centers_ == repeated.subclass_centers_
     np.testing.assert_array_equal(weighted.statistics_.means, repeated.statistics_.means)
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_batches_merges_and_passes_about_given_centres_add_up(rows, sources, exact):
-    X, y = rows
-    whole = MixtureDiscriminantAnalysis(3, exact=exact).fit(X, y)
-    how = {"subclasses": whole.subclass_centers_, "exact": exact}
-    stream, first, second = (MixtureDiscriminantAnalysis(**how) for _ in range(3))
-    for start in range(0, len(X), 170):
-        stream.partial_fit(X[start : start + 170], y[start : start + 170])
-    first.fit(X[:500], y[:500]).merge(second.fit(X[500:], y[500:]))
-    of_source = MixtureDiscriminantAnalysis(**how).fit(sources[1])
-    read = accumulate(sources[1], rule=whole.subclass_centers_, exact=exact)
-    assert of_source.n_reads_ == 1
-    for state in (stream.statistics_, first.statistics_, of_source.statistics_, read):
-        assert state.allclose(whole.statistics_)
-        assert state.rule == whole.subclass_centers_
-    model = MixtureDiscriminantAnalysis.from_statistics(read, exact=exact).partial_fit(
-        pd.DataFrame(X[:9], columns=["x0", "x1", "x2"]), y[:9]
-    )
-    np.testing.assert_array_equal(model.subclasses_, whole.subclasses_)
 
 
 @pytest.mark.parametrize("covariance_type", KINDS)
@@ -438,6 +418,7 @@ def test_predictions_of_datasets_are_those_in_memory(rows, sources, tmp_path):
 # ---------------------------------------------------------------------- searches
 
 
+@pytest.mark.slow
 def test_a_search_scores_each_number_of_subclasses_as_models_of_the_folds_do(rows, sources):
     grid, names = {"subclasses": [1, 2, {"a": 3}]}, ["accuracy", "log_likelihood"]
     how = {"cv": 3, "scoring": names, "refit": "accuracy"}
@@ -461,6 +442,7 @@ def test_a_search_scores_each_number_of_subclasses_as_models_of_the_folds_do(row
     assert search.best_estimator_.subclass_centers_ == best.subclass_centers_
 
 
+@pytest.mark.slow
 def test_mixtures_are_compared_with_other_models(rows):
     X, y = rows
     y = np.where(np.random.default_rng(5).random(len(y)) < 0.1, y[::-1], y)
@@ -481,6 +463,7 @@ def test_mixtures_are_compared_with_other_models(rows):
     assert learning_curve(MixtureDiscriminantAnalysis(2), *rows, scoring="accuracy")[2].shape == (3, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folds", [None, 3])
 def test_a_ledger_keeps_subclasses_apart(sources, tmp_path, folds):
     model = MixtureDiscriminantAnalysis(2, exact=True)

@@ -11,13 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import multigammaln
 from sklearn.datasets import load_iris, load_wine
 
-from streamgda import (
-    ClassStatistics,
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    QuadraticDiscriminantAnalysis,
-    load,
-)
+from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from streamgda.gaussians.regularisation import log_evidence, most_likely_prior_rows
 from tests.reference import exact_moments
 
@@ -239,27 +233,6 @@ def test_a_new_class_predicts_as_in_lda_from_its_first_row_on(rows):
 
 
 # ---------------------------------------------------------------------- one model, however it is learnt
-
-
-@BOTH
-@pytest.mark.parametrize("pooling", ["bayes", 0.3])
-@pytest.mark.parametrize("predictive", ["plugin", "student"])
-def test_batches_merges_files_and_exact_sums_give_the_same_model(kind, pooling, predictive, rows, tmp_path):
-    X, y = rows
-    X = X.round(3)
-    params = {"pooling": pooling, "predictive": predictive}
-    expected = kind(**params).fit(X, y)
-    order = np.random.default_rng(1).permutation(len(y))
-    streamed = kind(**params)
-    for part in np.array_split(order, 7):
-        streamed.partial_fit(X[part], y[part])
-    merged = kind(**params).partial_fit(X[:50], y[:50]).merge(ClassStatistics().update(X[50:], y[50:]))
-    streamed.save(tmp_path / "model.parquet")
-    loaded = load(tmp_path / "model.parquet")
-    assert loaded.get_params() == streamed.get_params()
-    for model in (streamed, merged, loaded, kind(exact=True, **params).fit(X, y)):
-        assert model.prior_rows_ == pytest.approx(expected.prior_rows_, rel=1e-9)
-        np.testing.assert_allclose(model.predict_log_proba(X), expected.predict_log_proba(X), rtol=1e-7)
 
 
 @BOTH

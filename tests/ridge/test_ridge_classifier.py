@@ -10,8 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import skl2onnx
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.pipeline import make_pipeline
@@ -108,24 +106,6 @@ def test_interpolation_is_not_chosen():
     model = RidgeClassifier().fit(X, np.arange(40) % 2)
     assert model.df_ <= 20
     assert RidgeClassifier(max_df=0.1).fit(X, np.arange(40) % 2).df_ <= 4 < model.df_
-
-
-@given(cuts=st.lists(st.integers(1, 149), max_size=4), seed=st.integers(0, 9))
-def test_batches_merges_and_removals_give_one_fit(cuts, seed):
-    X, y = load_iris(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(150)
-    parts = np.split(order, sorted(cuts))
-    whole = RidgeClassifier().fit(X, y)
-    batches, other = RidgeClassifier(), RidgeClassifier().partial_fit(X[:30], y[:30])
-    for part in parts:
-        batches.partial_fit(X[part], y[part])
-    merged = RidgeClassifier().partial_fit(X[30:], y[30:]).merge(other)
-    rest = (merged.statistics_ + ClassStatistics("tied").update(X[:9], y[:9])) - ClassStatistics(
-        "tied"
-    ).update(X[:9], y[:9])
-    for model in (batches, merged, RidgeClassifier.from_statistics(rest)):
-        assert model.alpha_ == pytest.approx(whole.alpha_, rel=1e-6)
-        np.testing.assert_allclose(model.decision_function(X), whole.decision_function(X), atol=1e-7)
 
 
 def test_it_reads_full_states_and_refuses_others():
@@ -254,6 +234,7 @@ def test_a_search_computes_one_spectrum_for_all_penalties(monkeypatch):
     assert search.best_score_ > 0.97
 
 
+@pytest.mark.slow
 def test_it_goes_wherever_models_go(tmp_path):
     X, y = load_iris(return_X_y=True)
     frame = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["s", "v", "w"])[y])
