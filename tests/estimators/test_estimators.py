@@ -5,6 +5,7 @@ import tracemalloc
 import warnings
 
 import duckdb
+import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -481,6 +482,17 @@ def test_a_batch_without_rows_changes_nothing(model):
             fitted.partial_fit(np.empty((0, 3)), [])
         with pytest.raises(ValueError, match="0 sample"):
             fitted.fit(X[:0], y[:0])
+
+
+@pytest.mark.parametrize("params", [{}, {"shrinkage": "auto"}])
+def test_a_model_whose_arrays_joblib_maps_from_a_file_learns(params, tmp_path):
+    X, y = random_rows(3, 3, n_rows=60)
+    model = QuadraticDiscriminantAnalysis(**params).fit(X, y)
+    joblib.dump(model, tmp_path / "model.joblib")
+    mapped = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    some = y != y[0]
+    expected = model.partial_fit(X[some], y[some]).statistics_
+    assert mapped.partial_fit(X[some], y[some]).statistics_ == expected
 
 
 def test_a_pickle_of_another_version_says_so(monkeypatch):

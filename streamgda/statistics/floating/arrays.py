@@ -138,7 +138,9 @@ class MomentArrays:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         scatter = state["kind"].unpacked(state["scatter"], *state["means"].shape)
-        vars(self).update(state, scatter=scatter)
+        # Arrays that joblib maps from a file are read-only, and moments change in place.
+        fixed = {k: v.copy() for k, v in state.items() if isinstance(v, np.ndarray) and not v.flags.writeable}
+        vars(self).update({**state, **fixed}, scatter=scatter)
 
     # ------------------------------------------------------------------ by class
 
