@@ -103,11 +103,11 @@ def _with_days(frame: Any) -> Any:
     kinds = getattr(frame, "dtypes", ()) if kinds is None else kinds
     if not any(map(is_time, kinds)) and not any(map(_holds_times, _objects_of_pandas(frame, kinds))):
         return frame
-    table = as_arrow(frame)
+    table = as_arrow(frame).replace_schema_metadata()  # which tells the types that columns had in pandas
     for i, field in enumerate(table.schema):
         if is_time(field.type):
             table = table.set_column(i, field.name, [days(table.column(i).combine_chunks())])
-    return table.to_pandas()
+    return table.to_pandas().set_axis(column_labels(frame), axis=1)
 
 
 def _objects_of_pandas(frame: Any, kinds: Any) -> Iterator[Any]:

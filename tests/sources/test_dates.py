@@ -79,6 +79,7 @@ def test_statistics_and_models_take_frames_of_dates_as_sources_do():
         (objects, [20454, 20457]),
         (typed, [20454, 20457]),
         (typed.select(["lasts"]), [0.25, 0.375]),
+        (typed.to_pandas(types_mapper=pd.ArrowDtype), [20454, 20457]),
     ):
         state = ClassStatistics("diag").update(frame, [0, 1])
         assert state.means[:, 0].tolist() == days
