@@ -16,7 +16,7 @@ from streamgda.estimators.forgetting import factor_after, times_of, weights_afte
 from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.calibration import Calibration
-from streamgda.gaussians.whitening import Array
+from streamgda.gaussians.posteriors import Array, order_of
 from streamgda.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
@@ -27,6 +27,8 @@ from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.sources.conversion import is_dask
 
 Batch = Sequence[Any]
+
+_ROWS_AT_ONCE = 1 << 12
 
 
 def evaluate(
@@ -289,20 +291,29 @@ def _evaluate_blocks(
     calibration = Calibration(float(model.temperature)) if temperatures else None
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for piece in inference.pieces_of(model, block):
-            scores = _posterior_scores(model, block, piece)
-            weights = None if block.weights is None else block.weights[piece].astype(np.float64, copy=False)
+        for pieces in _enough(inference.pieces_of(model, block)):
+            some = slice(pieces[0].start, pieces[-1].stop)
+            scores = _posterior_scores(model, block, pieces)
+            weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
             labels, answers = model.known_labels, decision.ranked(scores)[:, 0]
-            rows = (block.classes, block.codes[piece], scores, labels, weights, answers)
+            rows = (block.classes, block.codes[some], scores, labels, weights, answers)
             evaluation.add_coded(*rows, calibration)
     return evaluation
 
 
-def _posterior_scores(model: Model, block: Block, piece: slice) -> Array:
-    """The posterior scores of the rows of a piece: (n, K)."""
-    result = np.empty((piece.stop - piece.start, len(model.known_labels)), order="F")
-    for scores in inference.score_piece(model, block, piece):
-        result[scores.positions] = scores.posterior_scores
+def _enough(pieces: list[slice]) -> Iterator[list[slice]]:
+    """Yield neighbouring pieces with enough rows to make up for a call for each class."""
+    size = 1 + _ROWS_AT_ONCE // max(1, pieces[0].stop) if pieces else 1
+    yield from (pieces[i : i + size] for i in range(0, len(pieces), size))
+
+
+def _posterior_scores(model: Model, block: Block, pieces: list[slice]) -> Array:
+    """The posterior scores of the rows of neighbouring pieces: (n, K)."""
+    n_classes, first = len(model.known_labels), pieces[0].start
+    result = np.empty((pieces[-1].stop - first, n_classes), order=order_of(n_classes))
+    for piece in pieces:
+        for scores in inference.score_piece(model, block, piece):
+            result[piece.start - first : piece.stop - first][scores.positions] = scores.posterior_scores
     return result
 
 

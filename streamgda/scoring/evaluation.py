@@ -18,11 +18,15 @@ from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.gaussians.posteriors import posteriors_and_odds
 from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
 from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
-from streamgda.scoring.measures import MEMBERS, N_RANKS, WEIGHT, Measures
+from streamgda.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
 from streamgda.statistics.locking import at_one_moment
 from streamgda.storage.saving import Loadable
 
 _CALIBRATION_BINS = 10
+
+_VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
+
+_MANY_CLASSES = 64  # of which most have a probability near 0
 
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 
@@ -188,30 +192,57 @@ class Evaluation(Measures, Loadable):
         answers = here[scores.argmax(axis=1) if positions is None else positions]
         scores = _with_unknown(scores, here, len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
-        probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
-        self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
-        if calibration is None:
-            self._losses += np.inf
-        else:
-            self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
         np.add.at(self._confusion, (truth, answers), weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
-        self._ranks += np.bincount(_ranks_of(scores, truth), weight, N_RANKS + 1)[:N_RANKS]
+        if calibration is None:
+            self._losses += np.inf
+        step = max(1, _VALUES_AT_ONCE // len(classes))
+        if len(codes) <= step:
+            log_odds = self._add_scores(scores, truth, weight, calibration)
+        else:
+            log_odds = np.empty(scores.shape, order="F")
+            for start in range(0, len(codes), step):
+                some = slice(start, start + step)
+                log_odds[some] = self._add_scores(scores[some], truth[some], weight[some], calibration)
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
+
+    def _add_scores(
+        self, scores: Array, truth: NDArray[np.intp], weight: Array, calibration: Calibration | None
+    ) -> Array:
+        """Add rows to all sums that need no more than their scores; return the log-odds."""
+        probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
+        self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
+        if calibration is not None:
+            self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
+        self._ranks += np.bincount(_ranks_of(scores, truth), weight, N_RANKS + 1)[:N_RANKS]
         self._add_probabilities(probabilities, truth, weight)
+        return log_odds
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
-        n_classes, rows = len(self.classes), np.arange(len(truth))
-        bins = np.searchsorted(_INNER_EDGES, probabilities)
-        np.add.at(self._calibration[:, MEMBERS], (truth, bins[rows, truth]), weight)
-        bins += np.arange(n_classes) * (3 * _CALIBRATION_BINS)
-        _add(self._calibration, bins, weight[:, None] * probabilities)
-        _add(self._calibration, bins + WEIGHT * _CALIBRATION_BINS, weight)
+        rows = np.arange(len(truth))
+        bins = np.searchsorted(_INNER_EDGES, probabilities[rows, truth])
+        np.add.at(self._calibration[:, MEMBERS], (truth, bins), weight)
+        if len(self.classes) < _MANY_CLASSES:
+            self._add_to_bins(np.arange(len(self.classes)), probabilities, weight[:, None])
+        else:  # at most ten probabilities of a row are in other bins than the first
+            others = probabilities > _INNER_EDGES[0]
+            self._calibration[:, PROBABILITY, 0] += np.einsum("i,ik->k", weight, probabilities * ~others)
+            self._calibration[:, WEIGHT, 0] += np.einsum("i,ik->k", weight, ~others)
+            of_rows, classes = np.nonzero(others)
+            self._add_to_bins(classes, probabilities[others], weight[of_rows])
         probabilities[rows, truth] -= 1.0
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
+
+    def _add_to_bins(self, classes: NDArray[np.intp], probabilities: Array, weight: Array) -> None:
+        """Add probabilities of classes to the bins that they are in."""
+        bins = np.searchsorted(_INNER_EDGES, probabilities)
+        places, sums = (bins + classes * self._calibration[0].size).ravel(), self._calibration.reshape(-1)
+        np.add.at(sums, places, (weight * probabilities).ravel())
+        weights = np.broadcast_to(weight, probabilities.shape).ravel()
+        np.add.at(sums, places + WEIGHT * _CALIBRATION_BINS, weights)
 
     def _reindex(self, classes: Labels) -> None:
         """Add classes. No row so far is of a new class, and all of them give it the probability 0."""
@@ -391,9 +422,3 @@ def _with_unknown(scores: Array, here: NDArray[np.intp], n_classes: int) -> Arra
     result = np.full((len(scores), n_classes), -np.inf)
     result[:, here] = scores
     return result
-
-
-def _add(sums: Array, places: NDArray[np.int64], values: Array) -> None:
-    """Add values (n,) or (n, K) to the elements of a flattened array at these places (n, K)."""
-    values = np.broadcast_to(values.reshape(len(places), -1), places.shape)
-    np.add.at(sums.reshape(-1), places.ravel(), values.ravel())

@@ -408,6 +408,27 @@ def test_what_is_printed():
     assert frame.loc["b", "roc_auc"] == evaluation.roc_auc[1]
 
 
+def test_measures_of_many_classes_are_scikit_learns():
+    rng, n_classes = np.random.default_rng(0), 80
+    y = rng.integers(n_classes, size=5000)
+    X, weights = rng.normal(size=(5000, 3)) + np.stack([y % 4, y // 4 % 4, y // 16], axis=1), rng.random(5000)
+    model = GaussianNB().fit(X, y)
+    found, probabilities = evaluate(model, X, y, weights), model.predict_proba(X)
+    assert found.log_loss == pytest.approx(metrics.log_loss(y, probabilities, sample_weight=weights))
+    binary = y[:, None] == np.arange(n_classes)
+    areas = [
+        metrics.roc_auc_score(binary[:, k], probabilities[:, k], sample_weight=weights)
+        for k in range(n_classes)
+    ]
+    np.testing.assert_allclose(found.roc_auc, areas, rtol=1e-9)
+    errors = ((probabilities - binary) ** 2).sum(axis=1)
+    assert found.brier_score == pytest.approx(np.average(errors, weights=weights))
+    for k in range(5):
+        own = np.ceil(probabilities[:, k] * 10).clip(1)
+        means = [np.average(probabilities[own == b, k], weights=weights[own == b]) for b in set(own)]
+        np.testing.assert_allclose(found.calibration_curve(k)[1], sorted(means), rtol=1e-9)
+
+
 def test_many_classes_are_not_all_printed():
     y = np.arange(30)
     assert "... and 10 more classes" in str(Evaluation().update(y, 2 * np.eye(30), y))
