@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streamgda.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import (
+    TILE_ROWS,
     deviations_from,
     large_mean_tails,
     multiply_rows,
@@ -29,12 +30,18 @@ from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
+_TERMS_AT_ONCE = 1 << 17  # products of features, which stay there mostly
+_FEWEST_QUADRATIC = 32  # classes; with fewer, or fewer than three for each feature, distances are as fast
+_LARGEST = 1e100  # whitened value; products of smaller ones are far from overflow
 _NEAR_FOR_EACH_FAR = 16  # classes; where there are fewer, squared distances take about as little time
 
 
 @dataclass(frozen=True, eq=False)
 class SeparateGaussians(Gaussians):
     """A covariance for each class, as in quadratic discriminant analysis.
+
+    If there are more classes than features, scores are one product with whitened values and their products,
+    but for classes whose digits that would lose: their scores come from squared distances.
 
     `regularisation` says how the covariances are pooled, if they are. `mean_tails` (K, d) are what rounding
     to float64 leaves of the means.
@@ -46,8 +53,8 @@ class SeparateGaussians(Gaussians):
     mean_tails: Array | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the reasons, which the whitenings hold too."""
-        return {name: value for name, value in self.__dict__.items() if name != "singular"}
+        """All but the reasons and the product, which follow from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name not in {"singular", "_product"}}
 
     @cached_property
     def singular(self) -> dict[int, Reason]:
@@ -75,6 +82,42 @@ class SeparateGaussians(Gaussians):
         if self.singular:
             distances[:, list(self.singular)] = np.inf
         return distances
+
+    @property
+    def scores_from_distances(self) -> bool:
+        return self._product is None
+
+    @cached_property
+    def _product(self) -> _QuadraticProduct | None:
+        n_classes, d = self.means.shape
+        if n_classes < max(_FEWEST_QUADRATIC, 3 * d) or self.singular or (self.ranks < d).any():
+            return None
+        pooled = np.mean([whitening.covariance for whitening in self.whitenings], axis=0)
+        try:
+            common = TriangularWhitening.of_regular(pooled, 0.0)
+        except np.linalg.LinAlgError:
+            return None
+        return _QuadraticProduct.of(self, common)
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        product = self._product
+        if product is None:
+            return super().posterior_scores(X, log_priors, out)
+        n_classes = len(self.means)
+        scores = np.empty((len(X), n_classes), order=order_of(n_classes)) if out is None else out
+        distant = product.write_scores(X, scores)
+        scores += log_priors
+        log_priors = np.broadcast_to(log_priors, n_classes)
+        if len(product.far):
+            few = self._of_classes(product.far)
+            scores[:, product.far] = few.posterior_scores(X, log_priors[product.far])
+        if len(distant):
+            scores[distant] = super().posterior_scores(X[distant], log_priors)
+        return scores
+
+    def _of_classes(self, places: NDArray[np.intp]) -> SeparateGaussians:
+        whitenings = [self.whitenings[k] for k in places]
+        return SeparateGaussians(self.means[places], whitenings, mean_tails=some_of(self.mean_tails, places))
 
     def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
         distances = np.empty(len(X))
@@ -132,6 +175,77 @@ class SeparateGaussians(Gaussians):
 
     def precision(self, k: int) -> Array:
         return self.whitenings[k].precision
+
+
+@dataclass(frozen=True, eq=False)
+class _QuadraticProduct:
+    """Scores of rows as one product, for classes of similar covariances that are not far from each other.
+
+    Let z = (x − centre) whitened by the mean of the covariances, ζ that of a mean, and P the precision of a
+    class in these coordinates. Then the squared distance is zᵀ P z − 2 zᵀ P ζ + ζᵀ P ζ. Its terms are at most
+    2 |P| (|z − ζ|² + |ζ|²) beside the distance, which is at least |z − ζ|² / |P⁻¹|. So few digits are lost if
+    |P| |P⁻¹| and |P| |ζ|² are small.
+
+    Attributes
+    ----------
+    centre, whitening : ndarray of shape (d,), (d, d)
+        Of the rows.
+    coefficients, intercepts : ndarray of shape (d (d + 1) / 2 + d, K), (K,)
+        Of the products of features i ≥ j, and of the features.
+    far : ndarray of int
+        The classes whose digits would be lost.
+    """
+
+    centre: Array
+    whitening: Array
+    coefficients: Array
+    intercepts: Array
+    far: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, densities: SeparateGaussians, common: Whitening) -> Self | None:
+        """The product for these densities; None if many classes are far."""
+        means, d = densities.means, densities.means.shape[1]
+        inverse = scipy.linalg.solve_triangular(common.matrix, np.eye(d), check_finite=False)
+        factors = np.array([whitening.triangle @ inverse.T for whitening in densities.whitenings])
+        precisions = factors.transpose(0, 2, 1) @ factors
+        covariances = np.array([common.matrix.T @ w.covariance @ common.matrix for w in densities.whitenings])
+        sizes = np.linalg.norm(precisions, axis=(1, 2))
+        are_alike = sizes * np.linalg.norm(covariances, axis=(1, 2)) <= FAR * d
+        for middle in np.mean, np.median:  # a few far classes draw the mean away, and not the median
+            centre = middle(means, axis=0)
+            gaps = means - centre
+            if densities.mean_tails is not None:
+                gaps += densities.mean_tails
+            zetas = gaps @ common.matrix
+            is_near = are_alike & (sizes * np.vecdot(zetas, zetas) <= FAR**2)
+            if is_near.all():
+                break
+        slopes = np.matvec(precisions, zetas)
+        far = np.flatnonzero(~is_near)
+        if len(far) * _NEAR_FOR_EACH_FAR > len(means):
+            return None
+        first, second = np.tril_indices(d)
+        quadratic = precisions[:, first, second].T * np.where(first == second, -0.5, -1.0)[:, None]
+        intercepts = -0.5 * (np.vecdot(zetas, slopes) + densities._log_determinants)
+        coefficients = np.concatenate([quadratic, slopes.T])
+        return cls(centre, np.ascontiguousarray(common.matrix), coefficients, intercepts, far)
+
+    def write_scores(self, X: Array, out: Array) -> NDArray[np.intp]:
+        """Write the scores of rows (n, d) to `out` (n, K). Returns rows that are too large for that."""
+        (n_terms, _), d, distant = self.coefficients.shape, X.shape[1], []
+        step = max(1, _TERMS_AT_ONCE // n_terms // TILE_ROWS) * TILE_ROWS
+        for start in range(0, len(X), step):
+            rows = multiply_rows(X[start : start + step] - self.centre, self.whitening)
+            distant.append(start + np.flatnonzero(~(np.abs(rows).max(axis=1) <= _LARGEST)))
+            terms, at = np.empty((len(rows), n_terms)), 0
+            for i in range(d):
+                np.multiply(rows[:, : i + 1], rows[:, i : i + 1], out=terms[:, at : at + i + 1])
+                at += i + 1
+            terms[:, at:] = rows
+            out[start : start + step] = multiply_rows(terms, self.coefficients)
+            out[start : start + step] += self.intercepts
+        return np.concatenate(distant) if distant else np.empty(0, np.intp)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
