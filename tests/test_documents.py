@@ -31,8 +31,9 @@ def run(*arguments, **options):
 
 GUIDES = ROOT / "examples" / "guides"
 START = GUIDES / "getting-started.md"  # which writes the data of all pages, and lists them
-DOCUMENTS = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
-QUICK = {"README.md", "getting-started.md"}  # the others take seconds
+FRONT_PAGE = ROOT / "examples" / "index.md"
+DOCUMENTS = [ROOT / "README.md", FRONT_PAGE, *sorted(GUIDES.glob("*.md"))]
+QUICK = {"README.md", "index.md", "getting-started.md"}  # the others take seconds
 OPTIONAL = ["fastapi", "polars", "pyspark", "ray", "river"]  # not everywhere installed
 
 
@@ -184,18 +185,20 @@ def test_the_speeds_of_the_readme_are_those_measured():
 @pytest.mark.slow
 def test_the_site_has_all_public_names_and_displays(tmp_path):
     import streamgda
-    from streamgda import plotting
+    from streamgda import diagnostics, plotting
 
     sources = shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=lambda *_: ["reference"])
+    shutil.copy(ROOT / "CHANGELOG.md", tmp_path)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", str(sources), str(tmp_path / "site")]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONWARNINGS": "ignore"})
-    for module in (streamgda, plotting):
+    for module in (streamgda, plotting, diagnostics):
         for name in module.__all__:
             page = (tmp_path / "site" / "reference" / f"{module.__name__}.{name}.html").read_text()
             summary = getattr(module, name).__doc__.splitlines()[0]
             words = " ".join(re.sub(r"<[^>]+>", "", page).split())
             plain = html.unescape(words).translate(QUOTES)
             assert " ".join(summary.replace("`", "").translate(QUOTES).split()) in plain, name
+            assert "Added in version" not in plain  # of scikit-learn
     for name in plotting.__all__:
         assert (tmp_path / "site" / "_images" / f"{name}.png").stat().st_size > 5_000
 

@@ -186,10 +186,10 @@ class BoxM(Table):
     pvalue : float
         The probability of such a χ², or a larger one, if all covariances are equal.
     log_determinants : dict of label to float
-        ln |S| of the unbiased covariance of each class, which M compares with ln |S| of the pooled
+        ln det S of the unbiased covariance of each class, which M compares with that of the pooled
         covariance.
     pooled_log_determinant : float
-        ln |S| of the pooled covariance.
+        ln det S of the pooled covariance.
     """
 
     statistic: float
