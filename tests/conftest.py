@@ -7,6 +7,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
 
 import multiprocessing
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,7 +21,8 @@ settings.register_profile(
     "quick", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("full", settings.get_profile("quick"), max_examples=150)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+settings.load_profile(PROFILE)
 
 
 collect_ignore = [] if find_spec("numpydoc") else ["cli/table.py"]
@@ -52,6 +54,26 @@ def pytest_collection_modifyitems(items):
         for mark in item.iter_markers("slow_cases"):
             if any(part in item.callspec.id for part in mark.args):
                 item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a test that takes more than half a second of processor time and is not marked as slow.
+
+    The first test that needs a library pays for its import, and is not judged. Nor is any on a machine that
+    has much else to do, where the same work takes twice the processor time.
+    """
+    before, n_modules = os.times(), len(sys.modules)
+    outcome = yield
+    seconds = sum(os.times()[:4]) - sum(before[:4])
+    is_judged = PROFILE == "quick" and not item.get_closest_marker("slow")
+    if seconds > 0.5 and is_judged and len(sys.modules) < n_modules + 20 and not is_busy():
+        pytest.fail(f"took {seconds:.2f} s of processor time: make it cheaper, or mark it", pytrace=False)
+    return outcome
+
+
+def is_busy():
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > 2 * os.cpu_count()
 
 
 @pytest.fixture(scope="session")
