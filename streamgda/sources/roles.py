@@ -410,8 +410,9 @@ def _uninformative(first_rows: FirstRows | None, names: list[str]) -> list[str]:
 
 
 def _tells_nothing(column: pa.ChunkedArray) -> bool:
-    n_values = len(column.unique())
-    return n_values == 1 or (n_values == len(column) and label_kind(column.type) == "str")
+    is_text = label_kind(column.type) == "str"
+    n_values = len((column if is_text else column.drop_null()).unique())  # a missing text is a value
+    return n_values < 2 or (is_text and n_values == len(column))
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
