@@ -49,7 +49,7 @@ class GivenCategories:
         Raises
         ------
         ValueError
-            If no column is of numbers.
+            If no column is of numbers, or the rows of a class do not determine its covariances.
         """
         option = Categorical.of(model)
         treatment, ridge = option.treatment(model), option.ridge
@@ -71,6 +71,8 @@ class GivenCategories:
         if treatment == "naive":
             self.numbers = statistics.select(np.arange(p))
             return
+        for reason in statistics.reasons.values():
+            raise reason()
         scatter = statistics.scatter
         is_pooled = scatter.ndim == 2
         learnt = scatter if is_pooled or treatment == "separate" else scatter.sum(axis=0)

@@ -22,6 +22,7 @@ from streamgda import (
     HashedKFold,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
     cross_validate,
     drift,
@@ -201,6 +202,12 @@ def test_transform_of_incomplete_rows_says_how_to_complete_a_frame(customers, ki
         model.transform(holes)
     whole = holes.assign(age=model.impute(holes)[:, 0])
     assert np.isfinite(model.transform(whole)).all()
+
+
+def test_a_class_that_incomplete_rows_do_not_determine_is_named_beside_categories():
+    rows = pd.DataFrame({"a": [1.0, 3, 4, 2, 5, 9], "b": [2.0, 5, 1, None, None, 7], "c": list("uvuvuv")})
+    with pytest.raises(np.linalg.LinAlgError, match="class 1: too few rows have both 'a' and 'b'"):
+        QuadraticDiscriminantAnalysis(missing="marginal").fit(rows, [0, 0, 0, 1, 1, 1])
 
 
 def test_columns_whose_labels_are_numbers(customers, kinds):
