@@ -4,6 +4,7 @@
 """
 
 import inspect
+import logging
 import os
 import subprocess
 import sys
@@ -57,8 +58,9 @@ _SITES = {
     "dask": "https://docs.dask.org/en/stable/",
     "zarr": "https://zarr.readthedocs.io/en/stable/",
 }
-# Their inventories are fetched where the site is published; elsewhere it is built without a network.
+# Their inventories are fetched where the site is published, if they can be; elsewhere nothing is fetched.
 intersphinx_mapping = {name: (url, None) for name, url in _SITES.items() if "READTHEDOCS" in os.environ}
+logging.getLogger("sphinx.sphinx.ext.intersphinx").setLevel(logging.ERROR)
 
 
 def setup(app):
