@@ -288,6 +288,11 @@ def readable(X: Any) -> Any:
         _check_codes(X[name], name)
         values = np.asarray(X[name])
         known = (v for v in values if isinstance(v, str | Number) and str(v) != "nan")
+        if values.dtype.kind == "O" and len(values) and np.ndim(values[0]):
+            raise ValueError(
+                f"column {name!r} holds lists, and features are numbers; of lists of equal length make a "
+                f"matrix: numpy.stack(numpy.asarray(frame[{name!r}]))"
+            )
         if values.dtype.kind in "UTS" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
             wrong.append(name)
     if wrong:

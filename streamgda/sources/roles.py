@@ -31,6 +31,10 @@ FirstRows = Callable[[list[str]], pa.Table]
 
 FIRST_ROWS = 1_000
 
+_OF_LISTS = (
+    "; with_columns makes a feature of each place of a list, by pyarrow.compute.list_element(field(name), i)"
+)
+
 _FEWEST_TO_JUDGE = 20  # rows, in which a column with one value or a value in each says something
 
 
@@ -283,6 +287,7 @@ class Roles:
             f"{origin}: columns {kinds} cannot be features; "
             + ("leave them out" if is_frame else self._left_out(wrong, usable, text, first_rows))
             + (LEARNT_AS_TEXT if text else "")
+            + (_OF_LISTS if any(re.match(r"\w*list<", str(types[name])) for name in wrong) else "")
         )
 
     def _left_out(

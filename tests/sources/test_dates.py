@@ -94,6 +94,7 @@ def test_all_columns_in_the_way_are_named_with_features_to_paste():
     with pytest.raises(ValueError, match="'many'.*'more'") as caught:
         scan_arrow(table, "y")
     assert "features=['x']" in str(caught.value)
+    assert "each place of a list, by pyarrow.compute.list_element" in str(caught.value)
 
 
 def test_dates_in_one_file_and_numbers_in_another_are_an_error(tmp_path):
