@@ -83,6 +83,17 @@ def test_a_model_is_that_of_one_fit_however_it_came_by_its_rows(model, tmp_path)
         assert_same(whole, clone(model).set_params(exact=False).fit(X, Y), X)
 
 
+@pytest.mark.slow_cases("True, missing")
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_an_integer_weight_is_a_repetition(model):
+    X = rows_for(model)
+    weights = np.random.default_rng(2).integers(0, 4, len(X))
+    weighted = clone(model).fit(X, Y, sample_weight=weights)
+    repeated = clone(model).fit(X.loc[X.index.repeat(weights)], Y.repeat(weights))
+    assert weighted.statistics_.weights.tolist() == repeated.statistics_.counts.tolist()
+    assert_same(weighted, repeated, X)
+
+
 def of_model(model):
     """The parameters that a model needs beside its statistics."""
     return {name: value for name, value in model.get_params(deep=False).items() if name != "subclasses"}

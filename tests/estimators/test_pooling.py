@@ -236,18 +236,6 @@ def test_a_new_class_predicts_as_in_lda_from_its_first_row_on(rows):
 
 
 @BOTH
-def test_a_weight_is_a_number_of_repetitions(kind, rows):
-    X, y = rows
-    weights = 1 + np.arange(len(y)) % 3
-    weighted = kind(pooling="bayes", predictive="student").fit(X, y, weights)
-    repeated = kind(pooling="bayes", predictive="student").fit(
-        np.repeat(X, weights, axis=0), np.repeat(y, weights)
-    )
-    assert weighted.prior_rows_ == pytest.approx(repeated.prior_rows_, rel=1e-9)
-    np.testing.assert_allclose(weighted.predict_log_proba(X), repeated.predict_log_proba(X), rtol=1e-8)
-
-
-@BOTH
 @pytest.mark.parametrize("predictive", ["plugin", "student"])
 def test_a_class_of_less_than_one_row_counts_as_one(kind, predictive, rows):
     X, y = rows
