@@ -139,15 +139,16 @@ def parts_by_feature(
 
 def _missing_bits(features: Features) -> NDArray[np.uint8]:
     """A bit for each value, set where it is missing: (n_rows, n_bytes), in whole words of 64 bits."""
-    by_row = isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]
     columns = features.T if isinstance(features, np.ndarray) else features
-    missing = np.zeros((len(columns[0]), -(-len(columns) // 64) * 64), np.bool_)
-    if by_row:
+    n_bytes = -(-len(columns) // 64) * 8
+    if isinstance(features, np.ndarray) and features.strides[0] >= features.strides[1]:
+        missing = np.zeros((len(features), 8 * n_bytes), np.bool_)
         missing[:, : len(columns)] = np.isnan(features)  # with out=, NumPy 2.4 writes wrong strides
-    else:
-        for j, column in enumerate(columns):
-            missing[:, j] = np.isnan(column)
-    return np.packbits(missing.reshape(-1)).reshape(len(missing), -1)
+        return np.packbits(missing.reshape(-1)).reshape(len(missing), -1)
+    packed = np.zeros((n_bytes, len(columns[0])), np.uint8)
+    for j, column in enumerate(columns):
+        packed[j // 8] |= np.isnan(column).view(np.uint8) << np.uint8(7 - j % 8)
+    return np.ascontiguousarray(packed.T)
 
 
 def _codes_of(words: NDArray[np.uint64]) -> Indices:

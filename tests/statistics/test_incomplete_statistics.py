@@ -4,13 +4,14 @@ import copy
 import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import streamgda
-from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
+from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, accumulate, scan_arrow
 from tests.contracts.mergeable_contract import SubtractableContract, often
 from tests.contracts.test_laws import agree, is_left
 from tests.reference import close, exact_means, exact_moments, exact_scatter
@@ -261,3 +262,15 @@ def test_a_saved_state_is_read_back_to_the_bit(exact, tmp_path_factory, kind, da
     assert (loaded.exact, loaded.max_patterns) == (exact, 100)
     assert loaded.update(*data) == state.update(*data)
     assert pickle.loads(pickle.dumps(state)) == state
+
+
+def test_nulls_of_a_table_that_begins_within_another_are_those_of_its_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 70)), np.arange(150) % 2
+    missing = (rng.random((3, 70)) < 0.2)[np.arange(150) % 3]
+    columns = {f"x{j}": pa.array(X[:, j], mask=missing[:, j]) for j in range(70)}
+    table = pa.table({**columns, "y": y}).slice(5)
+    expected = IncompleteStatistics(feature_names=list(columns)).update(
+        np.where(missing, np.nan, X)[5:], y[5:]
+    )
+    assert accumulate(scan_arrow(table, "y", missing="marginal")) == expected
