@@ -97,13 +97,14 @@ def _with_names(app, doctree):
     """Link public names in code to their pages."""
     names = {name: module for module in reversed(_PUBLIC) for name in import_module(module).__all__}
     for literal in list(doctree.findall(nodes.literal)):
-        name = literal.astext().partition("(")[0].removeprefix("streamgda.")
-        if name in names and not isinstance(literal.parent, nodes.reference | pending_xref):
-            target = {"refdomain": "py", "reftype": "obj", "reftarget": f"{names[name]}.{name}"}
-            link = pending_xref("", refexplicit=True, refwarn=False, **target)
-            link["refdoc"] = app.env.docname
+        name, link = literal.astext().partition("(")[0].removeprefix("streamgda."), literal.parent
+        if name not in names or isinstance(link, nodes.reference):
+            continue
+        if not isinstance(link, pending_xref):
+            link = pending_xref("", refdomain="py", reftype="obj", refexplicit=True, refwarn=False)
             literal.replace_self(link)
             link += literal
+        link.attributes |= {"reftarget": f"{names[name]}.{name}", "refdoc": app.env.docname}
 
 
 def _is_inherited_from_others(app, what, name, member, skip, options):
