@@ -44,11 +44,11 @@ def named(label: Any) -> str:
 
 
 MISSING = "(missing)"
-"""What a category is called that stands for a missing value."""
+"""What a missing value is called."""
 
 
-def category_named(value: Any) -> str:
-    """The text of a category in a message, a table or the name of a feature."""
+def value_named(value: Any) -> str:
+    """The text of a value, or none, in a message, a table or the name of a feature."""
     return MISSING if value is None else str(value)
 
 

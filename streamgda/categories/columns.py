@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Codes, Labels, code_dtype
 from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
-from streamgda.blocks.wording import category_named, counted
+from streamgda.blocks.wording import counted, value_named
 from streamgda.gaussians.whitening import constant_features
 from streamgda.sources.roles import is_identifier
 
@@ -88,7 +88,7 @@ class Categories(Schema):
     def feature_names(self) -> tuple[str, ...]:
         """The columns of numbers, and "column=value" for each dummy, "(missing)" for a missing value."""
         dummies = (
-            f"{column}={category_named(value)}"
+            f"{column}={value_named(value)}"
             for column, values in zip(self.columns, self.values, strict=True)
             for value in values
         )

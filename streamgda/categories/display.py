@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import category_named, listed
+from streamgda.blocks.wording import listed, value_named
 from streamgda.estimators.classifier import GaussianClassifier
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes, colours, draw_legend, shown_classes
@@ -97,7 +97,7 @@ class CategoryEffectDisplay:
         for name in tables if column is None else [column]:
             values = zip(estimator.categories_[name], tables[name].T, strict=True)
             known = [(value, logs) for value, logs in values if not np.isnan(logs).any()]
-            names += [f"{name}={category_named(value)}" for value, _ in known]
+            names += [f"{name}={value_named(value)}" for value, _ in known]
             parts += [logs for _, logs in known]
         effects = _log_odds(np.array(parts), estimator.priors_)
         classes = estimator.classes_

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import category_named, counted, listed
+from streamgda.blocks.wording import counted, listed, value_named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.whitening import Array
@@ -156,10 +156,10 @@ class DecisionRegionsDisplay(ModelDisplay):
         estimator = estimator.snapshot()
         chosen = _two_features(estimator, features)
         check_probabilities(probabilities)
-        categories = _fixed_categories(estimator, fixed or {})
-        numbers = {name: value for name, value in (fixed or {}).items() if name not in categories}
+        encoded = _fixed_in_columns(estimator, fixed or {})
+        numbers = {name: value for name, value in (fixed or {}).items() if name not in encoded}
         values = _fixed_values(estimator, chosen, numbers)
-        plane = _Plane(estimator, chosen, values, _features_of(estimator, categories))
+        plane = _Plane(estimator, chosen, values, _features_of(estimator, encoded))
         means, covariances, squared_radii = plane.ellipses(probabilities)
         points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
         low, high = _extent(means, covariances, squared_radii.max(axis=1), points)
@@ -177,7 +177,7 @@ class DecisionRegionsDisplay(ModelDisplay):
             squared_radii=squared_radii,
             xlabel=xlabel,
             ylabel=ylabel,
-            title=_title(estimator, values, categories),
+            title=_title(estimator, values, encoded),
             points=points,
             point_classes=None if y is None else np.asarray(y),
         ).plot(ax)
@@ -244,7 +244,7 @@ class _Plane:
     values : ndarray of shape (n_fixed,)
         Their values.
     n_numbers : int
-        How many of them, the first ones, are numbers and no features of categories.
+        How many of them, the first ones, are columns of numbers.
     """
 
     def __init__(
@@ -252,9 +252,9 @@ class _Plane:
         model: GaussianClassifier[Any],
         chosen: list[int],
         numbers: dict[int, float],
-        categories: dict[int, float],
+        others: dict[int, float],
     ) -> None:
-        values, densities = numbers | categories, finalised(model).densities
+        values, densities = numbers | others, finalised(model).densities
         features = sorted([*chosen, *values])
         observed = np.isin(np.arange(densities.means.shape[1]), features)
         self.gaussians = densities if observed.all() else densities.marginal(observed)
@@ -297,24 +297,22 @@ def _two_features(estimator: GaussianClassifier[Any], features: Sequence[int | s
     return chosen
 
 
-def _fixed_categories(estimator: GaussianClassifier[Any], fixed: Mapping[int | str, Any]) -> dict[str, Any]:
-    """The category of each column that has some."""
+def _fixed_in_columns(estimator: GaussianClassifier[Any], fixed: Mapping[int | str, Any]) -> dict[str, Any]:
+    """The value of each column that is no number."""
     known = estimator.statistics_.schema.values_by_column()
     for name, values in known.items():
         if name not in fixed or fixed[name] not in values:
-            raise ValueError(
-                f"regions are those of a category of {name!r}: fix it at one of {listed(values)}"
-            )
+            raise ValueError(f"regions are those of a value of {name!r}: fix it at one of {listed(values)}")
     return {name: fixed[name] for name in known}
 
 
-def _features_of(estimator: GaussianClassifier[Any], categories: Mapping[str, Any]) -> dict[int, float]:
-    """The features that are made of categories, and their values."""
-    if not categories:
+def _features_of(estimator: GaussianClassifier[Any], encoded: Mapping[str, Any]) -> dict[int, float]:
+    """The features that are made of columns that are no numbers, and their values."""
+    if not encoded:
         return {}
     n_numbers = _n_numbers(estimator)
     names = estimator.statistics_.schema.names or ()
-    row = check_rows(estimator, {**dict.fromkeys(names, 0.0), **categories})[0]
+    row = check_rows(estimator, {**dict.fromkeys(names, 0.0), **encoded})[0]
     return dict(enumerate(row[n_numbers:].tolist(), n_numbers))
 
 
@@ -347,12 +345,10 @@ def _name_of(estimator: GaussianClassifier[Any], feature: int) -> str:
     return f"feature {feature}" if names is None else str(names[feature])
 
 
-def _title(
-    estimator: GaussianClassifier[Any], values: dict[int, float], categories: Mapping[str, Any]
-) -> str:
+def _title(estimator: GaussianClassifier[Any], values: dict[int, float], encoded: Mapping[str, Any]) -> str:
     """Which of the features that are not shown are fixed or marginalised."""
     said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
-    said += [f"{name} = {category_named(value)}" for name, value in categories.items()]
+    said += [f"{name} = {value_named(value)}" for name, value in encoded.items()]
     if len(said) > _MOST_IN_TITLE:
         said = [f"{counted(len(said), 'feature')} fixed"]
     if n_others := _n_numbers(estimator) - len(values) - 2:

@@ -87,7 +87,7 @@ def test_ellipses_at_fixed_categories_are_those_of_the_rows_that_have_them():
 @pytest.mark.parametrize("fixed", [None, {"colour": "red"}, {"colour": "red", "shape": "cube"}])
 def test_regions_need_a_category_of_each_column(fixed):
     model = GaussianNB().fit(*many_rows())
-    with pytest.raises(ValueError, match=r"a category of '(colour|shape)': fix it at one of '(blue|o)', "):
+    with pytest.raises(ValueError, match=r"a value of '(colour|shape)': fix it at one of '(blue|o)', "):
         DecisionRegionsDisplay.from_estimator(model, features=["a", "b"], fixed=fixed)
 
 
