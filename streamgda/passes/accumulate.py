@@ -256,7 +256,8 @@ def _rows_beside_state(
     n_rows = sum(split.n_rows or 0 for split in splits)
     if not n_features or n_rows <= _FEWEST_LONG_TASKS * ROWS_PER_TASK:
         return None
-    ((n_seen, n_labels),) = list(each(_labels_ahead, splits[:1]))
+    first = next(split for split in splits if split.n_rows)  # files may be empty
+    ((n_seen, n_labels),) = list(each(_labels_ahead, [first]))
     n_classes = float(n_labels)
     for _ in range(_STEPS):
         n_classes = n_labels / -np.expm1(-n_seen / n_classes) if n_labels else 0.0

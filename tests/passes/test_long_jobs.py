@@ -159,11 +159,9 @@ def test_a_state_travels_as_half_of_its_squares_and_arrives_with_all_bits(fourth
 def test_tasks_are_longer_where_states_are_large(n_classes, kind, n_tasks, tmp_path):
     n_rows = 1 << 21
     labels = pa.array(np.random.default_rng(0).integers(n_classes, size=n_rows)).cast(kind)
-    pq.write_table(
-        pa.table({"x": np.arange(n_rows, dtype=np.float32), "y": labels}),
-        tmp_path / "1.parquet",
-        row_group_size=1 << 17,
-    )
+    rows = pa.table({"x": np.arange(n_rows, dtype=np.float32), "y": labels})
+    pq.write_table(rows[:0], tmp_path / "0.parquet")
+    pq.write_table(rows, tmp_path / "1.parquet", row_group_size=1 << 17)
     told = []
     state = accumulate(scan_parquet(tmp_path, "y"), "diag", progress=told.append)
     assert (state.n_rows, told[-1].total_tasks) == (n_rows, n_tasks)
