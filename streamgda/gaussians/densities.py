@@ -100,10 +100,11 @@ class SeparateGaussians(Gaussians):
         return _QuadraticProduct.of(self, common)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        product = self._product
+        product, n_classes = self._product, len(self.means)
         if product is None:
-            return super().posterior_scores(X, log_priors, out)
-        n_classes = len(self.means)
+            scores = self.posterior_scores_from(self.squared_distances(X))
+            scores += log_priors
+            return scores
         scores = np.empty((len(X), n_classes), order=order_of(n_classes)) if out is None else out
         distant = product.write_scores(X, scores)
         scores += log_priors
