@@ -68,6 +68,7 @@ def setup(app):
     app.connect("builder-inited", _run_programs)
     app.connect("source-read", _with_links)
     app.connect("doctree-read", _with_names)
+    app.connect("doctree-resolved", _with_guides)
     app.connect("autodoc-skip-member", _is_inherited_from_others)
     app.connect("autodoc-process-signature", _with_parameters)
 
@@ -105,6 +106,17 @@ def _with_names(app, doctree):
             literal.replace_self(link)
             link += literal
         link.attributes |= {"reftarget": f"{names[name]}.{name}", "refdoc": app.env.docname}
+        if app.env.docname.startswith("guides/"):
+            guides = app.env.__dict__.setdefault("guides_of", {}).setdefault(f"{names[name]}.{name}", [])
+            guides += {app.env.docname} - set(guides)
+
+
+def _with_guides(app, doctree, docname):
+    """End the page of a name with the guides that tell of it."""
+    for guide in sorted(getattr(app.env, "guides_of", {}).get(docname.removeprefix("reference/"), [])):
+        address = app.builder.get_relative_uri(docname, guide)
+        link = nodes.reference("", app.env.titles[guide].astext(), internal=True, refuri=address)
+        doctree[-1] += nodes.paragraph("", "See also ", link)
 
 
 def _is_inherited_from_others(app, what, name, member, skip, options):
