@@ -147,7 +147,7 @@ class PredictionColumns:
             )
             for column, field in entries
         ]
-        for piece in pieces_of(self.model, block):
+        for piece in pieces_of(block, len(self.labels)):
             for scores in score_piece(self.model, block, piece):
                 for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, piece][:, scores.positions] = column.values(scores).T

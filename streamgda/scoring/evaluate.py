@@ -287,15 +287,15 @@ def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Deci
 def _evaluate_blocks(
     model: Model, blocks: Iterable[Block], decision: inference.Decision, temperatures: bool = True
 ) -> Evaluation:
-    evaluation = Evaluation()
+    evaluation, labels = Evaluation(), model.known_labels
     calibration = Calibration(float(model.temperature)) if temperatures else None
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for pieces in _enough(inference.pieces_of(model, block)):
+        for pieces in _enough(inference.pieces_of(block, len(labels))):
             some = slice(pieces[0].start, pieces[-1].stop)
             scores = _posterior_scores(model, block, pieces)
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
-            labels, answers = model.known_labels, decision.ranked(scores)[:, 0]
+            answers = decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[some], scores, labels, weights, answers)
             evaluation.add_coded(*rows, calibration)
     return evaluation

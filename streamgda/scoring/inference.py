@@ -30,9 +30,9 @@ Model = GaussianClassifier[Any]
 _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 
-def pieces_of(model: Model, block: Block) -> list[slice]:
+def pieces_of(block: Block, n_classes: int) -> list[slice]:
     """Slices of a block whose values, and whose scores, take at most 2 MB."""
-    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, len(model.known_labels)))
+    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, n_classes))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 

@@ -235,7 +235,7 @@ def _sample_of(model: Model, block: Block, most: int, below: np.uint64 = _LAST) 
     low = np.flatnonzero(keys < below)
     positions = np.sort(low[keys[low].argsort(kind="stable")[:most]])
     part, posterior = block.take(positions), np.empty((len(positions), len(model.classes_)))
-    for piece in pieces_of(model, part):
+    for piece in pieces_of(part, posterior.shape[1]):
         for scores in score_piece(model, part, piece):
             posterior[piece][scores.positions] = scores.probabilities
     return _Sample(keys[positions], posterior, most, n_rows, block.n_dropped)

@@ -89,9 +89,10 @@ def _without(model: GaussianClassifier[Any], rows: Sequence[Block]) -> GaussianC
 
 def _scored(model: GaussianClassifier[Any], rows: Sequence[Block]) -> Iterator[Scored]:
     """Rows with their scores, their classes and weights."""
+    known = model.known_labels
     for block in rows:
-        codes = np.searchsorted(model.known_labels, block.classes)[block.codes]
-        for piece in inference.pieces_of(model, block):
+        codes = np.searchsorted(known, block.classes)[block.codes]
+        for piece in inference.pieces_of(block, len(known)):
             for scores in inference.score_piece(model, block, piece):
                 places = np.arange(piece.start, piece.stop)[scores.positions]
                 yield Scored(

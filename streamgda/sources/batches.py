@@ -233,19 +233,19 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
 
 def numbers(column: pa.Array) -> NDArray[Any]:
     """A column as numbers, with NaN for nulls. It is not copied if Arrow holds it as NumPy does."""
-    if is_time(column.type):
-        return days(column)
     if column.type == pa.float64() and column.null_count:
         return _with_nans(column)
     try:
         values: NDArray[Any] = column.to_numpy()
-    except pa.ArrowInvalid:  # NumPy has no equivalent of nulls, packed bools and decimals
+    except pa.ArrowInvalid:  # NumPy has no equivalent of nulls, packed bools, decimals and some times
+        if is_time(column.type):
+            return days(column)
         if pa.types.is_integer(column.type) and column.type.bit_width == 64:
             return _integers_with_nulls(column)
         if pa.types.is_decimal(column.type):
             return _decimals(column)
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values
+    return days(column) if values.dtype.kind in "mM" else values
 
 
 def _with_nans(column: pa.Array) -> NDArray[Any]:
