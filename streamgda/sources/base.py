@@ -366,8 +366,33 @@ class PinnedSource(WrappedSource):
         return self._parts
 
 
+class JoinedSplits(Split):
+    """Several splits, which are read as one."""
+
+    __slots__ = ()
+
+    splits: Sequence[Any]
+
+    n_rows = property(lambda self: total(split.n_rows for split in self.splits))
+    n_bytes = property(lambda self: total(split.n_bytes for split in self.splits))
+    is_remote = property(lambda self: any(split.is_remote for split in self.splits))
+    is_read_once = property(lambda self: any(split.is_read_once for split in self.splits))
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        return chain.from_iterable(split.blocks() for split in self.splits)
+
+    def prefetch(self, prefetcher: Prefetcher) -> Self:
+        """Start to fetch as much as there is room for, and return the splits with what is fetched."""
+        from streamgda.storage.fetching import prefetch_first  # and with it pyarrow, where it is used
+
+        this: Any = self
+        joined: Self = replace(this, splits=prefetch_first(self.splits, prefetcher))
+        return joined
+
+
 @dataclass(slots=True)
-class InputFile(Split):
+class InputFile(JoinedSplits):
     """A file of a source, all of whose rows are a split.
 
     Attributes
@@ -394,20 +419,8 @@ class InputFile(Split):
     partition: Mapping[str, Any]
     footer: str | None = None
     row_groups: tuple[list[int], int] | None = None
-    splits: Sequence[Split] = ()
+    splits: Sequence[Any] = ()
     columns: pa.Schema = None
-
-    n_rows = property(lambda file: total(split.n_rows for split in file.splits))
-    n_bytes = property(lambda file: total(split.n_bytes for split in file.splits))
-    is_remote = property(lambda file: any(split.is_remote for split in file.splits))
-
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows, in order."""
-        return chain.from_iterable(split.blocks() for split in self.splits)
-
-    def prefetch(self, prefetcher: Prefetcher) -> Self:
-        """Start to fetch as much as there is room for, and return the file with what is fetched."""
-        return replace(self, splits=[split.prefetch(prefetcher) for split in self.splits])
 
     @property
     def fingerprint(self) -> str:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from functools import cached_property, partial
 from operator import add
 from typing import Any, Generic, Self, TypeVar
@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.blocks.block import Block
-from streamgda.sources.base import ScorableSplit, total
+from streamgda.sources.base import JoinedSplits, ScorableSplit
 from streamgda.sources.errors import add_place
-from streamgda.storage.fetching import Prefetched, Prefetcher, prefetch_first, request_threads
+from streamgda.storage.fetching import Prefetched, request_threads
 from streamgda.storage.filesystems import Storage, reached
 
 LOCK = ".predict_dataset.lock"
@@ -89,7 +89,7 @@ class PredictedRows:
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(JoinedSplits):
     """A group of splits that makes a part of the output, its name and its fingerprint.
 
     The fingerprint is a hash of the model, the columns and the input. A part that is there already counts as
@@ -101,25 +101,6 @@ class Part:
     fingerprint: str
 
     n_bytes = None
-
-    @cached_property
-    def n_rows(self) -> int | None:
-        """How many rows there are to read."""
-        return total([split.n_rows for split in self.splits])
-
-    @cached_property
-    def is_remote(self) -> bool:
-        """Whether some of the rows are fetched from a remote storage."""
-        return any(split.is_remote for split in self.splits)
-
-    @cached_property
-    def is_read_once(self) -> bool:
-        """Whether some of the rows are gone when they are read."""
-        return any(split.is_read_once for split in self.splits)
-
-    def prefetch(self, prefetcher: Prefetcher) -> Self:
-        """Start to fetch as much as there is room for, and return the part with what is fetched."""
-        return replace(self, splits=prefetch_first(self.splits, prefetcher))
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order, and the columns that are kept."""
