@@ -5,8 +5,9 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (`scan_arrow`), Zarr groups
 (`scan_zarr`) and Dask collections (`scan_dask`).
 
-- `parquet`: a Parquet dataset. `discovery` finds its files, `planning` reads the keys in the names of their
-  folders and their footers, and each task reads `row_groups`, decoded in bounded memory.
+- `parquet`: files. `discovery` lists them, `planning` makes a `Dataset` of the list by the keys in the names
+  of folders and one footer, and plans each `InputFile` by its own footer. A task reads `row_groups`, decoded
+  in bounded memory.
 - `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
@@ -25,8 +26,8 @@ so it may be a file outside of the package. Within it, one line in ``streamgda/_
 function that scans it public.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
-  and `blocks_of_batches` of Arrow record batches; they check the values, and name a bad row by its
-  `origin`. The folds of rows depend on that name and on their numbers, which count from `start`.
+  and `blocks_of_batches` of what `rebatched` makes of Arrow record batches; they check the values, and name a
+  bad row by its `origin`. The folds of rows depend on the name of the data and on the rows' numbers in it.
 - A `Source` lists its splits: for the same data the same ones, in the same order, so that every scheduler
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.
