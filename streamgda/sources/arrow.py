@@ -27,7 +27,7 @@ from streamgda.sources.batches import blocks_of_batches, rebatched, unlabelled_b
 from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding
 from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.planning import Dataset
+from streamgda.sources.planning import Dataset, name_of_format
 from streamgda.sources.roles import FIRST_ROWS, Roles, TabularSource
 from streamgda.sources.row_groups import as_plain, without_views
 from streamgda.storage.filesystems import Storage, Version
@@ -349,10 +349,9 @@ class Fragment(ArrowSplit):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""
-        written_as = type(getattr(self.fragment, "format", self.fragment)).__name__
-        written_as = written_as.removesuffix("FileFormat").removesuffix("Fragment")
+        written_as = getattr(self.fragment, "format", self.fragment)
         self._check_unchanged()
-        with decoding(self.origin, written_as, _UNREADABLE):
+        with decoding(self.origin, name_of_format(written_as), _UNREADABLE):
             for batch in self._scan():
                 batch.validate(full=True)  # a damaged IPC file would crash the process
                 yield batch

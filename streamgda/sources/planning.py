@@ -329,9 +329,9 @@ def _read_footer(storage: Storage, path: str) -> Footer:
         return Footer.of(path, tail, version)
 
 
-def name_of_format(kind: ds.FileFormat) -> str:
-    """The name of a format of pyarrow, as its users write it."""
-    name = type(kind).__name__.removesuffix("FileFormat")
+def name_of_format(kind: Any) -> str:
+    """The name of a format of pyarrow, as its users write it; or of a kind of fragments."""
+    name = type(kind).__name__.removesuffix("FileFormat").removesuffix("Fragment")
     return {"Csv": "CSV", "Json": "JSON", "Ipc": "Feather", "Orc": "ORC"}.get(name, name)
 
 

@@ -1141,7 +1141,7 @@ def test_a_feather_file_that_asks_for_more_than_the_memory_is_named(tmp_path):
     assert length in content
     (tmp_path / "1.feather").write_bytes(content.replace(length, far_more))
     source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y")
-    with pytest.raises(ValueError, match=r"1\.feather cannot be read as Ipc, it is damaged or too large"):
+    with pytest.raises(ValueError, match=r"1\.feather cannot be read as Feather, it is damaged or too large"):
         accumulate(source, "diag", scheduler="synchronous")
 
 
@@ -1186,7 +1186,7 @@ def test_a_damaged_feather_file_is_named(tmp_path):
     pa.feather.write_feather(rows().combine_chunks(), tmp_path / "2.feather", chunksize=100)
     source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y", **COLUMNS)
     (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match="2.feather cannot be read as Ipc"):
+    with pytest.raises(ValueError, match="2.feather cannot be read as Feather"):
         accumulate(source)
 
 
@@ -1204,7 +1204,7 @@ def test_offsets_that_point_outside_of_a_file_are_named_and_do_no_harm(tmp_path,
     if form == "dataset":
         source, name = (
             scan_arrow(ds.dataset(path, format="feather"), "y"),
-            r"1\.feather cannot be read as Ipc",
+            r"1\.feather cannot be read as Feather",
         )
     else:
         reader = pa.ipc.open_file(path)
@@ -1273,7 +1273,7 @@ def test_a_dataset_of_a_table_is_read_as_the_table(scheduler):
 def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remedy(tmp_path):
     (tmp_path / "1.csv").write_text("u,y\n1,0\n2,1\n")
     (tmp_path / "2.csv").write_text("u,y\n1.5,0\n2,1\n")
-    with pytest.raises(ValueError, match=r"2\.csv cannot be read as Csv, .* or a column is not of the type"):
+    with pytest.raises(ValueError, match=r"2\.csv cannot be read as CSV, .* or a column is not of the type"):
         accumulate(scan_arrow(ds.dataset(tmp_path, format="csv"), "y"))
     schema = pa.schema([("u", pa.float64()), ("y", pa.int64())])
     state = accumulate(scan_arrow(ds.dataset(tmp_path, format="csv", schema=schema), "y"))
