@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,14 @@ def check_known(names: Iterable[str], known: Collection[str], origin: str, kind:
             close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
             hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
             raise ValueError(f"{origin}: there is no {kind} {name!r}; {hint}")
+
+
+def callers_level() -> int:
+    """The `stacklevel` of a warning at the first line outside this package that led to it."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("streamgda."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class RowError(ValueError):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Codes, Labels, code_dtype
 from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
-from streamgda.blocks.wording import counted, value_named
+from streamgda.blocks.wording import callers_level, counted, value_named
 from streamgda.gaussians.whitening import constant_features
 from streamgda.sources.roles import is_identifier
 
@@ -350,7 +350,10 @@ class MixedColumns(MadeColumns):
         known = self.onto(schema)
         if unseen := known.n_unseen():
             where = ", ".join(f"{name!r} in {counted(n, 'row')}" for name, n in unseen.items())
-            warnings.warn(f"categories that no learnt row has count as none at all: of {where}", stacklevel=3)
+            warnings.warn(
+                f"categories that no learnt row has count as none at all: of {where}",
+                stacklevel=callers_level(),
+            )
         matrix = np.empty((known.n_rows, len(known)))
         for j, column in enumerate(known):
             matrix[:, j] = column

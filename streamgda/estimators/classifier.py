@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import counted, named
+from streamgda.blocks.wording import callers_level, counted, named
 from streamgda.estimators import reading
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.learning import StatisticsLearner
@@ -176,12 +176,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Warn that rows determine the density of no class, unless it is known."""
         if not knows:
             start = "no class can be estimated yet, so each row gets the priors. "
-            warnings.warn(start + str(why_none()), stacklevel=7)
+            warnings.warn(start + str(why_none()), stacklevel=callers_level())
 
     def _warn_of_priors(self, warned: Any) -> None:
         """Warn of priors that do not sum to 1, unless they are known."""
         if warned is not self.priors:
-            warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=7)
+            warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=callers_level())
 
     def _warn_of_lacking(self, how: Regularisation, knows: bool) -> None:
         """Warn that most rows are of classes without a say in pooling by evidence, unless it is known."""
@@ -192,7 +192,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             f"{how.n_lacking} of {parts} lack a direction, as where features are constant in them, and hold "
             f"{how.share_lacking:.0%} of the rows. So pooling='bayes' gives all the pooled covariance. A "
             "number for pooling, which a search can choose, leaves them some of their own",
-            stacklevel=7,
+            stacklevel=callers_level(),
         )
 
     def _warn_of_rank(self, common: Whitening, warned: int | None) -> None:
@@ -203,7 +203,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             warnings.warn(
                 f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
                 f"{features}. The model works in the range of the covariance",
-                stacklevel=7,
+                stacklevel=callers_level(),
             )
 
     def _warn_of_singular(self, singular: list[tuple[Any, Reason]], warned: Container[Any]) -> None:
@@ -219,7 +219,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                 + str(reason())
                 + f"; statistics_.drop_class({label!r}) forgets it"
             ),
-            stacklevel=7,
+            stacklevel=callers_level(),
         )
 
     # ------------------------------------------------------------------ fitted attributes

@@ -505,3 +505,11 @@ def test_a_pickle_of_another_version_says_so(monkeypatch):
     state = {name: value for name, value in model.__getstate__().items() if name != "_version"}
     with pytest.raises(ValueError, match="pickled by streamgda 0.2.0 or earlier"):
         GaussianNB().__setstate__(state)
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_a_warning_is_of_the_line_that_led_to_it(method):
+    rows, labels = np.column_stack([np.arange(20.0), np.ones(20)]), np.arange(20) % 2
+    with pytest.warns(UserWarning, match="has rank 1 of 2") as caught:
+        getattr(LinearDiscriminantAnalysis(), method)(rows, labels).predict(rows)
+    assert caught[0].filename == __file__
