@@ -34,6 +34,7 @@ def names_in(requirements):
     return {re.match(r"[\w-]+", requirement)[0].lower() for requirement in requirements}
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_declared():
     extras = PROJECT["optional-dependencies"]
     declared = names_in([*PROJECT["dependencies"], *extras["onnx"], *extras["plot"]]) | {"hatchling"}

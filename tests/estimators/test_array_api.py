@@ -27,7 +27,7 @@ def dispatch(request, monkeypatch):
         yield
 
 
-@pytest.mark.slow_cases("Random")
+@pytest.mark.slow_cases("Random", "GaussianDisc")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_rows_of_another_library_are_learnt_and_predicted_in_numpy(name):
     kind = estimator_named(name)

@@ -58,6 +58,7 @@ def test_a_model_that_forgets_is_one_fit_with_weights_by_age(model, half_life):
     assert rows.fit(X, Y).statistics_.weights.sum() == 240  # one batch, whose rows are of one age
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(order=st.permutations(range(6)), cut=st.integers(0, 6), unit=st.sampled_from(["D", "h"]))
 def test_with_times_rows_count_by_age_in_any_order_and_across_models(order, cut, unit):

@@ -13,7 +13,6 @@ from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, e
 from streamgda.gaussians.posteriors import posteriors
 
 
-@pytest.mark.slow_cases("1500")
 @pytest.mark.parametrize("n_classes", [63, 64, 130])
 @pytest.mark.parametrize("estimator", [LinearDiscriminantAnalysis, GaussianNB])
 def test_a_row_has_the_same_bits_alone_and_in_any_block(estimator, n_classes):
@@ -39,6 +38,7 @@ def test_posteriors_keep_the_digits_that_float64_has_left_near_its_least_number(
     assert_allclose(posteriors(scores), expected, rtol=1e-13, atol=1e-323)
 
 
+@pytest.mark.slow_cases("1500")
 @pytest.mark.parametrize(("n_features", "n_classes"), [(101, 257), (40, 1500)])
 def test_a_row_has_the_same_posteriors_wherever_it_is_written(n_features, n_classes):
     rng = np.random.default_rng(0)

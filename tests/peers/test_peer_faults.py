@@ -10,6 +10,7 @@ from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscrimin
 RNG_SEED = 0
 
 
+@pytest.mark.slow
 def test_float32_rows_are_summed_in_float64():
     """scikit-learn's LDA: means of 996.3 for a million float32 rows near 1000."""
     rng = np.random.default_rng(RNG_SEED)

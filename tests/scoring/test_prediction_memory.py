@@ -51,6 +51,7 @@ def taken_by_a_stream(folder, lazily):
     return peak() - start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lazily", [True, False], ids=["a lazy frame", "a relation"])
 def test_memory_does_not_grow_with_the_rows_of_a_stream(tmp_path, lazily):
     """The strings take 600 MB, the file 1 MB."""
