@@ -35,14 +35,15 @@ def newest_and_weights(
     if model.half_life is None:
         raise ValueError("time says how old rows are, which counts with half_life alone; give both")
     times = times_of(time)
-    if times.ndim == 0 or not times.size:
-        return (float(times) if times.size else model._newest), sample_weight
+    if times.ndim == 0:
+        return float(times), sample_weight
     if not in_memory:
         raise ValueError(
             "the rows of a source or of a Dask collection are of one time; give one number or date"
         )
-    newest = float(times.max())
-    return newest, weights_after((newest - times) / model.half_life, sample_weight)
+    newest = float(times.max()) if times.size else model._newest
+    ages = times.max(initial=-np.inf) - times
+    return newest, weights_after(ages / model.half_life, sample_weight)
 
 
 def weights_after(half_lives: NDArray[np.float64], sample_weight: Any) -> Any:
@@ -52,13 +53,15 @@ def weights_after(half_lives: NDArray[np.float64], sample_weight: Any) -> Any:
 
 
 def times_of(time: Any) -> NDArray[np.float64]:
-    """Times as numbers; dates as days since 1970. ValueError if one is missing."""
+    """Times as numbers; dates as days since 1970, and durations as days. ValueError if one is missing."""
     times = np.asarray(time)
-    if times.dtype.kind in "MOU":
+    if times.dtype.kind in "mMOU":
         import pandas as pd
 
-        moments = pd.to_datetime(pd.Series(np.atleast_1d(times).ravel()), utc=True)
-        days = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        values: Any = pd.Series(np.atleast_1d(times).ravel()).infer_objects()
+        if values.dtype.kind not in "iufm":  # objects may be numbers, which pandas takes for nanoseconds
+            values = pd.to_datetime(values, utc=True) - pd.Timestamp(0, tz="UTC")
+        days = values / pd.Timedelta(days=1) if values.dtype.kind == "m" else values
         times = days.to_numpy().reshape(times.shape)
     times = times.astype(np.float64)
     if not np.isfinite(times).all():

@@ -1,5 +1,7 @@
 """Models that forget: with a half-life, a row counts by its age, as by a weight of a single fit."""
 
+from datetime import timedelta
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -76,6 +78,16 @@ def test_with_times_rows_count_by_age_in_any_order_and_across_models(order, cut,
         models[i >= cut] = from_bytes(model.to_bytes())
     one, other = models if cut < 6 else models[::-1]
     assert same(one.merge(other) if 0 < cut < 6 else models[int(cut == 0)], weighted, rtol=1e-9)
+
+
+def test_times_may_be_objects_and_durations():
+    days = [0, 1, 2, 5]
+    weights = GaussianNB(half_life=2).partial_fit(X[:4], Y[:4], time=days).statistics_.weights
+    for times in (np.array(days, object), pd.to_timedelta(days, unit="D"), [timedelta(day) for day in days]):
+        learner = GaussianNB(half_life=2).partial_fit(X[:4], Y[:4], time=times)
+        np.testing.assert_array_equal(learner.statistics_.weights, weights)
+    with pytest.raises(ValueError, match=r"X has 4 rows.*\(0,\)"):
+        learner.partial_fit(X[:4], Y[:4], time=[])
 
 
 def test_the_rows_of_a_source_are_of_one_time():
