@@ -64,7 +64,8 @@ def library() -> ctypes.CDLL:
     except (OSError, ValueError) as error:
         raise ImportError(
             f"the compiled part of streamgda cannot be loaded ({error}). Install streamgda again with pip; "
-            "in a source tree, run python streamgda/kernels/build.py"
+            "if it is installed, start Python outside its source tree, or run "
+            "python streamgda/kernels/build.py there"
         ) from error
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)

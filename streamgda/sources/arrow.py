@@ -69,8 +69,8 @@ def scan_arrow(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. A source without a
         target serves `predict_dataset` only.
     features : sequence of str, optional
-        Columns of numbers, in the order wanted, or patterns such as "x*". By default all columns but the
-        target, the weight and the index of a pandas frame.
+        Columns, in the order wanted: of numbers, bools, dates or texts; or patterns such as "x*". By
+        default all columns but the target, the weight and the index of a pandas frame.
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.

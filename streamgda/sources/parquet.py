@@ -56,7 +56,7 @@ def scan_parquet(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a partition
         key. A source without a target serves `predict_dataset` only.
     features : sequence of str, optional
-        Columns of numbers, in the order wanted: integer, bool, float or decimal; or patterns such as "x*".
+        Columns, in the order wanted: of numbers, bools, dates or texts; or patterns such as "x*".
         Dates and times count as days since 1970 in UTC, and durations as days.
         May be partition keys. By default all columns of the first file but the target, the weight and the
         index of a pandas frame. A column that another file lacks is then an error. A column that the first

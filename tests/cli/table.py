@@ -25,8 +25,9 @@ GROUP = """Gaussian discriminant analysis of data that does not fit in memory or
 Learn models from files of Parquet, CSV, JSON lines, Feather and ORC, and from Zarr stores, of any size in one
 read, save them as small Parquet files, update them with more data, and predict.
 
-The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 for drift and 130 after Ctrl-C.
-Errors are one line; --debug, which each command takes, shows where they come from.
+The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 while a file is
+quarantined, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
+come from.
 
 For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
 zsh_source and fish_source likewise.
