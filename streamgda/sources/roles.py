@@ -31,6 +31,7 @@ FirstRows = Callable[[list[str]], pa.Table]
 
 FIRST_ROWS = 1_000
 
+_DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
 _OF_LISTS = (
     "; with_columns makes a feature of each place of a list, by pyarrow.compute.list_element(field(name), i)"
 )
@@ -287,6 +288,7 @@ class Roles:
             f"{origin}: columns {kinds} cannot be features; "
             + ("leave them out" if is_frame else self._left_out(wrong, usable, text, first_rows))
             + (LEARNT_AS_TEXT if text else "")
+            + (_DATES_IN_TEXT if text and is_frame else "")
             + (_OF_LISTS if any(re.match(r"\w*list<", str(types[name])) for name in wrong) else "")
         )
 

@@ -180,7 +180,7 @@ def test_errors_of_frames_have_the_remedies_of_frames(customers, kinds):
         (
             customers,
             Categorical(["grade"]),
-            r"'city' \(.*\) cannot be features; leave them out, or learn text as categories",
+            r"'city' \(.*\) cannot be features; leave them out, or learn text as .*, or parse dates",
         ),
         (
             customers[["age", "grade"]].to_numpy(),
