@@ -361,7 +361,8 @@ def test_merge_adds_up_models(made, iris, tmp_path):
     for day in "12":
         source = scan_parquet(made / "days" / f"{day}.parquet", "kind", features=FEATURES)
         QuadraticDiscriminantAnalysis(reg_param=0.01).fit(source).save(tmp_path / f"{day}.parquet")
-    report = json.loads(run(tmp_path, "merge", "1.parquet", "2.parquet", "--out", "both.parquet", "--json"))
+    files = ["1.parquet", "2.parquet", "--out", "both.parquet"]
+    report = json.loads(invoke(tmp_path, "merge", *files, "--json"))
     assert report["n_rows"] == 150
     assert report["parameters"]["reg_param"] == 0.01
     both = streamgda.load(tmp_path / "both.parquet")

@@ -82,6 +82,7 @@ def test_planning_asks_for_the_documents_once_more_and_lists_the_group(store, tm
     assert counts["LIST"] <= 4
 
 
+@pytest.mark.slow  # with a client of a server
 def test_a_chunk_that_is_longer_or_shorter_than_planned_is_an_error(store, tmp_path):
     group = zarr.open_group(tmp_path / "rows" / "group", mode="w")
     group.create_array("X", data=X, chunks=(400, 4))

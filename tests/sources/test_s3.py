@@ -304,6 +304,7 @@ def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
     assert scored["predicted_label"].to_pylist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
 
 
+@pytest.mark.slow  # two clients of a server for each case
 @pytest.mark.parametrize("read", FILESYSTEMS)
 @pytest.mark.parametrize("write", FILESYSTEMS)
 def test_predictions_do_not_go_among_the_objects_that_they_are_made_of(parquet, read, write):
