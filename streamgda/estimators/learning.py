@@ -450,7 +450,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         if type(other) is not type(self):
             raise TypeError(f"only models of one kind merge: {type(self).__name__}, {type(other).__name__}")
         check_is_fitted(other)
-        return self._merge(other.statistics_.copy(), other._types, other._announced, other._newest)
+        with at_one_moment(other) as statistics:
+            learnt = statistics.copy(), other._types, other._announced, other._newest
+        return self._merge(*learnt)
 
     def _merge(
         self,

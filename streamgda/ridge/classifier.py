@@ -188,12 +188,14 @@ class RidgeClassifier(GaussianClassifier[Any]):
     @property
     def df_(self) -> float:
         """The degrees of freedom of the regression, its intercept included."""
-        return self._scores.path.degrees_of_freedom(self._scores.alpha)
+        scores = self._scores
+        return scores.path.degrees_of_freedom(scores.alpha)
 
     @property
     def gcv_(self) -> float:
         """The criterion of the penalty."""
-        return self._scores.path.gcv(self._scores.alpha)
+        scores = self._scores
+        return scores.path.gcv(scores.alpha)
 
     @property
     def alphas_(self) -> Array:

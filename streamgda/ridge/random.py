@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from contextlib import nullcontext
+from copy import copy, deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
@@ -20,7 +21,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import Schema
-from streamgda.estimators.moment import of_one_moment
+from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
@@ -237,12 +238,13 @@ class RandomFeatureClassifier(RidgeClassifier):
         n_rows: int = 0,
     ) -> Self:
         more = self.__dict__.get("_more")
-        try:
-            super()._merge(added, types, announced, now, n_rows)
-        finally:
-            self.__dict__.pop("_more", None)
-        if more is not None and self._sample is not more:
-            self._sample = None if self._sample is None else self._sample + more
+        with at_one_moment(self) if "statistics_" in vars(self) else nullcontext():
+            try:
+                super()._merge(added, types, announced, now, n_rows)
+            finally:
+                self.__dict__.pop("_more", None)
+            if more is not None and self._sample is not more:
+                self._sample = None if self._sample is None else self._sample + more
         return self
 
     def merge(self, other: Self | Statistics) -> Self:
@@ -250,8 +252,9 @@ class RandomFeatureClassifier(RidgeClassifier):
 
         Rows of statistics come into no sample, so the model is calibrated by its own sample no more.
         """
-        sample = getattr(other, "_sample", None)
-        self._more = None if sample is None else sample.copy()
+        if isinstance(other, RandomFeatureClassifier):
+            other = deepcopy(other)  # its statistics and its sample are of one moment
+            self._more = other._sample
         return super().merge(other)
 
     # ------------------------------------------------------------------ calibration
