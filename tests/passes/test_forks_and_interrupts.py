@@ -129,7 +129,8 @@ def test_a_script_ends_at_an_interrupt_though_the_storage_does_not_answer(folder
         script.send_signal(signal.SIGINT)
         _, errors = script.communicate(timeout=30)
     assert time.monotonic() - begun < 10  # on a busy machine
-    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    # At exit, Arrow sometimes ends Python by an error of its own, if a thread is in a filesystem of Python.
+    assert "KeyboardInterrupt" in errors.splitlines()
 
 
 # ---------------------------------------------------------------------- the threads
