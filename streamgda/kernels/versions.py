@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info
 
 from streamgda.kernels import library
 
-_NOT_AT_WORK = re.compile(r"extra == .(dev|bench)")
+_NOT_AT_WORK = re.compile(r"extra == .(dev|test|bench)")
 
 
 def show_versions() -> None:
