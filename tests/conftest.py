@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "quick", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-settings.register_profile("full", settings.get_profile("quick"), max_examples=150)
+settings.register_profile("full", settings.get_profile("quick"), max_examples=100)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
