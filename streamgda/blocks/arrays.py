@@ -100,8 +100,9 @@ def days(column: Any) -> NDArray[np.float64]:
 def _with_days(frame: Any) -> Any:
     """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
     kinds: Any = getattr(getattr(frame, "schema", None), "types", None)
-    kinds = getattr(frame, "dtypes", ()) if kinds is None else kinds
-    if not any(map(is_time, kinds)) and not any(map(_holds_times, _objects_of_pandas(frame, kinds))):
+    kinds = set(getattr(frame, "dtypes", ()) if kinds is None else kinds)  # few, of many columns
+    has_objects = np.dtype(object) in kinds and library_of(frame) == "pandas"
+    if not any(map(is_time, kinds)) and not (has_objects and _has_times_among_objects(frame)):
         return frame
     table = as_arrow(frame).replace_schema_metadata()  # which tells the types that columns had in pandas
     for i, field in enumerate(table.schema):
@@ -110,13 +111,10 @@ def _with_days(frame: Any) -> Any:
     return table.to_pandas().set_axis(column_labels(frame), axis=1)
 
 
-def _objects_of_pandas(frame: Any, kinds: Any) -> Iterator[Any]:
-    if library_of(frame) == "pandas":
-        yield from (frame.iloc[:, i] for i, kind in enumerate(kinds) if kind == "object")
-
-
-def _holds_times(column: Any) -> bool:
-    return isinstance(next(iter(column.dropna()), None), date | time | timedelta)
+def _has_times_among_objects(frame: Any) -> bool:
+    """Whether the first value of a column of objects is a date, a time or a duration of Python."""
+    columns = (frame.iloc[:, i] for i, kind in enumerate(frame.dtypes) if kind == "object")
+    return any(isinstance(next(iter(one.dropna()), None), date | time | timedelta) for one in columns)
 
 
 def column_labels(X: Any) -> list[Any] | None:
