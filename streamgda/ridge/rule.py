@@ -93,7 +93,9 @@ class MappedRows:
 
     def __eq__(self, other: object) -> bool:
         """Whether the map is the same, and the precision of products."""
-        return isinstance(other, MappedRows) and self.to_document() == other.to_document()
+        if not isinstance(other, MappedRows):
+            return NotImplemented
+        return self._identity == other._identity and self.products == other.products
 
     def assign(self, block: Block) -> Block:
         """The same rows, with the features that the map makes of them.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,7 +122,7 @@ class Downdate(ABC):
         single = np.flatnonzero(self._counts < 2)
         if len(single):
             raise ValueError(f"class {named(self.classes[single[0]])} has one row, without which it is gone")
-        learner = copy(estimator)
+        learner = estimator._twin()
         learner._learnt_whole, learner._least_classes = True, 2  # so that too few are an error, as in a fit
         self._fitted = learner._compute_finalised(statistics)
         if not statistics.schema.is_normal_for(estimator):
