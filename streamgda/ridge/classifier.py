@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import as_labels
-from streamgda.blocks.wording import listed, named
+from streamgda.blocks.wording import callers_level, listed, named
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.generative import GenerativeClassifier
@@ -353,7 +353,8 @@ class RidgeClassifier(GaussianClassifier[Any]):
         calibrated = self._calibration
         if calibrated is not None and not np.array_equal(calibrated.classes, state.seen.classes):
             self._calibration = None
-            warnings.warn("the model was calibrated for other classes; calibrate it again", stacklevel=6)
+            said = "the model was calibrated for other classes; calibrate it again"
+            warnings.warn(said, stacklevel=callers_level())
 
     # ------------------------------------------------------------------ exchange
 

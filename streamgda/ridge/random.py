@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import Schema
+from streamgda.blocks.wording import callers_level
 from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
@@ -253,7 +254,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         Rows of statistics come into no sample, so the model is calibrated by its own sample no more.
         """
         if isinstance(other, RandomFeatureClassifier):
-            other = deepcopy(other)  # its statistics and its sample are of one moment
+            other = copy(other)  # with a copy of its statistics, of the same moment as its sample
             self._more = other._sample
         return super().merge(other)
 
@@ -284,7 +285,7 @@ class RandomFeatureClassifier(RidgeClassifier):
             warnings.warn(
                 "rows were added to statistics_, taken out of it or weighed anew, so the sample that "
                 "probabilities are calibrated by is left out; calibrate(X, y) takes rows that are known",
-                stacklevel=6,
+                stacklevel=callers_level(),
             )
 
     # ------------------------------------------------------------------ exchange
