@@ -244,7 +244,7 @@ def main() -> None:
     results = contest(contenders(folder, options), options.repeats)
     title = f"{size(options)}, {options.threads} threads"
     details = [] if SPARK in results else ["Spark was skipped: no Java was found."]
-    details += [goals(results), "More and more rows:", *growth(options), *layouts(folder, options)]
+    details += [goals(results), *growth(options), *layouts(folder, options)]
     report.publish("dask", title, times_table(results), *details, keep=not options.print_only)
 
 

@@ -158,8 +158,9 @@ def main() -> None:
     folder = data.make(options.data, options.rows, options.features, options.classes)
     results = contest(contenders(folder, options), options.repeats)
     title = f"{size(options)}, {options.threads} threads"
-    details = goals(results), "Memory of full statistics:", *growth(options)
-    report.publish("fit", title, times_table(results), *details, keep=not options.print_only)
+    memory, *details = growth(options)
+    tables = f"{times_table(results)}\n\n{memory}", goals(results), *details
+    report.publish("fit", title, *tables, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -179,7 +179,10 @@ def test_the_speeds_of_the_readme_are_those_measured():
     seconds = re.findall(r"(?<=\| )[\d.]+(?= \|)", section)
     measured = (ROOT / "bench" / "RESULTS.md").read_text().split("<!-- fit -->")[1].split("<!--")[0]
     assert len(seconds) > 8
+    peaks = re.findall(r"\d+ MB(?= above| for)", section)
+    assert len(peaks) > 1
     assert set(seconds) <= set(re.findall(r"[\d.]+", measured))
+    assert all(peak in measured for peak in peaks)
 
 
 @pytest.mark.slow
