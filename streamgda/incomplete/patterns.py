@@ -275,9 +275,14 @@ class PatternStates(Labelled[M]):
         return self.each(Labelled.copy)
 
     def take(self, places: Indices) -> Self:
-        """The state of some of the classes."""
+        """The state of some of the classes, which shares nothing with this one."""
         classes = self.classes[places]
-        return self.each(lambda part: part.take(np.flatnonzero(np.isin(part.classes, classes))))
+
+        def taken(part: Labelled[M]) -> Labelled[M]:
+            some = part.take(np.flatnonzero(np.isin(part.classes, classes)))
+            return some.copy() if some is part else some
+
+        return self.each(taken)
 
     def renamed(self, classes: Labels) -> Self:
         """The same state with other labels, in the same order."""

@@ -190,7 +190,7 @@ class Labelled(Generic[M]):
         return type(self)(self.classes.copy(), self.counts.copy(), moments, squares)
 
     def take(self, places: Indices) -> Self:
-        """The state of some of the classes."""
+        """The state of some of the classes; this one itself if they are all."""
         if len(places) == len(self.classes):
             return self
         if not len(places):

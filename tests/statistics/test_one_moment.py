@@ -289,6 +289,25 @@ def test_every_method_is_of_one_moment(kind, name, tmp_path):
             check(state, some(kind))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_taken_out_of_a_state_does_not_change_with_later_rows(kind, tmp_path):
+    called = {name for name in members(kind) if callable(getattr(type(KINDS[kind]()), name, None))}
+    for name in sorted(called - {name for name in REFUSED if kind in REFUSED[name]}):
+        state = some(kind)
+        result = CALLS[name](state, some(kind), tmp_path)
+        before = contents(result)
+        learn(state)
+        assert result is state or contents(result) == before, name
+
+
+def contents(result):
+    if isinstance(result, Locked):
+        return [np.asarray(sums).tobytes() for sums in sums_of(result.copy())]
+    if isinstance(result, list | tuple):
+        return [contents(one) for one in result]
+    return result.tobytes() if isinstance(result, np.ndarray) and result.dtype != object else None
+
+
 # ---------------------------------------------------------------------- no two threads wait for each other
 
 
