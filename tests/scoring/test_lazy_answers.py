@@ -66,14 +66,6 @@ def test_a_frame_gives_a_lazy_frame_with_its_index(rows, model):
     check(scored, fitted, rows[NAMES])
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_answers_are_those_in_memory_to_the_last_bit(rows, model):
-    fitted = model().fit(rows[NAMES], rows["kind"])
-    scored = predict_dataset(fitted, dd.from_pandas(rows, npartitions=1)).compute()
-    assert (scored["predicted_label"].to_numpy() == fitted.predict(rows[NAMES])).all()
-    assert (scored.iloc[:, 1:].to_numpy() == fitted.predict_proba(rows[NAMES])).all()
-
-
 @pytest.mark.parametrize("chunks", [(50, 2), (1000, 3)])
 @pytest.mark.parametrize("known", [True, False])
 def test_an_array_gives_a_lazy_frame(rows, chunks, known):

@@ -180,7 +180,3 @@ def test_letter_is_covered(real_data):
             sets = model.predict_set(rows[16_000:], evaluation.conformal_quantile(coverage))
             covered = sets[np.arange(4000), truth].mean()
             assert abs(covered - coverage) < 3 * np.sqrt(coverage * (1 - coverage) * 2 / 4000)
-
-
-def test_an_evaluation_of_no_rows_puts_every_class_in_every_set():
-    assert Evaluation().conformal_quantile(0.9) == -np.inf

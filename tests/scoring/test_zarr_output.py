@@ -30,43 +30,9 @@ from streamgda import (
 from streamgda.scoring.outputs import zarr as chunks_module
 from streamgda.scoring.outputs.zarr import GroupFolder, ZarrOutput, aligned, chunk_length
 from tests.interrupted import interrupt
+from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
-NAMES = ["u", "v", "w"]
-ALL = ("label", "probabilities", "log_density", "distance")
 PARTIAL = f"zarr.{'0' * 32}.partial"  # what a killed Zarr leaves of a file
-KINDS = np.array(["ant", "bee", "coûteux"])
-
-
-def frame_of(n_rows, seed=0):
-    rng = np.random.default_rng(seed)
-    kind = rng.integers(0, 3, n_rows)
-    frame = pd.DataFrame(rng.normal(size=(n_rows, 3)) + kind[:, None], columns=NAMES)
-    return frame.assign(kind=KINDS[kind], row=np.arange(n_rows) + 1000 * seed)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Five files of unequal length, one of them empty, in row groups of 100."""
-    path = tmp_path / "in"
-    path.mkdir()
-    for seed, n_rows in enumerate((250, 3, 0, 400, 120)):
-        frame_of(n_rows, seed).to_parquet(path / f"{seed}.parquet", index=False, row_group_size=100)
-    return path
-
-
-@pytest.fixture
-def source(folder):
-    return scan_parquet(folder, "kind", features=NAMES)
-
-
-@pytest.fixture
-def model(source):
-    return QuadraticDiscriminantAnalysis().fit(source)
-
-
-@pytest.fixture
-def whole(folder):
-    return pd.concat(pd.read_parquet(file) for file in sorted(folder.iterdir()))
 
 
 @pytest.fixture(params=[64, 100, 1 << 16])
@@ -75,54 +41,20 @@ def chunk(request, monkeypatch):
     monkeypatch.setattr(chunks_module, "_MOST_ROWS_OF_CHUNK", request.param)
 
 
-@pytest.fixture
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks_module, "_MOST_ROWS_OF_CHUNK", 64)
-
-
-def check(path, model, rows, columns=ALL):
-    group = zarr.open_group(path, mode="r")
-    X = rows[NAMES]
-    if "label" in columns:
-        assert (group["predicted_label"][:] == model.predict(X)).all()
-    if "probabilities" in columns:
-        assert group["probabilities"].shape == (len(X), len(model.classes_))
-        assert group["probabilities"].attrs["classes"] == model.classes_.tolist()
-        np.testing.assert_allclose(group["probabilities"][:], model.predict_proba(X), rtol=1e-12, atol=1e-300)
-    if "log_density" in columns:
-        np.testing.assert_allclose(group["log_density"][:], model.score_samples(X), rtol=1e-12)
-    if "distance" in columns:
-        best = model.predict_proba(X).argmax(axis=1)
-        expected = model.mahalanobis(X)[np.arange(len(X)), best]
-        np.testing.assert_allclose(group["distance"][:], expected, rtol=1e-9)
-    return group
-
-
 # ---------------------------------------------------------------------- what is written
 
 
 @pytest.mark.usefixtures("chunk")
 def test_predictions_are_those_in_memory_in_the_order_of_the_rows(model, source, whole, tmp_path):
     written = predict_dataset(model, source, tmp_path / "out.zarr", columns=ALL, keep=["row", "kind"])
-    group = check(tmp_path / "out.zarr", model, whole)
+    check(read(tmp_path / "out.zarr"), model, whole[NAMES], ALL)
+    group = zarr.open_group(tmp_path / "out.zarr", mode="r")
     assert (written.n_rows, written.n_found, written.n_dropped) == (773, 0, 0)
     assert group["row"][:].tolist() == whole["row"].tolist()
     assert group["kind"][:].tolist() == whole["kind"].tolist()
     assert sorted(group.array_keys()) == sorted(["row", "kind", "predicted_label", "probabilities", *ALL[2:]])
     assert group["probabilities"].metadata.dimension_names == ("row", "class")
     assert not list((tmp_path / "out.zarr").glob(".*"))
-
-
-@pytest.mark.parametrize("classes", [[0, 1, 2], [False, True], ["a", "b"]])
-def test_labels_keep_their_type(tmp_path, classes):
-    y = np.array(classes)[np.arange(40) % len(classes)]
-    table = pa.table({"x": np.random.default_rng(0).normal(size=40) + np.arange(40) % len(classes), "y": y})
-    pq.write_table(table, tmp_path / "in.parquet")
-    model = GaussianNB().fit(scan_parquet(tmp_path / "in.parquet", "y"))
-    predict_dataset(model, tmp_path / "in.parquet", tmp_path / "out.zarr")
-    labels = zarr.open_group(tmp_path / "out.zarr", mode="r")["predicted_label"]
-    assert labels.dtype == (np.dtypes.StringDType() if y.dtype.kind == "U" else y.dtype)
-    assert labels[:].tolist() == model.predict(table.select(["x"]).to_pandas()).tolist()
 
 
 def test_kept_columns_keep_their_types(model, whole, tmp_path):
@@ -193,7 +125,7 @@ def test_from_zarr_arrays_keep_their_types(model, whole, tmp_path, out):
         assert scored.schema.field("day").type == pa.date32()
         assert scored.schema.field("hour").type == pa.timestamp("ms")  # the coarsest unit of Parquet
     else:
-        check(tmp_path / out, model, whole, ("label", "probabilities"))
+        check(read(tmp_path / out), model, whole[NAMES])
         found = {name: array[:] for name, array in zarr.open_group(tmp_path / out, mode="r").arrays()}
         assert found["hour"].dtype == np.dtype("M8[s]")
         assert found["turned"].dtype == np.dtype("i4")
@@ -203,20 +135,6 @@ def test_from_zarr_arrays_keep_their_types(model, whole, tmp_path, out):
         assert (found[name] == values).all()
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])
-def test_every_scheduler_writes_the_same_bits(model, source, tmp_path, scheduler, request, monkeypatch):
-    monkeypatch.setattr(chunks_module, "_MOST_ROWS_OF_CHUNK", 64)
-    predict_dataset(model, source, tmp_path / "expected.zarr", columns=ALL, scheduler="synchronous")
-    used = request.getfixturevalue("client") if scheduler == "cluster" else scheduler
-    written = predict_dataset(model, source, tmp_path / "out.zarr", columns=ALL, scheduler=used)
-    assert written.n_parts == 3
-    assert contents(tmp_path / "out.zarr") == contents(tmp_path / "expected.zarr")
-
-
-def contents(path):
-    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-
-
 def test_a_filter_of_partitions_alone_leaves_rows_their_places(whole, tmp_path):
     for day, part in whole.groupby(np.arange(len(whole)) // 300):
         (tmp_path / "days" / f"day={day}").mkdir(parents=True)
@@ -224,9 +142,10 @@ def test_a_filter_of_partitions_alone_leaves_rows_their_places(whole, tmp_path):
     model = GaussianNB().fit(whole[NAMES], whole["kind"])
     source = scan_parquet(tmp_path / "days", features=NAMES, filters=[("day", ">", 0)])
     predict_dataset(model, source, tmp_path / "out.zarr", columns=["label"], keep=["row", "day"])
-    group = check(tmp_path / "out.zarr", model, whole[300:], ["label"])
-    assert group["row"][:].tolist() == whole["row"].tolist()[300:]
-    assert group["day"][:].tolist() == [1] * 300 + [2] * 173
+    scored = read(tmp_path / "out.zarr")
+    check(scored, model, whole[NAMES][300:], ["label"])
+    assert scored["row"].tolist() == whole["row"].tolist()[300:]
+    assert scored["day"].tolist() == [1] * 300 + [2] * 173
 
 
 def test_other_filesystems(model, source, whole, tmp_path):
@@ -235,9 +154,9 @@ def test_other_filesystems(model, source, whole, tmp_path):
     assert predict_dataset(model, source, "/scored/out.zarr", filesystem=memory).n_found == 0
     assert predict_dataset(model, source, "memory://scored/out.zarr").n_found == 1
     assert predict_dataset(model, source, "/scored/out.zarr", filesystem=handler).n_found == 1
-    check("memory://scored/out.zarr", model, whole, ("label", "probabilities"))
+    check(read("memory://scored/out.zarr"), model, whole[NAMES])
     predict_dataset(model, source, tmp_path / "out.zarr", filesystem=pafs.LocalFileSystem())
-    check(tmp_path / "out.zarr", model, whole, ("label", "probabilities"))
+    check(read(tmp_path / "out.zarr"), model, whole[NAMES])
     with pytest.raises(TypeError, match="Zarr writes through fsspec"):
         predict_dataset(model, source, "out.zarr", filesystem=pafs._MockFileSystem())
 
@@ -291,13 +210,6 @@ def test_chunks_of_many_classes_stay_small(tmp_path):
 # ---------------------------------------------------------------------- going on
 
 
-def stamps(path):
-    files = (file for file in path.rglob("*") if file.is_file())
-    return {
-        file.relative_to(path).as_posix(): (file.stat().st_ino, file.stat().st_mtime_ns) for file in files
-    }
-
-
 def predict_slowly(folder, out):
     """Predict with a pause before each part, for a process that is to be stopped."""
     quick = ZarrOutput.write
@@ -336,28 +248,25 @@ def test_killed_and_started_again(tmp_path, how, monkeypatch):
     assert (written.n_rows, written.n_found) == (2000, len(marks))
     assert 3 <= len(marks) < written.n_parts
     whole = pd.read_parquet(folder)
-    group = check(out, model, whole, ("label", "probabilities"))
-    assert group["row"][:].tolist() == whole["row"].tolist()
+    scored = read(out)
+    check(scored, model, whole[NAMES])
+    assert scored["row"].tolist() == whole["row"].tolist()
     after = stamps(out)
     kept = sum(before.get(name) == stamp for name, stamp in after.items() if "row/c/" in name)
     assert kept >= len(marks)
     assert not [name for name in after if name.endswith(".partial") or name.startswith(".")]
 
 
-def test_started_again_it_writes_nothing_that_is_there(model, source, tmp_path):
+def test_started_again_it_writes_what_is_not_there(model, source, whole, tmp_path):
     out = tmp_path / "out.zarr"
-    assert predict_dataset(model, source, out).n_found == 0
+    predict_dataset(model, source, out)
     before = stamps(out)
     written = predict_dataset(model, source, out)
     assert (written.n_rows, written.n_found, written.n_parts) == (773, 1, 1)
     assert stamps(out) == before
-
-
-def test_an_array_that_was_removed_is_written_again(model, source, whole, tmp_path):
-    predict_dataset(model, source, tmp_path / "out.zarr")
-    shutil.rmtree(tmp_path / "out.zarr" / "probabilities")
-    assert predict_dataset(model, source, tmp_path / "out.zarr").n_found == 0
-    check(tmp_path / "out.zarr", model, whole, ("label", "probabilities"))
+    shutil.rmtree(out / "probabilities")
+    assert predict_dataset(model, source, out).n_found == 0
+    check(read(out), model, whole[NAMES])
 
 
 def test_another_model_or_input_starts_anew(model, source, folder, whole, tmp_path):
@@ -371,7 +280,7 @@ def test_another_model_or_input_starts_anew(model, source, folder, whole, tmp_pa
     assert sorted(path.name for path in out.iterdir()) == ["predicted_label", "probabilities", "zarr.json"]
     lda = LinearDiscriminantAnalysis.from_statistics(model.statistics_)
     assert found(lda) == 0
-    check(out, lda, whole, ("label", "probabilities"))
+    check(read(out), lda, whole[NAMES])
     frame_of(50, 9).to_parquet(folder / "1.parquet", index=False)
     assert (found(lda), found(lda)) == (0, 1)
     assert zarr.open_group(out, mode="r")["predicted_label"].shape == (820,)
@@ -424,28 +333,10 @@ def test_stopped_at_any_step_it_is_whole_or_no_group(model, source, whole, tmp_p
         if not stopped[-1] or (out / "zarr.json").exists():
             group = zarr.open_group(out, mode="r")
             right, asked = (model, columns) if "log_density" in group else (other, ("label", "probabilities"))
-            check(out, right, whole, asked)
+            check(read(out), right, whole[NAMES], asked)
         assert not stopper.stops(0, model, source, out, columns=columns)
-        check(out, model, whole, columns)
+        check(read(out), model, whole[NAMES], columns)
     assert len(stopped) > 8
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_the_first_of_two_runs_where_there_are_no_locks_fails(model, source, whole, monkeypatch):
-    memory, other = fsspec.filesystem("memory"), LinearDiscriminantAnalysis.from_statistics(model.statistics_)
-    write, calls = ZarrOutput.write, []
-
-    def write_and_run_another(*arguments):
-        calls.append(None)
-        if len(calls) == 2:
-            predict_dataset(other, source, "/both.zarr", filesystem=memory)
-        return write(*arguments)
-
-    monkeypatch.setattr(ZarrOutput, "write", write_and_run_another)
-    with pytest.raises(RuntimeError, match="both.zarr does not hold the predictions of this run: another"):
-        predict_dataset(model, source, "/both.zarr", filesystem=memory, scheduler="synchronous")
-    assert predict_dataset(other, source, "/both.zarr", filesystem=memory).n_found > 1
-    check("memory://both.zarr", other, whole, ("label", "probabilities"))
 
 
 def test_killed_while_the_first_file_was_written(model, source, whole, tmp_path):
@@ -453,7 +344,7 @@ def test_killed_while_the_first_file_was_written(model, source, whole, tmp_path)
     hidden.mkdir(parents=True)
     (hidden / PARTIAL).write_bytes(b"{")
     assert predict_dataset(model, source, tmp_path / "out.zarr").n_found == 0
-    check(tmp_path / "out.zarr", model, whole, ("label", "probabilities"))
+    check(read(tmp_path / "out.zarr"), model, whole[NAMES])
     assert not hidden.exists()
 
 
@@ -477,7 +368,9 @@ def test_what_is_not_of_predictions_is_left_alone(model, source, tmp_path):
     assert (tmp_path / "file.zarr").read_bytes() == b"something else"
 
 
-@pytest.mark.parametrize("name", [".unfinished/thesis.txt", "notes.partial", f"notes/{PARTIAL}"])
+@pytest.mark.parametrize(
+    "name", [".unfinished/thesis.txt", "notes.partial", f"notes/{PARTIAL}", "notes/zarr.json"]
+)
 def test_files_of_others_are_left_alone_whatever_their_names(model, source, tmp_path, name):
     out = tmp_path / "out.zarr"
     for written in (False, True):
@@ -502,11 +395,11 @@ def test_files_of_others_among_those_of_an_unfinished_group_stay(model, source, 
     for file in (ours, theirs):
         file.write_text("years of work")
     assert predict_dataset(model, source, out).n_found == 1
-    check(out, model, whole, ("label", "probabilities"))
+    check(read(out), model, whole[NAMES])
     assert (ours.exists(), theirs.exists()) == (False, True)
     with pytest.raises(ValueError, match=r"holds probabilities/thesis\.partial, which is no part"):
         predict_dataset(model, source, out, columns=["label"])
-    check(out, model, whole, ("label", "probabilities"))
+    check(read(out), model, whole[NAMES])
 
 
 def test_a_group_is_not_scored_into_itself(model, whole, tmp_path):
@@ -518,15 +411,6 @@ def test_a_group_is_not_scored_into_itself(model, whole, tmp_path):
         with pytest.raises(ValueError, match="choose another place"):
             predict_dataset(model, place, tmp_path / out)
         assert stamps(place) == before
-
-
-def test_arrays_that_a_user_added_are_left_alone(model, source, tmp_path):
-    out = tmp_path / "out.zarr"
-    predict_dataset(model, source, out)
-    zarr.open_group(out).create_array("notes", data=np.ones(3))
-    with pytest.raises(ValueError, match=r"holds notes, which is no part of predictions"):
-        predict_dataset(model, source, out, columns=["label"])
-    assert zarr.open_group(out, mode="r")["notes"][:].tolist() == [1, 1, 1]
 
 
 def test_rows_that_may_be_left_out_need_parquet(model, folder, tmp_path):
