@@ -10,6 +10,7 @@ import scipy.stats
 
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics
+from tests.reference import exact_moments
 
 RNG = np.random.default_rng(0)
 ZEROS = np.zeros(500, int)
@@ -275,13 +276,10 @@ def test_states_that_differ_in_kind_or_features_are_not_compared():
 # ---------------------------------------------------------------------- against exact arithmetic
 
 
-def exact_moments(X):
+def moments_of(X):
     """Mean and covariance of rows of floats, as fractions."""
-    rows = [[Fraction(float(value)) for value in row] for row in X]
-    n, d = len(rows), range(len(rows[0]))
-    mean = [sum(row[j] for row in rows) / n for j in d]
-    covariance = [[sum((r[i] - mean[i]) * (r[j] - mean[j]) for r in rows) / n for j in d] for i in d]
-    return mean, covariance
+    ((n, mean, scatter),) = exact_moments(X, [0] * len(X)).values()
+    return mean, [[value / n for value in row] for row in scatter]
 
 
 def inverse(matrix):
@@ -298,7 +296,7 @@ def inverse(matrix):
 
 def exact_divergence(before, after):
     """½ tr(Σ₂⁻¹ Σ₁ + Σ₁⁻¹ Σ₂ − 2 I) + ½ gᵀ (Σ₁⁻¹ + Σ₂⁻¹) g."""
-    (m, a), (n, b) = exact_moments(before), exact_moments(after)
+    (m, a), (n, b) = moments_of(before), moments_of(after)
     d, gap = range(len(m)), [y - x for x, y in zip(m, n, strict=True)]
     p, q = inverse(a), inverse(b)
     traces = sum(q[i][j] * a[j][i] + p[i][j] * b[j][i] for i in d for j in d)
@@ -306,7 +304,7 @@ def exact_divergence(before, after):
 
 
 def exact_shift(before, after):
-    (m, a), (n, _) = exact_moments(before), exact_moments(after)
+    (m, a), (n, _) = moments_of(before), moments_of(after)
     return [float((n[j] - m[j]) / Fraction(float(a[j][j]) ** 0.5)) for j in range(len(m))]
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import StatisticsLedger, accumulate, drift
-from tests.ledger.test_ledger import FORKED, in_fork, in_processes, put, rows, scan
+from tests.ledger.test_ledger import in_fork, in_processes, put, rows, scan
 from tests.strategies import KINDS
 
 LIMITS = {"max_shift": 1.0}
@@ -284,25 +284,6 @@ def kill_at_many_moments(data, home):
 def test_a_limit_that_is_not_known_is_refused_though_nothing_is_read(data, ledger):
     with pytest.raises(TypeError, match="unexpected keyword argument 'max_shfit'"):
         ledger.refresh(scan(data), max_shfit=1)
-
-
-def test_an_answer_waits_for_no_other_process(data, ledger):
-    locked = FORKED.Event()
-    holder = FORKED.Process(target=hold, args=(ledger, locked))
-    holder.start()
-    assert locked.wait(60)
-    with pytest.raises(RuntimeError, match="another process"):
-        ledger.accept("3.parquet")
-    holder.kill()
-    holder.join()
-    ledger.accept("3.parquet")
-    assert ledger.statistics().n_rows == 800
-
-
-def hold(ledger, locked):
-    with ledger._folder.lock():
-        locked.set()
-        time.sleep(60)
 
 
 def test_a_lost_manifest_loses_no_answer(data, ledger):
