@@ -42,7 +42,6 @@ from streamgda.sources.base import Source, Split
 from streamgda.statistics.required import Required
 from streamgda.storage.fetching import read_ahead
 from tests.logged_filesystem import NotingHandler, note
-from tests.strategies import KINDS
 
 N = 1000
 RNG = np.random.default_rng(0)
@@ -55,11 +54,11 @@ def rows(labels="int", n_rows=N):
     return pa.table({"u": U, "v": V, "w": W, "y": pa.array(LABELS[labels])}).slice(0, n_rows)
 
 
-def in_memory(table, kind="full", weights=None):
+def in_memory(table, weights=None):
     X = np.column_stack([table["u"].to_numpy(), table["v"].to_numpy()])
     y = table["y"].to_numpy(zero_copy_only=False)
     with threadpool_limits(1, "blas"):
-        return ClassStatistics(kind).update(X, y, weights)
+        return ClassStatistics().update(X, y, weights)
 
 
 def same_bits(a, b):
@@ -78,14 +77,9 @@ class SourceContract:
         """A source of the columns u and v with the target y, stored in chunks of so many rows."""
         raise NotImplementedError
 
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_the_statistics_are_those_of_the_rows_in_memory(self, kind, tmp_path):
-        assert accumulate(self.scan(rows(), tmp_path), kind).allclose(in_memory(rows(), kind), rtol=1e-12)
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_to_the_last_bit_where_blocks_are_the_same(self, kind, tmp_path):
+    def test_to_the_last_bit_where_blocks_are_the_same(self, tmp_path):
         source = self.scan(rows(), tmp_path, rows_per_chunk=N)
-        assert same_bits(accumulate(source, kind), in_memory(rows(), kind))
+        assert same_bits(accumulate(source), in_memory(rows()))
 
     @pytest.mark.parametrize("labels", LABELS)
     def test_labels_of_every_kind(self, labels, tmp_path):
@@ -133,18 +127,17 @@ class SourceContract:
             with pytest.raises(ValueError, match="is spent"):
                 accumulate(source)
 
-    @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+    @pytest.mark.parametrize("scheduler", ["threads", "distributed"])
     def test_every_scheduler_gives_the_same_bits(self, scheduler, tmp_path, request):
-        if scheduler == "distributed":
-            scheduler = request.getfixturevalue("client")
-        elsewhere = scheduler not in ("synchronous", "threads")
         source = self.scan(rows(), tmp_path / "a", rows_per_chunk=77)
-        if elsewhere and not self.can_leave_the_process:
+        if scheduler == "distributed" and not self.can_leave_the_process:
             with pytest.raises(TypeError, match=r"^<Arrow .*> can be read in this process only") as raised:
-                accumulate(source, scheduler=scheduler)
+                accumulate(source, scheduler="processes")
             assert raised.value.__cause__ is None
             assert accumulate(source).n_rows == N  # nothing was taken from it
         else:
+            if scheduler == "distributed":
+                scheduler = request.getfixturevalue("client")
             again = self.scan(rows(), tmp_path / "b", rows_per_chunk=77)
             assert accumulate(source, scheduler=scheduler) == accumulate(again, scheduler="synchronous")
 
@@ -537,9 +530,7 @@ def test_a_large_table_is_read_in_parts_with_the_same_bits_on_every_scheduler():
     table = pa.table({"x": rng.normal(size=600_000), "y": rng.integers(0, 2, size=600_000)})
     source = scan_arrow(table, "y")
     assert len(source.splits()) == 3
-    state = accumulate(source, scheduler="synchronous")
-    assert accumulate(source, scheduler="threads") == state
-    assert accumulate(source, scheduler="processes") == state
+    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
 
 
 def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
@@ -656,8 +647,8 @@ def chunk_files(folder):
     }
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
 @pytest.mark.parametrize("layout", [{}, {"columns_per_chunk": 1}, {"label_rows": 77}, {"zarr_format": 2}])
+@pytest.mark.parametrize("scheduler", ["threads", "distributed"])
 def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
     if scheduler == "distributed":
         scheduler = request.getfixturevalue("client")
@@ -683,8 +674,8 @@ def test_a_long_task_holds_few_chunks_and_reads_each_once(tmp_path, monkeypatch,
     assert first["y"] * label_chunk < 2 * 150 + label_chunk
     # Another store, since the threads that read ahead are not waited for, and may still note a chunk.
     store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "whole")
-    state = accumulate(scan_zarr(store, weight="w"), "diag")
-    assert state.allclose(in_memory(rows(), "diag", W), rtol=1e-12)
+    state = accumulate(scan_zarr(store, weight="w"))
+    assert state.allclose(in_memory(rows(), W), rtol=1e-12)
     assert set(collections.Counter(store.reads).values()) == {1}
 
 
@@ -707,9 +698,12 @@ def test_a_chunk_that_was_never_written_is_zeros(tmp_path):
 
 
 @pytest.mark.parametrize("chunk", ["X/c/3/0", "y/c/3"])
-def test_a_chunk_that_vanishes_is_named(tmp_path, chunk):
-    write_zarr(rows(), tmp_path, 100)
+def test_a_chunk_that_vanishes_or_is_written_anew_is_named(tmp_path, chunk):
+    group = write_zarr(rows(), tmp_path, 100)
     (split,) = scan_zarr(tmp_path).splits()
+    group[chunk[0]][300:310] = 1
+    with pytest.raises(ValueError, match=f"{chunk} has changed since the pass was planned"):
+        list(split.blocks())
     (tmp_path / chunk).unlink()
     with pytest.raises(FileNotFoundError, match=f"{chunk} is gone"):
         list(split.blocks())
@@ -806,12 +800,12 @@ class ForbiddenStore(zarr.storage.WrapperStore):
         return await self._store.get(key, prototype, byte_range)
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
-def test_a_chunk_that_may_not_be_read_is_not_called_damaged(tmp_path, scheduler):
+def test_a_chunk_that_may_not_be_read_is_not_called_damaged(tmp_path, client):
     write_zarr(rows(), tmp_path, 100)
     source = scan_zarr(ForbiddenStore(zarr.storage.LocalStore(tmp_path, read_only=True)))
-    with pytest.raises(PermissionError, match=f"{tmp_path.name}: Forbidden"):
-        accumulate(source, scheduler=scheduler)
+    for scheduler in ("synchronous", client):
+        with pytest.raises(PermissionError, match=f"{tmp_path.name}: Forbidden"):
+            accumulate(source, scheduler=scheduler)
 
 
 def test_labels_and_features_that_cannot_serve_are_named_by_their_place(tmp_path):
@@ -842,15 +836,12 @@ def test_large_arrays_are_read_in_parts_with_the_same_bits_on_every_scheduler(tm
     rng = np.random.default_rng(0)
     group = zarr.open_group(tmp_path, mode="w")
     X, y = rng.normal(size=(600_000, 2)), rng.integers(0, 2, size=600_000)
-    for name, values in (("X", X), ("y", y)):
-        group.create_array(name, shape=values.shape, dtype=values.dtype, chunks=(50_000, 2)[: values.ndim])[
-            :
-        ] = values
+    group.create_array("X", data=X, chunks=(50_000, 2))
+    group.create_array("y", data=y, chunks=(50_000,))
     source = scan_zarr(tmp_path)
     assert len(source.splits()) == 3
-    state = accumulate(source, scheduler="synchronous")
-    assert accumulate(source, scheduler="threads") == state
-    assert accumulate(source, scheduler="processes") == state
+    state = accumulate(source, scheduler="threads")
+    assert state == accumulate(source, scheduler="synchronous")
     assert state.allclose(ClassStatistics().update(X, y))
 
 
@@ -1076,7 +1067,7 @@ def test_a_bad_value_is_named_by_its_partition():
         accumulate(scan_dask(dd.from_pandas(frame, chunksize=300, sort=False), "y", **COLUMNS))
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes", "distributed"])
+@pytest.mark.parametrize("scheduler", ["threads", "distributed"])
 def test_each_partition_is_computed_once(tmp_path, scheduler, request):
     if scheduler == "distributed":
         scheduler = request.getfixturevalue("client")
@@ -1102,15 +1093,6 @@ def test_each_batch_of_a_stream_is_taken_once():
 
     accumulate(scan_arrow(pa.RecordBatchReader.from_batches(table.schema, batches()), "y", **COLUMNS))
     assert len(taken) == N / 10
-
-
-@pytest.mark.parametrize("chunk", ["X/c/3/0", "y/c/3"])
-def test_a_chunk_that_is_written_anew_after_the_plan_is_named(tmp_path, chunk):
-    group = write_zarr(rows(), tmp_path, 100)
-    (split,) = scan_zarr(tmp_path).splits()
-    group[chunk[0]][300:310] = 1
-    with pytest.raises(ValueError, match=f"{chunk} has changed since the pass was planned"):
-        list(split.blocks())
 
 
 # ---------------------------------------------------------------------- what is particular to Arrow datasets
@@ -1226,8 +1208,8 @@ def test_a_dataset_of_some_row_groups_is_read_as_those(tmp_path, cuts):
     dataset = dataset_of([whole.subset(row_group_ids=cut) for cut in cuts], rows().schema)
     source = scan_arrow(dataset, "y", **COLUMNS)
     wanted = np.concatenate([np.arange(100 * group, 100 * group + 100) for cut in cuts for group in cut])
-    assert accumulate(source).allclose(in_memory(rows().take(wanted)), rtol=1e-12)
-    assert accumulate(source, scheduler="processes") == accumulate(source)
+    for one in (source, pickle.loads(pickle.dumps(source))):
+        assert accumulate(one).allclose(in_memory(rows().take(wanted)), rtol=1e-12)
 
 
 def test_a_whole_file_is_read_as_it_is_now_and_some_row_groups_only_where_they_still_are(tmp_path):
@@ -1264,10 +1246,9 @@ def test_a_dataset_that_has_no_parts_is_refused_at_once(tmp_path):
     assert accumulate(scan_arrow(reader, "y", **COLUMNS)).n_rows == (U > 0).sum()
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
-def test_a_dataset_of_a_table_is_read_as_the_table(scheduler):
+def test_a_dataset_of_a_table_is_read_as_the_table_in_any_process():
     source = scan_arrow(ds.dataset(rows()), "y", **COLUMNS)
-    assert same_bits(accumulate(source, scheduler=scheduler), in_memory(rows()))
+    assert same_bits(accumulate(source, scheduler="processes"), in_memory(rows()))
 
 
 def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remedy(tmp_path):
