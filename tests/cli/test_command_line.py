@@ -76,16 +76,24 @@ def fails(folder, *arguments, code=1, **options):
     return err
 
 
-def invoke(folder, *arguments, code=0):
-    """The same in this process, for what needs no process of its own."""
-    with pytest.MonkeyPatch.context() as patch:
+def result_of(folder, *arguments, code=0):
+    """What a command says in this process, for what needs no process of its own."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.chdir(folder)
+        warnings.simplefilter("always")
         result = CliRunner().invoke(main, [*map(str, arguments)])
     assert result.exit_code == code, result.output
+    return result
+
+
+def invoke(folder, *arguments, code=0):
+    """What it says on stdout if all goes well, and in one line on stderr if not."""
+    result = result_of(folder, *arguments, code=code)
     if code:
         assert result.stderr.startswith("Error: ")
         assert result.stderr.count("\n") == 1
         return result.stderr
+    assert result.stderr == ""
     return result.stdout
 
 
@@ -131,7 +139,7 @@ FIT = ["fit", "days", "--target", "kind", "--out", "m"]
 # ---------------------------------------------------------------------- what the commands do
 
 
-def test_excluded_columns_are_no_features(made, tmp_path, monkeypatch):
+def test_excluded_columns_are_no_features(made, tmp_path):
     out, named = tmp_path / "model.parquet", load(made / "model.parquet")
     invoke(made, "fit", "days", "--target", "kind", "--exclude", "i*", "--out", out)
     assert load(out).statistics_.allclose(named.statistics_, rtol=1e-12)
@@ -139,31 +147,24 @@ def test_excluded_columns_are_no_features(made, tmp_path, monkeypatch):
     assert load(out).statistics_.feature_names == tuple(FEATURES[1:])
     invoke(made, "refresh", tmp_path / "ledger", "days", "--target", "kind", "--exclude", "id", "--out", out)
     assert load(out).statistics_.feature_names == tuple(FEATURES)
-    monkeypatch.chdir(made)
-    for arguments, code, message in (
-        (["days", "--target", "kind", "--exclude", "nosuch"], 1, "there is no column 'nosuch'"),
+    for arguments, message in (
+        (["days", "--target", "kind", "--exclude", "nosuch"], "there is no column 'nosuch'"),
         (
             ["days", "--target", "kind", "--exclude", "id", "--features", NAMES],
-            1,
-            "give features or exclude, not both",
+            "give features or exclude, not",
         ),
-        (["digits.zarr", "--exclude", "id"], 1, "unexpected keyword argument 'exclude'"),
+        (["digits.zarr", "--exclude", "id"], "unexpected keyword argument 'exclude'"),
     ):
-        result = CliRunner().invoke(main, ["fit", *arguments, "--out", str(out)])
-        assert result.exit_code == code
-        assert message in result.stderr
+        assert message in invoke(made, "fit", *arguments, "--out", out, code=1)
 
 
-@pytest.mark.filterwarnings("default")
-def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell(made, tmp_path, monkeypatch):
-    monkeypatch.chdir(made)
-    fit = ["fit", "days", "--target", "kind", "--out", str(tmp_path / "model.parquet")]
-    said = CliRunner().invoke(main, fit).stderr
+def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell(made, tmp_path):
+    fit = ["fit", "days", "--target", "kind", "--out", tmp_path / "model.parquet"]
+    said = warned(made, *fit)
     assert said.startswith("Warning: /")
     assert "days/1.parquet: by default all columns are features, also 'id'. A column of" in said
     assert said.endswith("Set exclude=['id'], or name the features to use\n")
-    assert CliRunner().invoke(main, [*fit, "--exclude", "id"]).stderr == ""
-    assert CliRunner().invoke(main, [*fit, "--quiet"]).stderr == ""
+    assert warned(made, *fit, "--exclude", "id") == warned(made, *fit, "--quiet") == ""
 
 
 def test_fit_learns_from_parquet_what_scikit_learn_learns_in_memory(made, iris, tmp_path):
@@ -282,12 +283,7 @@ def test_a_model_that_predicts_is_not_replaced_by_one_that_cannot(made, iris, tm
 
 def warned(folder, *arguments):
     """What a command that does its work says on stderr."""
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        patch.chdir(folder)
-        warnings.simplefilter("always")
-        result = CliRunner().invoke(main, [*map(str, arguments)])
-    assert result.exit_code == 0, result.output
-    return result.stderr
+    return result_of(folder, *arguments).stderr
 
 
 def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_path):
@@ -484,7 +480,7 @@ def test_a_model_of_some_files_of_a_ledger(days, iris):
     assert streamgda.load(days / "model.parquet").statistics_.weights.sum() == pytest.approx(70)
 
 
-def test_the_age_of_a_file_comes_from_its_partition(days, monkeypatch):
+def test_the_age_of_a_file_comes_from_its_partition(days):
     for day in "12":
         (days / "days" / f"day=2026-01-3{int(day) - 1}").mkdir()
         (days / "days" / f"{day}.parquet").rename(
@@ -494,8 +490,7 @@ def test_the_age_of_a_file_comes_from_its_partition(days, monkeypatch):
     invoke(days, *aged, "day")
     weights = streamgda.load(days / "model.parquet").statistics_.weights
     assert weights.sum() == pytest.approx(80 / 2 + 70)
-    monkeypatch.chdir(days)
-    said = CliRunner().invoke(main, [*aged, "year,month"]).stderr
+    said = invoke(days, *aged, "year,month", code=1)
     assert "age: day=2026-01-30/a.parquet has no partition key 'year'; its keys: 'day'" in said
 
 
@@ -512,10 +507,7 @@ GUARDED = [*REFRESH, "--max-shift", "0.5", "--max-divergence", "1e9", "--out", "
 
 def guarded(folder, *arguments, code=0):
     """What a refresh says on stdout and stderr, and how many rows its model has learnt."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        result = CliRunner().invoke(main, [*GUARDED, *arguments])
-    assert result.exit_code == code, result.output
+    result = result_of(folder, *GUARDED, *arguments, code=code)
     return result.stdout, result.stderr, streamgda.load(folder / "model.parquet").statistics_.n_rows
 
 
@@ -554,14 +546,8 @@ def test_an_alarm_stands_night_after_night_until_it_is_answered(drifting, iris):
 
 def test_new_classes_and_shares_can_be_an_alarm(drifting, iris):
     iris.assign(kind="lily").to_parquet(drifting / "days" / "3.parquet")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(drifting)
-        result = CliRunner().invoke(main, [*REFRESH, "--no-new-classes", "--max-share-shift", "6"])
-    assert result.exit_code == 3
-    assert (
-        "3.parquet (class lily is new; class setosa: its share has moved from 0.3333 to 0, by -"
-        in result.stderr
-    )
+    said = invoke(drifting, *REFRESH, "--no-new-classes", "--max-share-shift", "6", code=3)
+    assert "3.parquet (class lily is new; class setosa: its share has moved from 0.3333 to 0, by -" in said
 
 
 def test_an_answer_to_no_alarm_is_an_error(drifting):
@@ -575,10 +561,7 @@ def test_an_answer_to_no_alarm_is_an_error(drifting):
 def test_where_no_model_is_made_none_is_reported(days, iris):
     invoke(days, *REFRESH, "--out", "model.parquet")
     iris[:1].assign(kind="setosa ").to_parquet(days / "days" / "3.parquet")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(days)
-        result = CliRunner().invoke(main, [*REFRESH, "--out", "model.parquet", "--json"])
-    assert result.exit_code == 1
+    result = result_of(days, *REFRESH, "--out", "model.parquet", "--json", code=1)
     assert json.loads(result.stdout)["out"] is None
     assert "class 'setosa '" in result.stderr
 
@@ -588,9 +571,7 @@ def test_inspect_says_what_is_quarantined_or_rejected_in_a_ledger_of_any_kind(dr
     (drifting / "days" / "3.parquet").rename(drifting / "3.parquet")
     invoke(drifting, *kept)
     (drifting / "3.parquet").rename(drifting / "days" / "3.parquet")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(drifting)
-        assert CliRunner().invoke(main, [*kept, "--max-shift", "1"]).exit_code == 3
+    result_of(drifting, *kept, "--max-shift", "1", code=3)
     assert "quarantined 3.parquet: class setosa: the mean" in invoke(drifting, "inspect", "other")
     invoke(drifting, *kept, "--reject", "*")
     said = json.loads(invoke(drifting, "inspect", "other", "--json"))
@@ -603,11 +584,9 @@ def test_a_file_that_cannot_be_read_can_be_skipped(days, made):
     assert "3.parquet" in invoke(days, *REFRESH, code=1)
     said = invoke(days, *REFRESH, "--skip-unreadable", code=2)
     assert said == "Error: --skip-unreadable is now --on-error skip. See 'streamgda refresh --help'\n"
-    assert "skipped 3.parquet: " in invoke(days, *REFRESH, "--on-error", "skip")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(days)
-        result = CliRunner().invoke(main, [*REFRESH, "--on-error", "skip", "--quiet"])
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert "skipped 3.parquet: " in result_of(days, *REFRESH, "--on-error", "skip").stdout
+    result = result_of(days, *REFRESH, "--on-error", "skip", "--quiet")
+    assert result.stdout == ""
     assert result.stderr.startswith("Warning: skipped 3.parquet: ")
 
 
@@ -750,23 +729,6 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     assert "\ncannot_predict QuadraticDiscriminantAnalysis: The covariance matrix of class new is" in said
 
 
-def test_shuttle_from_the_shell(real_data, tmp_path):
-    """Singular classes are named and no model is written; regularised, it is as the library has it."""
-    train, test = real_data / "shuttle_trn.parquet", real_data / "shuttle_tst.parquet"
-    arguments = ["fit", train, "--target", "class", "--out", "model.parquet"]
-    assert "class 2 is not full rank" in invoke(tmp_path, *arguments, code=1)
-    assert names_in(tmp_path) == ["model.statistics.parquet"]
-    invoke(tmp_path, *arguments, "--reg-param", "0.01")
-    expected = QuadraticDiscriminantAnalysis(reg_param=0.01).fit(scan_parquet(train, "class"))
-    report = json.loads(invoke(tmp_path, "evaluate", "model.parquet", test, "--target", "class", "--json"))
-    rows = pq.read_table(test).to_pandas()
-    labels = rows.pop("class")
-    assert report["accuracy"] == expected.score(rows, labels)
-    invoke(tmp_path, "predict", "model.parquet", test, "--columns", "label", "--out", "scored")
-    scored = pq.read_table(tmp_path / "scored")["predicted_label"].to_numpy()
-    assert (scored == expected.predict(rows)).all()
-
-
 # ---------------------------------------------------------------------- bad data is one line, and exit code 1
 
 
@@ -775,31 +737,14 @@ def test_shuttle_from_the_shell(real_data, tmp_path):
     [
         (["fit", "none.parquet", "--target", "kind", "--out", "{out}"], "no file or folder none.parquet"),
         (["fit", "days", "--target", "kin", "--out", "{out}"], "no column 'kin'; did you mean 'kind'?"),
-        (
-            ["fit", "days", "--target", "id", "--categories", "none", "--out", "{out}"],
-            "columns 'kind' (large_string) cannot be f",
-        ),
+        (["fit", "days", "--target", "id", "--categories", "none", "--out", "{out}"],
+         "columns 'kind' (large_string) cannot be f"),
         (["evaluate", "cut.parquet", "days", "--target", "kind"], "cut.parquet is truncated, damaged or no"),
-        (
-            ["predict", "model.parquet", "digits.zarr", "--out", "{out}"],
-            "has 64 features, the model was fitted",
-        ),
-        (
-            ["update", "model.parquet", "damaged.parquet", "--target", "kind"],
-            "damaged.parquet cannot be read",
-        ),
+        (["predict", "model.parquet", "digits.zarr", "--out", "{out}"],
+         "has 64 features, the model was fitted"),
+        (["update", "model.parquet", "damaged.parquet", "--target", "kind"],
+         "damaged.parquet cannot be read"),
         (["merge", "model.parquet", "digits.parquet", "--out", "{out}"], "only models of one kind merge"),
-    ],
-)
-def test_bad_data_is_one_line(made, tmp_path, arguments, said):
-    out = tmp_path / "out"
-    assert said in invoke(made, *(argument.format(out=out) for argument in arguments), code=1)
-    assert names_in(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
         (["predict", "statistics.parquet", "days", "--out", "{out}"], "holds statistics and no model"),
         (["predict", "model.parquet", "days", "--keep", "none", "--out", "{out}"], "no column 'none'"),
         (["predict", "model.parquet", "days", "--columns", "labels", "--out", "{out}"],
@@ -825,8 +770,9 @@ def test_bad_data_is_one_line(made, tmp_path, arguments, said):
         (["fit", "days", "--target", "kind", "--features", "kind", "--out", "{out}"], "kind"),
     ],
 )  # fmt: skip
-def test_more_bad_data(made, tmp_path, arguments, said):
-    assert said in invoke(made, *(argument.format(out=tmp_path / "out") for argument in arguments), code=1)
+def test_bad_data_is_one_line(made, tmp_path, arguments, said):
+    out = tmp_path / "out"
+    assert said in invoke(made, *(argument.format(out=out) for argument in arguments), code=1)
     assert names_in(tmp_path) == []
 
 
@@ -1110,44 +1056,35 @@ def irises(tmp_path):
     return tmp_path / "iris.parquet"
 
 
+def search(folder, data, *options, **how):
+    return invoke(folder, "search", data, "--target", "kind", *options, **how)
+
+
 def test_search_finds_and_saves_the_best_model(irises, tmp_path):
     tried = ["--try", "qda reg-param=0,0.1,0.9 shrinkage=none,0.01", "--try", "lda", "--try", "nb"]
-    out = tmp_path / "best.model"
-    arguments = ["search", str(irises), "--target", "kind", "--groups", "plant", *tried]
-    text = CliRunner().invoke(main, [*arguments, "--out", str(out)], catch_exceptions=False).output
+    options = [irises, "--groups", "plant", *tried]
+    text = search(tmp_path, *options, "--out", "best.model")
     assert text.startswith("scoring: log_likelihood\nn_splits: 5\nn_reads: 1\n")
     assert text.split("candidates:\n")[1].split()[:5] == ["rank", "mean", "std", "model", "params"]
-    best = streamgda.load(out)
-    document = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).output)
+    document = json.loads(search(tmp_path, *options, "--json"))
     assert document["candidates"][0]["params"] == {"reg_param": 0, "shrinkage": 0.01}
     assert len(document["candidates"]) == 8
-    assert best.statistics_.allclose(accumulate(scan_parquet(irises, "kind", exclude=["plant"])))
+    expected = accumulate(scan_parquet(irises, "kind", exclude=["plant"]))
+    assert load(tmp_path / "best.model").statistics_.allclose(expected)
 
 
-def test_search_leaves_single_rows_out(irises):
-    arguments = ["search", str(irises), "--target", "kind", "--features", ",".join(FEATURES), "--cv", "loo"]
-    text = (
-        CliRunner()
-        .invoke(main, [*arguments, "--try", "qda", "--scoring", "accuracy"], catch_exceptions=False)
-        .output
-    )
-    assert "0.973333" in text  # four errors
+def test_search_leaves_single_rows_out(irises, tmp_path):
+    options = ["--exclude", "plant", "--cv", "loo", "--try", "qda", "--scoring", "accuracy"]
+    assert "0.973333" in search(tmp_path, irises, *options)  # four errors
 
 
 def test_a_quiet_search_prints_its_table_unless_it_saves_the_model(irises, tmp_path):
-    arguments = ["search", str(irises), "--target", "kind", "--exclude", "plant", "--try", "lda", "--quiet"]
-    shown = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert shown.output.startswith("scoring")
-    saved = CliRunner().invoke(
-        main, [*arguments, "--out", str(tmp_path / "b.parquet")], catch_exceptions=False
-    )
-    assert saved.output == ""
+    options = [irises, "--exclude", "plant", "--try", "lda", "--quiet"]
+    assert search(tmp_path, *options).startswith("scoring")
+    assert search(tmp_path, *options, "--out", "b.parquet") == ""
     assert load(tmp_path / "b.parquet").statistics_.n_rows == 150
-    both = [*arguments, "--out", str(tmp_path / "b.parquet"), "--json"]
-    assert (
-        json.loads(CliRunner().invoke(main, both, catch_exceptions=False).output)["candidates"][0]["model"]
-        == "lda"
-    )
+    both = json.loads(search(tmp_path, *options, "--out", "b.parquet", "--json"))
+    assert both["candidates"][0]["model"] == "lda"
 
 
 @pytest.fixture
@@ -1158,22 +1095,16 @@ def collinear(tmp_path):
     return tmp_path / "collinear.parquet"
 
 
-@pytest.mark.filterwarnings("ignore:5 of")
-def test_a_candidate_that_fails_is_explained(collinear):
-    arguments = ["search", str(collinear), "--target", "kind", "--try", "qda reg_param=0,.1"]
-    table = CliRunner().invoke(main, arguments, catch_exceptions=False).stdout
+def test_a_candidate_that_fails_is_explained(collinear, tmp_path):
+    arguments = ["search", collinear, "--target", "kind", "--try", "qda reg_param=0,.1"]
+    table = result_of(tmp_path, *arguments).stdout
     assert "fold 0: The covariance matrix of class 0 is not full rank" in table.splitlines()[-2]
-    document = json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).stdout)
-    best, failed = document["candidates"]
+    best, failed = json.loads(result_of(tmp_path, *arguments, "--json").stdout)["candidates"]
     assert (best["params"], failed["params"]) == ({"reg_param": 0.1}, {"reg_param": 0})
     assert (best["error"], failed["mean"]) == ("", None)
     assert failed["error"].endswith("folds 1, 2, 3, 4: likewise")
-
-
-def test_where_all_candidates_fail_that_is_an_error(collinear):
-    failed = CliRunner().invoke(main, ["search", str(collinear), "--target", "kind", "--try", "qda"])
-    assert failed.exit_code == 1
-    assert failed.stderr.startswith("Error: 5 of 5 fits failed. The first: fold 0: The covariance")
+    said = search(tmp_path, collinear, "--try", "qda", code=1)
+    assert said.startswith("Error: 5 of 5 fits failed. The first: fold 0: The covariance")
 
 
 @pytest.mark.parametrize(
@@ -1223,32 +1154,27 @@ def test_a_warning_of_a_worker_thread_is_said_and_stops_nothing(tmp_path, comman
     assert CliRunner().invoke(main, learn).exit_code == 0
 
     for quiet in ([], ["--quiet"]):
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            said = CliRunner().invoke(main, [command, model, new, *options[command], *quiet])
-
-        assert said.exit_code == 0, said.stderr
-        assert "storage failed" not in said.stderr
-        assert ("Warning: categories that no learnt row has" in said.stderr) is not bool(quiet)
+        said = warned(tmp_path, command, model, new, *options[command], *quiet)
+        assert "storage failed" not in said
+        assert ("Warning: categories that no learnt row has" in said) is not bool(quiet)
 
 
 def test_what_a_model_makes_of_categories_is_an_option_and_a_parameter_to_try(tmp_path):
     rng = np.random.default_rng(0)
     rows = {"x": rng.normal(size=200), "kind": rng.choice(["a", "b"], 200), "y": rng.integers(2, size=200)}
     pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
-    learn = ["fit", str(tmp_path / "rows.parquet"), "--target", "y", "--out", str(tmp_path / "model.parquet")]
-    said = CliRunner().invoke(main, [*learn, "--model", "lda", "--categories-model", "conditional"])
-    assert said.exit_code == 0, said.stderr
-    shown = CliRunner().invoke(main, ["inspect", str(tmp_path / "model.parquet")]).stdout
+    data = ["rows.parquet", "--target", "y"]
+    learn = ["fit", *data, "--out", "model.parquet", "--categories-model"]
+    invoke(tmp_path, *learn, "conditional", "--model", "lda")
+    shown = invoke(tmp_path, "inspect", "model.parquet")
     assert "parameters: categories=Categorical(model='conditional'), " in shown
-    document = json.loads(CliRunner().invoke(main, ["inspect", learn[-1], "--json"]).stdout)
+    document = json.loads(invoke(tmp_path, "inspect", "model.parquet", "--json"))
     assert document["parameters"]["categories"]["model"] == "conditional"
-    said = CliRunner().invoke(main, [*learn, "--model", "qda", "--categories-model", "dummies"])
-    assert "does not take Categorical(model='dummies')" in said.stderr
-    search = ["search", *learn[1:4], "--try"]
-    assert CliRunner().invoke(main, [*search, "nb categories__alpha=1,2"]).exit_code == 0
-    said = CliRunner().invoke(main, [*search, "nb alpha=1,2"])
-    assert "alpha is now a parameter of an option: categories=Categorical(alpha=...)" in said.stderr
+    said = invoke(tmp_path, *learn, "dummies", "--model", "qda", code=2)
+    assert "does not take Categorical(model='dummies')" in said
+    invoke(tmp_path, "search", *data, "--try", "nb categories__alpha=1,2")
+    said = invoke(tmp_path, "search", *data, "--try", "nb alpha=1,2", code=2)
+    assert "alpha is now a parameter of an option: categories=Categorical(alpha=...)" in said
 
 
 @pytest.fixture
@@ -1261,14 +1187,13 @@ def incomplete(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["marginal", "marginal max_patterns=64"])
-def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, missing):
+def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, tmp_path, missing):
     search = ["search", incomplete, "--target", "y", "--try", "qda missing__max_reads=5,6"]
-    said = CliRunner().invoke(main, [*search, "--missing", missing, "--json"])
-    assert said.exit_code == 0, said.stderr
-    tried = [one["params"] for one in json.loads(said.stdout)["candidates"]]
+    said = invoke(tmp_path, *search, "--missing", missing, "--json")
+    tried = [one["params"] for one in json.loads(said)["candidates"]]
     assert tried == [{"missing__max_reads": 5}, {"missing__max_reads": 6}]
-    said = CliRunner().invoke(main, search)
-    assert "missing='raise' has no parameters; set missing=Marginal(max_reads=5)" in said.stderr
+    said = invoke(tmp_path, *search, code=2)
+    assert "missing='raise' has no parameters; set missing=Marginal(max_reads=5)" in said
 
 
 @pytest.mark.parametrize(
@@ -1283,16 +1208,12 @@ def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, mis
         (["merge", "--max-reads", "5"], "No such option"),
     ],
 )
-def test_every_command_names_the_new_spelling_of_an_old_option(incomplete, arguments, now):
-    said = CliRunner().invoke(main, [arguments[0], incomplete, *arguments[1:]])
-    assert said.exit_code == 2
-    assert now in said.stderr
+def test_every_command_names_the_new_spelling_of_an_old_option(incomplete, tmp_path, arguments, now):
+    assert now in invoke(tmp_path, arguments[0], incomplete, *arguments[1:], code=2)
 
 
 def test_a_model_of_a_ledger_keeps_the_policy_of_missing_rows_as_one_of_fit_does(incomplete, tmp_path):
-    out, missing = str(tmp_path / "out.parquet"), ["--missing", "marginal max_patterns=64"]
-    refresh = ["refresh", str(tmp_path / "ledger"), incomplete]
-    for command in (refresh, ["fit", incomplete]):
-        said = CliRunner().invoke(main, [*command, "--target", "y", *missing, "--out", out])
-        assert said.exit_code == 0, said.stderr
-        assert streamgda.load(out).missing == streamgda.Marginal(max_patterns=64)
+    for command in (["refresh", "ledger"], ["fit"]):
+        invoke(tmp_path, *command, incomplete, "--target", "y", "--missing", "marginal max_patterns=64",
+               "--out", "out.parquet")  # fmt: skip
+        assert streamgda.load(tmp_path / "out.parquet").missing == streamgda.Marginal(max_patterns=64)

@@ -392,12 +392,6 @@ def test_labels_of_folders_that_become_text_are_read_again(tmp_path, ledger):
     assert (len(report.reread), labels) == (2, [1, 2])
 
 
-def test_a_file_that_is_listed_twice_is_named(data, ledger):
-    file = str(data / "0.parquet")
-    with pytest.raises(ValueError, match="0.parquet is listed more than once"):
-        ledger.refresh(scan([file, file]))
-
-
 # ---------------------------------------------------------------------- tables of entries
 
 

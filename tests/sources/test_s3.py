@@ -122,11 +122,8 @@ def test_a_delta_table(bucket, endpoint, filesystem):
     assert accumulate(source).allclose(expected(), rtol=1e-12)
 
 
-@pytest.mark.slow_cases("lambda")
-@pytest.mark.parametrize(
-    "filesystem", [lambda: None, lambda: pafs.FileSystem.from_uri("s3://rows")[0], s3fs.S3FileSystem]
-)
-def test_an_iceberg_table(bucket, endpoint, filesystem, tmp_path):
+@pytest.mark.slow
+def test_an_iceberg_table(bucket, endpoint, tmp_path):
     sql = pytest.importorskip("pyiceberg.catalog.sql")
     catalog = sql.SqlCatalog(
         "tests",
@@ -139,7 +136,7 @@ def test_an_iceberg_table(bucket, endpoint, filesystem, tmp_path):
     table = catalog.create_table("n.t", rows.schema)
     table.append(rows)
 
-    source = scan_parquet(table, "y", filesystem=filesystem())
+    source = scan_parquet(table, "y")
 
     assert accumulate(source).allclose(expected(), rtol=1e-12)
     catalog.close()

@@ -60,22 +60,20 @@ def commit(folder, *actions):
     (log / name).write_text("\n".join(map(json.dumps, actions)))
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
-def test_a_delta_table_has_the_rows_of_its_log(deltalake, tmp_path, scheduler, request):
+def test_a_delta_table_has_the_rows_of_its_log(deltalake, tmp_path):
     folder = str(tmp_path / "a table 100%")
     deltalake.write_deltalake(folder, rows(), partition_by=["part"])
     deltalake.write_deltalake(folder, rows(seed=1), partition_by=["part"], mode="append")
     table = deltalake.DeltaTable(folder)
     table.delete("part = 1")
     table.delete("u < 0")
-    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
 
     source = scan_parquet(table, "y")
 
     left = pa.table(table.to_pyarrow_table())
     assert len(source.files()) == 2 < len(list(Path(folder).rglob("*.parquet")))
     assert source.feature_names == ("u", "v")
-    check_same_rows(accumulate(source, scheduler=client), left)
+    check_same_rows(accumulate(source), left)
     chosen = scan_parquet(table, "y", features=["u", "v"], filters=[("part", "==", 2), ("v", ">", 0)])
     assert len(chosen.files()) == 1
     check_same_rows(accumulate(chosen), left.filter((pc.field("part") == 2) & (pc.field("v") > 0)))
@@ -269,15 +267,13 @@ def table(catalog):
 ROLES = {"target": "y", "features": ["u", "v"]}
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
-def test_an_iceberg_table_has_the_rows_of_its_snapshot(table, scheduler, request):
+def test_an_iceberg_table_has_the_rows_of_its_snapshot(table):
     table.append(rows(seed=1))
     table.delete("part == 1 and u > 0")
-    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
 
     source = scan_parquet(table, **ROLES)
 
-    check_same_rows(accumulate(source, scheduler=client), table.scan().to_arrow())
+    check_same_rows(accumulate(source), table.scan().to_arrow())
     assert scan_parquet(table, "y").feature_names == ("u", "v", "part")
     first = table.scan(snapshot_id=table.history()[0].snapshot_id)
     check_same_rows(accumulate(scan_parquet(first, **ROLES)), rows())
@@ -351,16 +347,14 @@ def test_an_iceberg_table_without_files_and_objects_that_are_no_tables(catalog):
 # ---------------------------------------------------------------------- Lance
 
 
-@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
-def test_a_lance_dataset_has_the_rows_that_are_not_deleted(tmp_path, scheduler, request):
+def test_a_lance_dataset_has_the_rows_that_are_not_deleted(tmp_path):
     lance = pytest.importorskip("lance")
     dataset = lance.write_dataset(rows(), tmp_path / "t.lance", max_rows_per_file=20)
     dataset.delete("u < 0")
-    client = request.getfixturevalue("client") if scheduler == "distributed" else scheduler
 
     source = scan_arrow(dataset, **ROLES)
 
-    check_same_rows(accumulate(source, scheduler=client), dataset.to_table())
+    check_same_rows(accumulate(source), dataset.to_table())
     chosen = scan_arrow(dataset.scanner(filter="v > 0"), **ROLES)
     check_same_rows(accumulate(chosen), dataset.to_table(filter="v > 0"))
     with pytest.raises(TypeError, match="table of Delta or Iceberg; got LanceDataset"):
