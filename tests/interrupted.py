@@ -1,10 +1,12 @@
-"""Work that is stopped in the middle: in a process of its own by a signal, or in this one at any line."""
+"""Work that is stopped in the middle: by a signal, by a disk that is full, or at any line."""
 
 import linecache
 import multiprocessing
 import os
+import resource
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import streamgda
@@ -23,6 +25,17 @@ def interrupt(how, begun, work, *arguments):
     os.kill(process.pid, how)
     process.join(60)
     assert process.exitcode not in (0, None)
+
+
+@contextmanager
+def full_disk(n_bytes):
+    """Let no file grow beyond some bytes: the kernel refuses it as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def interrupted_at(n, operate):

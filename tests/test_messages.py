@@ -5,7 +5,6 @@ import re
 from functools import partial
 
 import dask.array
-import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -228,17 +227,6 @@ def test_what_takes_statistics_says_where_those_of_a_model_are():
 def test_a_frame_in_memory_is_no_dask_collection():
     with pytest.raises(TypeError, match="needed, .* scan_arrow takes frames in memory; got DataFrame$"):
         scan_dask(pd.DataFrame({"u": [1.0, 2.0], "kind": [0, 1]}), "kind")
-
-
-def test_a_pickle_is_not_loaded(tmp_path):
-    model = GaussianNB().fit(X, [0, 1] * 30)
-    joblib.dump(model, tmp_path / "model.joblib")
-    with pytest.raises(ValueError, match="model.joblib is truncated, damaged or no Parquet file"):
-        load(tmp_path / "model.joblib")
-    model.save(tmp_path / "other.joblib")
-    assert load(tmp_path / "other.joblib").statistics_ == model.statistics_
-    with pytest.raises(FileNotFoundError, match="is a folder; name a file in it"):
-        load(tmp_path)
 
 
 # ---------------------------------------------------------------------- parameters

@@ -113,7 +113,7 @@ def test_large_states_are_merged_in_pairs_on_a_cluster_also_if_they_become_large
     assert few_classes_each.count(3) == 7
 
 
-@pytest.mark.slow_cases("500-False")
+@pytest.mark.slow_cases("500")
 @pytest.mark.parametrize("progress", [False, lambda told: None])
 @pytest.mark.parametrize("n_classes", [3, 500])
 def test_states_of_many_classes_are_merged_in_pairs_with_the_same_bits(

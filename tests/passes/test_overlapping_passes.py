@@ -51,7 +51,7 @@ def state_of_the_process():
     )
 
 
-@pytest.mark.slow_cases("cluster")
+@pytest.mark.slow_cases("cluster", "processes")
 @pytest.mark.parametrize("scheduler", ["threads", "synchronous", "processes", "cluster"])
 def test_ten_passes_at_once_tell_their_progress_and_leave_the_process_as_it_was(folder, client, scheduler):
     where = client if scheduler == "cluster" else scheduler

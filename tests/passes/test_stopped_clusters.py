@@ -18,8 +18,8 @@ from streamgda import accumulate, scan_dask, scan_parquet
 from streamgda.passes import cluster as clusters
 from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
-from streamgda.sources.base import Split
 from tests.logged_filesystem import NotingHandler
+from tests.passes.test_passes import NoRows, until
 
 
 @pytest.fixture
@@ -46,13 +46,6 @@ def go_on(dask_worker):
     from distributed.core import Status
 
     dask_worker.status = Status.running
-
-
-def until(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def until_said(caplog, said):
@@ -148,11 +141,6 @@ def test_data_that_was_lost_with_its_worker_is_said_as_such():
         passing = background.submit(accumulate, scan_dask(X, y), scheduler=client)
         with pytest.raises(RuntimeError, match="data that was scattered or persisted went with its worker"):
             passing.result(timeout=60)
-
-
-class NoRows(Split):
-    def blocks(self):
-        return iter(())
 
 
 class LargeState:

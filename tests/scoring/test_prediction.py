@@ -1,12 +1,9 @@
 """predict_dataset as a user sees it: the same rows in the same order, whatever happens on the way."""
 
-import multiprocessing
 import re
-import resource
 import shutil
 import signal
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import dask
@@ -38,7 +35,7 @@ from streamgda import (
 )
 from streamgda.scoring.outputs import zarr as zarr_output
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from tests.interrupted import interrupt
+from tests.interrupted import full_disk, interrupt
 from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
@@ -671,18 +668,11 @@ def test_a_url_of_no_known_kind_is_named(model):
         predict_dataset(model, "nosuch://bucket/x.parquet", "out")
 
 
-def predict_on_a_full_disk(model, folder, out):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-    predict_dataset(model, folder, out, scheduler="synchronous")
-
-
 @pytest.mark.parametrize("out", ["out", "out.zarr"])
 def test_a_full_disk_is_one_error_that_names_the_output_and_work_goes_on(model, folder, tmp_path, out):
-    with (
-        ProcessPoolExecutor(1, multiprocessing.get_context("forkserver")) as process,
-        pytest.raises(OSError, match=f"too large.*: '.*{out}, where predictions are written'$"),
-    ):
-        process.submit(predict_on_a_full_disk, model, folder, tmp_path / out).result()
+    full = f"too large.*: '.*{out}, where predictions are written'$"
+    with full_disk(3000), pytest.raises(OSError, match=full):
+        predict_dataset(model, folder, tmp_path / out, scheduler="synchronous")
     written = [path.name for path in (tmp_path / out).rglob("*")]
     assert not [name for name in written if re.search(r"\w\.(unfinished|partial)$", name)]
     assert predict_dataset(model, folder, tmp_path / out).n_rows == 773
