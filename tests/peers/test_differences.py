@@ -373,3 +373,21 @@ def test_nearly_singular_lda_loses_digits_that_the_rows_still_hold():
     )
     assert theirs < 1e-11
     assert 1e-11 < ours < 1e-6
+
+
+@pytest.mark.parametrize("unit", [1e-12, 0.005, 1.0, 1e12])
+def test_the_verdict_on_rank_does_not_depend_on_units(unit):
+    """scikit-learn's QDA: a feature of standard deviation 0.005 is "not full rank"."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = np.arange(500) % 2
+    scaled = X * [unit, 1, 1]
+    for model in (QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis):
+        expected = model().fit(X, y).predict_proba(X)
+        np.testing.assert_allclose(model().fit(scaled, y).predict_proba(scaled), expected, rtol=1e-8)
+    if unit <= 0.005:
+        with pytest.raises(np.linalg.LinAlgError, match="not full rank"):
+            PEERS[QuadraticDiscriminantAnalysis]().fit(scaled, y)
+    collinear = np.column_stack([scaled, scaled[:, 0] + scaled[:, 1] * unit])
+    with pytest.raises(np.linalg.LinAlgError, match="class 0 is.* rank 3 of 4, from 250 rows"):
+        QuadraticDiscriminantAnalysis().fit(collinear, y)

@@ -11,7 +11,7 @@ from sklearn import discriminant_analysis, naive_bayes
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
+from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
@@ -137,20 +137,6 @@ def assert_same_predictions(ours, theirs, X):
 
 @pytest.mark.parametrize("model", MODELS)
 class TestInsideScikitLearn:
-    def test_a_pipeline_searched_over_a_grid(self, model):
-        X, y = rows()
-        step = model.__name__.lower()
-        grid = {f"{step}__priors": [None, [0.2, 0.3, 0.5]], f"{step}__missing": ["raise", "marginal"]}
-        search = GridSearchCV(make_pipeline(StandardScaler(), model()), grid, cv=3).fit(X, y)
-        assert search.best_score_ > 0.5
-
-    def test_calibration_and_cross_validated_predictions(self, model):
-        X, y = rows()
-        calibrated = CalibratedClassifierCV(model(), cv=3).fit(X, y)
-        assert np.allclose(calibrated.predict_proba(X).sum(axis=1), 1)
-        theirs = cross_val_predict(PEERS[model](), X, y, cv=3)
-        assert np.array_equal(cross_val_predict(model(), X, y, cv=3), theirs)
-
     def test_weights_are_routed(self, model):
         X, y = rows()
         weights = np.arange(len(y)) % 3 + 1
@@ -161,34 +147,6 @@ class TestInsideScikitLearn:
             asked = model().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
             cross_validate(asked, X, y, params={"sample_weight": weights}, cv=3, error_score="raise")
         assert routed[-1].statistics_.weights.sum() == weights.sum()
-
-    def test_a_clone_has_the_parameters_and_nothing_learnt(self, model):
-        X, y = rows(2)
-        fitted = model(priors=[0.5, 0.5], missing="marginal").fit(X, y)
-        twin = clone(fitted)
-        assert twin.get_params() == fitted.get_params()
-        with pytest.raises(NotFittedError):
-            twin.predict(X)
-        for name in ("classes_", "means_", "theta_", "coef_", "scalings_", "statistics_"):
-            assert not hasattr(twin, name)
-
-    def test_shown_as_html(self, model):
-        assert model.__name__ in model(priors=[0.5, 0.5])._repr_html_()
-
-    @pytest.mark.parametrize("library", ["pandas", "polars"])
-    def test_names_of_features_are_kept_and_checked(self, model, library):
-        frame = pytest.importorskip(library).DataFrame
-        X, y = rows()
-        named = frame({f"f{j}": X[:, j] for j in range(4)})
-        fitted = model().fit(named, y)
-        assert list(fitted.feature_names_in_) == ["f0", "f1", "f2", "f3"]
-        assert np.array_equal(fitted.predict(named), PEERS[model]().fit(named, y).predict(named))
-        other = frame({f"f{j}": X[:, j] for j in (1, 0, 2, 3)})
-        if frame is pd.DataFrame:
-            with pytest.raises(ValueError, match="feature names should match"):
-                fitted.predict(other)
-        else:  # scikit-learn raises here too
-            assert np.array_equal(fitted.predict(other), fitted.predict(named))
 
     @pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]])
     @pytest.mark.parametrize("names", [None, ["a", "b", "c", "d"]])
@@ -312,20 +270,6 @@ def test_what_scikit_learns_lda_does_not_hold():
         LinearDiscriminantAnalysis.from_sklearn(lsqr, np.bincount(y))
 
 
-@pytest.mark.parametrize("shrinkage", [None, 0.2, "auto", "oas"])
-@pytest.mark.parametrize(("n_classes", "n_features"), [(2, 3), (4, 6), (5, 3), (26, 10)])
-def test_the_projection_is_the_eigen_solvers(n_classes, n_features, shrinkage):
-    X, y = rows(n_classes, n_features, n=1300, offset=2.0)
-    ours = LinearDiscriminantAnalysis("eigen", shrinkage=shrinkage).fit(X, y)
-    theirs = clone(ours.to_sklearn()).fit(X, y)
-    assert theirs.solver == "eigen"
-    here, there = ours.fit_transform(X, y), theirs.transform(X)
-    assert here.shape == there.shape == (len(X), min(n_classes - 1, n_features))
-    np.testing.assert_allclose(here, there, rtol=1e-8, atol=1e-8)
-    assert ours.scalings_.shape == theirs.scalings_.shape
-    np.testing.assert_allclose(ours.explained_variance_ratio_, theirs.explained_variance_ratio_, atol=1e-10)
-
-
 def test_components_within_the_classes_are_white_and_named():
     X, y = rows(4, 6)
     ours = LinearDiscriminantAnalysis(n_components=2).fit(X, y)
@@ -355,37 +299,12 @@ def test_projecting_float32_rows_holds_no_float64_copy_of_them():
     assert peak < X.nbytes / 2  # a copy would be twice as much as X itself
 
 
-def test_more_components_than_there_are():
-    with pytest.raises(ValueError, match=r"n_components cannot be .*\. It is 3; the largest is 2"):
-        LinearDiscriminantAnalysis(n_components=3).fit(*rows(3, 4))
-
-
-def test_projection_where_the_covariance_is_singular():
-    X, y = rows(3, 4)
-    X = np.column_stack([X, X[:, 0], np.full(len(X), 7.0)])
-    with pytest.warns(UserWarning, match="rank 4 of 6"):
-        here = LinearDiscriminantAnalysis().fit(X, y).transform(X)
-    there = discriminant_analysis.LinearDiscriminantAnalysis().fit(X, y).transform(X)
-    np.testing.assert_allclose(here, there, rtol=1e-8, atol=1e-8)
-
-
 def test_principal_axes_give_the_covariances_back():
     X, y = rows()
     model = QuadraticDiscriminantAnalysis(shrinkage="oas", reg_param=0.1, store_covariance=True).fit(X, y)
     for covariance, axes, values in zip(model.covariance_, model.rotations_, model.scalings_, strict=True):
         np.testing.assert_allclose((axes * values) @ axes.T, covariance, atol=1e-12)
         assert (np.diff(values) <= 0).all()
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_a_row_is_scored_the_same_wherever_it_stands(model):
-    """Rows are scored some hundreds or thousands at a time."""
-    X, y = rows(3, 4, n=20_000)
-    fitted = model().fit(X, y)
-    together = fitted.predict_proba(X)
-    alone = np.concatenate([fitted.predict_proba(X[[i]]) for i in range(0, 20_000, 999)])
-    np.testing.assert_allclose(together[::999], alone, rtol=1e-12)
-    np.testing.assert_allclose(fitted.predict_proba(np.asfortranarray(X)), together, rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -442,25 +361,6 @@ def test_an_array_of_priors_changed_in_place_changes_nothing(model):
     np.testing.assert_array_equal(fitted.predict_proba(X), expected)
     learnt = fitted.class_prior_ if model is GaussianNB else fitted.priors_
     np.testing.assert_array_equal(learnt, [0.2, 0.3, 0.5])
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
-def test_decisions_are_scikit_learns(model, n_classes):
-    X, y = rows(n_classes, 4, offset=3.0)
-    ours = model().fit(X, y)
-    for theirs in (ours.to_sklearn(), PEERS[model]().fit(X, y)):
-        expected = theirs.decision_function(X)
-        if model is QuadraticDiscriminantAnalysis or n_classes == 2 or theirs.solver == "eigen":
-            np.testing.assert_allclose(ours.decision_function(X), expected, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("priors", [None, [0.2, 0.3, 0.5]])
-def test_joint_probabilities_are_scikit_learns(priors):
-    X, y = rows(3, 4)
-    ours, theirs = (model(priors=priors).fit(X, y) for model in (GaussianNB, PEERS[GaussianNB]))
-    expected = theirs.predict_joint_log_proba(X)
-    np.testing.assert_allclose(ours.predict_joint_log_proba(X), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize(
