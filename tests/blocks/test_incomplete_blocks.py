@@ -34,8 +34,7 @@ def short_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("layout", ["C", "F", "float32"])
+@pytest.mark.parametrize(("exact", "layout"), [(False, "C"), (False, "F"), (False, "float32"), (True, "F")])
 def test_a_block_with_holes_may_come_after_complete_ones(short_blocks, kind, exact, layout):
     X, y = rows()
     X[1024 + 700, 3] = X[2500, [5, 69]] = nan  # in rows that no quick look sees

@@ -37,6 +37,8 @@ MODELS = [
         for predictive in ("plugin", "student")
     ),
     QuadraticDiscriminantAnalysis(shrinkage="auto"),
+    *(LinearDiscriminantAnalysis(shrinkage=shrinkage) for shrinkage in ("auto", "oas")),
+    GaussianDiscriminantAnalysis(exact=True, covariance_model="VEV"),
     *(kind(pooling="bayes", exact=True) for kind in (QuadraticDiscriminantAnalysis, GaussianNB)),
     *(MixtureDiscriminantAnalysis(CENTRES, exact=exact) for exact in (False, True)),
     RidgeClassifier(),
@@ -68,7 +70,9 @@ def test_a_model_is_that_of_one_fit_however_it_came_by_its_rows(model, tmp_path)
     for i, part in enumerate(parts):
         streamed.partial_fit(X.iloc[part], Y[part])
         if i == 2:
-            streamed = from_bytes(streamed.to_bytes())
+            saved, streamed = streamed, from_bytes(streamed.to_bytes())
+            assert streamed.statistics_ == saved.statistics_
+            np.testing.assert_array_equal(streamed.predict_proba(X), saved.predict_proba(X))
     learnt = [clone(model).fit(X.iloc[part], Y[part]) for part in (slice(0, 100), slice(100, 240))]
     added = type(model).from_statistics(learnt[0].statistics_ + learnt[1].statistics_, **of_model(model))
     X.assign(kind=Y).to_parquet(tmp_path / "rows.parquet", row_group_size=70)
@@ -79,6 +83,7 @@ def test_a_model_is_that_of_one_fit_however_it_came_by_its_rows(model, tmp_path)
         assert_same(other, whole, X)
         if getattr(model, "exact", False):
             assert other.statistics_ == whole.statistics_
+            np.testing.assert_array_equal(other.predict_proba(X), whole.predict_proba(X))
     if getattr(model, "exact", False):
         assert_same(whole, clone(model).set_params(exact=False).fit(X, Y), X)
 

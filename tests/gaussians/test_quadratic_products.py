@@ -34,25 +34,25 @@ def exact_squares(densities, row):
     return squares
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6])
 @pytest.mark.parametrize(
-    ("gap", "ratio", "n_far", "is_product"),
+    ("offset", "gap", "ratio", "n_far", "is_product"),
     [
-        (1.0, 1.0, 0, True),
-        (0.3 * FAR, 1.0, 2, True),
-        (3 * FAR, 1.0, 2, True),
-        (1e6, 1.0, 2, True),
-        (0.0, 0.05, 2, True),
-        (0.0, 1e-4, 2, True),
-        (1e3, 1.0, 10, False),
-        (0.0, 1e-4, 10, False),
+        (0.0, 1.0, 1.0, 0, True),
+        (1e6, 1.0, 1.0, 0, True),
+        (1e6, 0.3 * FAR, 1.0, 2, True),
+        (0.0, 3 * FAR, 1.0, 2, True),
+        (1e6, 1e6, 1.0, 2, True),
+        (0.0, 0.0, 0.05, 2, True),
+        (1e6, 0.0, 1e-4, 2, True),
+        (1e6, 1e3, 1.0, 10, False),
+        (0.0, 0.0, 1e-4, 10, False),
     ],
 )
 def test_scores_keep_their_digits_on_both_sides_of_the_line(offset, gap, ratio, n_far, is_product):
     densities = classes(offset, gap, ratio, n_far)
     assert densities.scores_from_distances is not is_product
     rng = np.random.default_rng(1)
-    X, log_priors = np.repeat(densities.means, 2, axis=0), np.log(rng.uniform(size=N_CLASSES))
+    X, log_priors = densities.means.copy(), np.log(rng.uniform(size=N_CLASSES))
     X += rng.normal(size=X.shape)
     determinants = np.array([whitening.log_pdet for whitening in densities.whitenings])
     scores = densities.posterior_scores(X, log_priors) - log_priors + 0.5 * determinants

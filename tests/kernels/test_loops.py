@@ -1,13 +1,10 @@
 """The loops in C against rational arithmetic and NumPy, on any layout; and what is stopped before them."""
 
 import ctypes
-import multiprocessing
 import os
-import pickle
 import shutil
 import subprocess
 import sys
-import threading
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, kernels
 from streamgda.kernels import AnchoredSums, Workspace, add_products, centre, merge_moments, merge_rows
-from streamgda.kernels.build import compile_library, find_compiler, source_hash
+from streamgda.kernels.build import source_hash
 from tests.statistics import numpy_path
 
 EPS = np.finfo(np.float64).eps
@@ -309,39 +306,6 @@ def test_what_is_not_finite_is_noticed(value, kind, n_rows):
 # ---------------------------------------------------------------------- threads and processes
 
 
-def digest(kind):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(3000, 6)), rng.integers(50, size=3000)
-    return ClassStatistics(kind).update(X, y).update(np.asfortranarray(X), y).digest()
-
-
-def test_threads_at_once_get_the_same_bits():
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(digest("diag"))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [digest("diag")] * 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_processes_get_the_same_bits(method):
-    if method not in multiprocessing.get_all_start_methods():
-        pytest.skip("no fork on this platform")
-    assert kernels.library() is kernels.library()
-    with multiprocessing.get_context(method).Pool(2) as pool:
-        assert pool.map(digest, ["full", "diag"]) == [digest("full"), digest("diag")]
-
-
-def test_a_task_that_has_run_can_be_pickled():
-    state = ClassStatistics("diag").update(
-        np.random.default_rng(0).normal(size=(3000, 6)), np.arange(3000) % 4
-    )
-    assert pickle.loads(pickle.dumps(state)) == state
-
-
 # ---------------------------------------------------------------------- the library
 
 
@@ -360,15 +324,6 @@ def assert_refused(library, reason):
 @pytest.mark.slow
 def test_a_library_that_is_missing_is_named_with_the_remedy():
     assert_refused("/nowhere/_sums.so", "/nowhere/_sums.so")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not find_compiler(), reason="needs a C compiler")
-def test_a_library_of_another_c_file_is_refused(tmp_path):
-    other, library = tmp_path / "sums.c", tmp_path / "old.so"
-    other.write_text("const unsigned long long source_hash = 7;\nint DllMainCRTStartup(void) { return 1; }\n")
-    compile_library(other, library, find_compiler())
-    assert_refused(library, f"{library} is of another sums.c")
 
 
 def sanitizer():
