@@ -166,6 +166,8 @@ def test_a_label_that_is_not_announced_with_its_batch_changes_nothing(pair):
         model.partial_fit(X, Y, classes=[0, 8])
     with pytest.raises(ValueError, match="labels of different kinds"):
         model.partial_fit(X[:0], [], classes=["a"])
+    with pytest.raises(ValueError, match="row 1 has no label"):
+        model.partial_fit(X[:2], [0, None], classes=[0, 1])
     assert from_bytes(before).classes_.tolist() == model.classes_.tolist() == [0, 1, 2]
 
 

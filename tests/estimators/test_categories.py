@@ -29,7 +29,6 @@ from streamgda import (
     evaluate,
     load,
     predict_dataset,
-    progressive_score,
     scan_arrow,
     scan_dask,
     scan_parquet,
@@ -130,17 +129,6 @@ def test_a_source_with_other_categories_than_the_model_says_what_to_scan(model, 
     table = pa.Table.from_pandas(customers.assign(kind=kinds), preserve_index=False)
     with pytest.raises(ValueError, match=r"differ in how they read 'grade'; scan it with"):
         evaluate(model, scan_arrow(table, "kind", categories="auto"))
-
-
-@pytest.mark.slow
-def test_cross_validation_recodes_the_rows_of_each_fold(source, customers, kinds, peer):
-    search = StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [None, 0.1]}, scoring="accuracy")
-    search.fit(source)
-    assert search.cv_results_["mean_test_score"][0] == pytest.approx(
-        cross_val_score(peer, customers, kinds).mean(), abs=0.03
-    )
-    model = LinearDiscriminantAnalysis(categories=CHOSEN)
-    assert progressive_score(model, source).n_rows < 400
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "log_likelihood"])

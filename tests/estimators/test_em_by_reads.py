@@ -181,17 +181,6 @@ def test_what_some_reads_have_given_is_kept_if_a_later_one_fails():
 # ---------------------------------------------------------------------- on a cluster
 
 
-def test_processes_of_a_cluster_give_the_bits_of_one_process(folder, client):
-    source = scan_parquet(folder, "y")
-    policy = Marginal(max_patterns=3, max_reads=4, tol=1e-9)
-    models = []
-    for scheduler in ("synchronous", client):
-        with pytest.warns(ConvergenceWarning):
-            models.append(QuadraticDiscriminantAnalysis(missing=policy).fit(source, scheduler=scheduler))
-    assert models[0].n_reads_ == models[1].n_reads_ == 4
-    assert models[0].statistics_ == models[1].statistics_
-
-
 @pytest.mark.slow_cases("15", "16")
 @pytest.mark.parametrize("max_patterns", [3, 15, 16])
 def test_a_checkpoint_keeps_the_first_read(folder, tmp_path, max_patterns):

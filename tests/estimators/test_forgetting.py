@@ -16,7 +16,6 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     SubclassCenters,
     from_bytes,
-    progressive_score,
     scan_arrow,
 )
 from streamgda.estimators import ESTIMATORS, estimator_named
@@ -132,19 +131,3 @@ def test_a_batch_that_is_refused_ages_nothing():
 def test_half_lives_that_make_no_sense_are_refused(params, time, message):
     with pytest.raises(ValueError, match=message):
         GaussianNB(**params).partial_fit(X, Y, time=time)
-
-
-@pytest.mark.slow
-def test_a_model_that_forgets_follows_a_stream_that_drifts():
-    n, rng = 6000, np.random.default_rng(1)
-    y = rng.integers(0, 2, size=n)
-    angle = np.linspace(0, 1.5 * np.pi, n)
-    rows = np.column_stack([np.cos(angle), np.sin(angle)]) * (2 * y - 1)[:, None] + rng.normal(size=(n, 2))
-    accuracy = {
-        half_life: progressive_score(
-            QuadraticDiscriminantAnalysis(half_life=half_life),
-            ((rows[i : i + 20], y[i : i + 20]) for i in range(0, n, 20)),
-        ).accuracy
-        for half_life in (None, 200)
-    }
-    assert accuracy[200] > 0.8 > accuracy[None] + 0.1

@@ -5,8 +5,6 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from scipy.spatial import distance
 from sklearn.base import clone
@@ -58,30 +56,18 @@ def with_holes(X, share=0.4):
 
 
 @every_model
-def test_a_large_sample_has_the_moments_of_the_model(model):
+def test_a_large_sample_has_the_shares_and_in_every_direction_the_normal_densities_of_the_model(model):
     X, y = rows_of_three_classes()
     fitted_model = fitted(model)
-    drawn, labels = fitted_model.sample(200_000, random_state=0)
+    drawn, labels = fitted_model.sample(60_000, random_state=0)
     observed = [(labels == label).sum() for label in LABELS]
     assert stats.chisquare(observed, np.multiply(PRIORS, len(labels))).pvalue > 0.001
     for label, mean, covariance in zip(LABELS, *moments(fitted_model, X, y), strict=True):
-        rows = drawn[labels == label]
-        deviations = np.sqrt(np.diag(covariance))
-        assert np.abs((rows.mean(axis=0) - mean) / deviations).max() < 5 / np.sqrt(len(rows))
-        error = (np.cov(rows.T) - covariance) / np.outer(deviations, deviations)
-        assert np.abs(error).max() < 5 * np.sqrt(2 / len(rows))
-
-
-@every_model
-def test_rows_of_one_class_are_normal_in_every_direction(model):
-    X, y = rows_of_three_classes()
-    fitted_model = fitted(model)
-    means, covariances = moments(fitted_model, X, y)
-    rows, labels = fitted_model.sample(20_000, "birch", random_state=1)
-    assert set(labels) == {"birch"}
-    for direction in np.random.default_rng(0).normal(size=(5, 4)):
-        scale = np.sqrt(direction @ covariances[1] @ direction)
-        assert stats.kstest((rows - means[1]) @ direction / scale, "norm").pvalue > 0.001
+        for direction in np.random.default_rng(0).normal(size=(5, 4)):
+            scale = np.sqrt(direction @ covariance @ direction)
+            along = (drawn[labels == label] - mean) @ direction / scale
+            assert stats.kstest(along, "norm").pvalue > 0.001
+    assert set(fitted_model.sample(20, "birch")[1]) == {"birch"}
 
 
 @every_model
@@ -103,18 +89,6 @@ def test_a_class_without_prior_is_drawn_only_when_asked_for():
     model = GaussianNB(priors=[0.0, 0.5, 0.5]).fit(*rows_of_three_classes())
     assert set(model.sample(500, random_state=0)[1]) == {"birch", "cedar"}
     assert set(model.sample(5, "ash")[1]) == {"ash"}
-
-
-@every_model
-@pytest.mark.parametrize("labels", [[-3, 0, 5], [False, True, True]])
-def test_labels_of_every_kind_can_be_asked_for(model, labels):
-    X, y = rows_of_three_classes()
-    codes = np.searchsorted(LABELS, y)
-    fitted_model = model().fit(X, np.array(labels)[codes])
-    for label in fitted_model.classes_:
-        drawn = fitted_model.sample(3, label)[1]
-        assert drawn.tolist() == [label] * 3
-        assert drawn.dtype == fitted_model.classes_.dtype
 
 
 def test_samples_of_a_singular_covariance_stay_in_its_range():
@@ -325,19 +299,6 @@ def test_a_boundary_is_the_difference_of_log_densities(model):
         np.testing.assert_allclose(boundary(X), values, rtol=1e-6, atol=1e-5)
         by_hand = np.einsum("ni,ij,nj->n", X, boundary.A, X) + X @ boundary.b + boundary.c
         np.testing.assert_allclose(by_hand, values, rtol=1e-6, atol=1e-5)
-
-
-@every_model
-@given(seed=st.integers(0, 2**31), scale=st.sampled_from([0.1, 1.0, 10.0, 1e3, 1e6]))
-def test_the_sign_of_a_boundary_is_that_of_the_decision_function(model, seed, scale):
-    fitted_model = fitted(model)
-    rows = 5 + scale * np.random.RandomState(seed).standard_normal((200, 4))
-    decisions = fitted_model.decision_function(rows)
-    for i, j in pairs(fitted_model):
-        margins = decisions[:, i] - decisions[:, j]
-        clear = np.abs(margins) > 1e-9 * np.abs(decisions).max(axis=1)
-        signs = np.sign(fitted_model.boundary(LABELS[i], LABELS[j])(rows))
-        assert (signs[clear] == np.sign(margins[clear])).all()
 
 
 def test_boundaries_of_shared_covariances_are_planes():

@@ -83,17 +83,6 @@ def test_values_that_make_no_sense_are_refused(params, said):
         )
 
 
-@pytest.mark.parametrize("old", ["max_patterns", "max_reads", "em_tol"])
-def test_the_parameters_of_older_versions_name_the_new_ones(old, folder):
-    said = rf"{old} is now a parameter of an option: missing=Marginal\({old.removeprefix('em_')}=\.\.\.\)"
-    with pytest.raises(TypeError, match=said):
-        QuadraticDiscriminantAnalysis(**{old: 3})
-    with pytest.raises(ValueError, match=said):
-        LinearDiscriminantAnalysis().set_params(**{old: 3})
-    with pytest.raises(TypeError, match=said):
-        accumulate(scan_parquet(folder, "y"), **{old: 3})
-
-
 def test_sources_take_the_word_of_models(folder):
     with pytest.raises(ValueError, match="^missing='keep' is now missing='marginal', as for models$"):
         scan_parquet(folder, "y", missing="keep")

@@ -334,24 +334,6 @@ def test_how_centres_are_drawn_is_an_option(rows):
     assert search.best_estimator_.subclass_centers_ == best.subclass_centers_
 
 
-@pytest.mark.parametrize(
-    ("params", "said"),
-    [
-        ({"n_subclasses": 2}, "n_subclasses is now subclasses$"),
-        ({"subclass_centers": {"a": [[0.0]]}}, "subclass_centers is now subclasses$"),
-        ({"rows_per_class": 9}, r"rows_per_class is now .*: subclasses=Subclasses\(rows_per_class="),
-        ({"random_state": 9}, r"random_state is now .*: subclasses=Subclasses\(random_state="),
-    ],
-)
-def test_parameters_of_older_versions_are_errors_with_the_new_spelling(params, said):
-    with pytest.raises(TypeError, match=said):
-        MixtureDiscriminantAnalysis(**params)
-    with pytest.raises(ValueError, match=said):
-        MixtureDiscriminantAnalysis().set_params(**params)
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        GaussianNB(**params)
-
-
 def test_centres_have_no_parameters(rows):
     model = MixtureDiscriminantAnalysis({"a": [[0.0, 1.0, 2.0]]})
     with pytest.raises(ValueError, match=r"has no parameters; set subclasses=Subclasses\(random_state=1\)"):

@@ -13,6 +13,7 @@ from streamgda import (
     Categorical,
     GaussianNB,
     Marginal,
+    MixtureDiscriminantAnalysis,
     StatisticsLedger,
     StatisticsSearchCV,
     accumulate,
@@ -118,14 +119,32 @@ def test_another_value_is_an_error(value):
         Model(smooth=value).fit(X, Y)
 
 
-def test_parameters_of_older_versions_are_errors_that_name_the_new_spelling():
-    said = r"smooth_most is now a parameter of an option: smooth=Smooth\(most=\.\.\.\)"
-    with pytest.raises(TypeError, match=said):
-        Model(smooth_most=3)
-    with pytest.raises(ValueError, match=said):
-        Model().set_params(smooth_most=3)
-    with pytest.raises(ValueError, match=said):
-        StatisticsSearchCV(Model(), {"smooth_most": [1, 2]}, cv=2).fit(X, Y)
+@pytest.mark.parametrize(
+    ("kind", "old", "now"),
+    [
+        (Model, "smooth_most", r"a parameter of an option: smooth=Smooth\(most=\.\.\.\)"),
+        (GaussianNB, "alpha", r"a parameter of an option: categories=Categorical\(alpha=\.\.\.\)"),
+        (GaussianNB, "max_patterns", r"a parameter of an option: missing=Marginal\(max_patterns=\.\.\.\)"),
+        (GaussianNB, "max_reads", r"a parameter of an option: missing=Marginal\(max_reads=\.\.\.\)"),
+        (GaussianNB, "em_tol", r"a parameter of an option: missing=Marginal\(tol=\.\.\.\)"),
+        (MixtureDiscriminantAnalysis, "n_subclasses", "subclasses$"),
+        (MixtureDiscriminantAnalysis, "subclass_centers", "subclasses$"),
+        (MixtureDiscriminantAnalysis, "rows_per_class", r".*: subclasses=Subclasses\(rows_per_class="),
+        (MixtureDiscriminantAnalysis, "random_state", r".*: subclasses=Subclasses\(random_state="),
+    ],
+)
+def test_parameters_of_older_versions_are_errors_that_name_the_new_spelling(kind, old, now):
+    with pytest.raises(TypeError, match=f"{old} is now {now}"):
+        kind(**{old: 3})
+    with pytest.raises(ValueError, match=f"{old} is now {now}"):
+        kind().set_params(**{old: 3})
+    with pytest.raises(ValueError, match=f"{old} is now {now}"):
+        StatisticsSearchCV(kind(), {old: [1, 2]}, cv=2).fit(X, Y)
+
+
+def test_a_name_that_was_never_a_parameter_of_a_model_is_unexpected():
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        GaussianNB(n_subclasses=2)
 
 
 def test_options_are_saved_and_those_of_older_versions_loaded():
@@ -158,6 +177,11 @@ def test_a_value_that_is_no_encoding_is_an_error_of_the_scan(value):
         scan_arrow(pa.table({"x": [1.0], "y": [0]}), "y", categories=value)
 
 
-def test_a_ledger_names_the_new_spelling_of_an_old_keyword(tmp_path):
-    with pytest.raises(TypeError, match=r"missing=Marginal\(max_patterns=\.\.\.\)"):
-        StatisticsLedger(tmp_path, max_patterns=5)
+def test_passes_and_ledgers_name_the_new_spelling_of_an_old_keyword(tmp_path):
+    source = scan_arrow(pa.table({"x": [1.0], "y": [0]}), "y")
+    for call in (
+        lambda: accumulate(source, max_patterns=5),
+        lambda: StatisticsLedger(tmp_path, max_patterns=5),
+    ):
+        with pytest.raises(TypeError, match=r"missing=Marginal\(max_patterns=\.\.\.\)"):
+            call()

@@ -43,44 +43,25 @@ def test_a_share_is_friedmans_formula_in_rational_arithmetic(rows, share, shrink
     model = QuadraticDiscriminantAnalysis(
         pooling=share, shrinkage=shrinkage, store_covariance=True, singular="skip"
     ).fit(X, y, weights)
+    naive = GaussianNB(pooling=share, var_smoothing=0).fit(X, y, weights)
     moments = list(exact_moments(X, y, weights).values())
-    own, all_of_it = Fraction(1 - share), Fraction(share)
+    own, all_of_it, gamma = Fraction(1 - share), Fraction(share), Fraction(shrinkage or 0)
     total = sum(weight for weight, _, _ in moments)
+    pooled = [[sum(other[i][j] for _, _, other in moments) for j in range(3)] for i in range(3)]
     for k, (weight, _, scatter) in enumerate(moments):
+        divisor = own * weight + all_of_it * total
         mixed = [
-            [
-                (own * scatter[i][j] + all_of_it * sum(other[i][j] for _, _, other in moments))
-                / (own * weight + all_of_it * total)
-                for j in range(3)
-            ]
-            for i in range(3)
+            [(own * scatter[i][j] + all_of_it * pooled[i][j]) / divisor for j in range(3)] for i in range(3)
         ]
-        gamma = Fraction(shrinkage or 0)
         mean_variance = sum(mixed[i][i] for i in range(3)) / 3
         expected = [
             [float((1 - gamma) * mixed[i][j] + gamma * mean_variance * (i == j)) for j in range(3)]
             for i in range(3)
         ]
         np.testing.assert_allclose(model.covariance_[k], expected, rtol=1e-12, atol=1e-12)
-        assert model.pooling_[k] == pytest.approx(
-            float(all_of_it * total / (own * weight + all_of_it * total))
-        )
-
-
-@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
-def test_a_share_is_friedmans_formula_for_the_variances_of_naive_bayes(rows, share):
-    X, y = rows
-    X, weights = X.round(3), 1.0 + y / 4
-    model = GaussianNB(pooling=share, var_smoothing=0).fit(X, y, weights)
-    moments = list(exact_moments(X, y, weights).values())
-    own, all_of_it = Fraction(1 - share), Fraction(share)
-    total = sum(weight for weight, _, _ in moments)
-    for k, (weight, _, scatter) in enumerate(moments):
-        divisor = own * weight + all_of_it * total
-        pooled = [sum(other[j][j] for _, _, other in moments) for j in range(3)]
-        expected = [float((own * scatter[j][j] + all_of_it * pooled[j]) / divisor) for j in range(3)]
-        np.testing.assert_allclose(model.var_[k], expected, rtol=1e-12)
-        assert model.pooling_[k] == pytest.approx(float(all_of_it * total / divisor))
+        np.testing.assert_allclose(naive.var_[k], [float(mixed[j][j]) for j in range(3)], rtol=1e-12)
+        for one in (model, naive):
+            assert one.pooling_[k] == pytest.approx(float(all_of_it * total / divisor))
 
 
 def test_a_share_of_one_is_lda_and_of_zero_is_qda():

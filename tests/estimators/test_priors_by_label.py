@@ -58,20 +58,6 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("plain", [True, False], ids=["python", "numpy"])
-def test_priors_by_labels_of_any_type_are_saved(kind, plain, tmp_path):
-    labels, shares = KINDS[kind], (0.5, 0.375, 0.125)
-    priors = dict(zip(labels.tolist() if plain else labels, shares, strict=True))
-    model = QuadraticDiscriminantAnalysis(priors=priors).fit(X, labels[np.arange(90) % 3])
-    model.save(tmp_path / "model.parquet")
-    loaded = load(tmp_path / "model.parquet")
-    by_class = dict(zip(loaded.classes_.tolist(), loaded.priors_, strict=True))
-    assert by_class == dict(zip(labels.tolist(), shares, strict=True))
-    loaded.save(tmp_path / "again.parquet")
-    np.testing.assert_array_equal(load(tmp_path / "again.parquet").predict_proba(X), model.predict_proba(X))
-
-
 @pytest.mark.parametrize(
     "priors",
     [

@@ -9,14 +9,7 @@ from scipy.stats import chi2
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_iris
 
-from streamgda import (
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    evaluate,
-    from_bytes,
-    predict_dataset,
-    scan_arrow,
-)
+from streamgda import GaussianNB, evaluate, from_bytes, predict_dataset, scan_arrow
 from streamgda.estimators import ESTIMATORS, estimator_named
 from streamgda.estimators.generative import GenerativeClassifier
 
@@ -143,12 +136,3 @@ def test_rows_that_determine_no_density_have_the_priors(kind):
         assert model.predict([[0.0, 5.0]]).tolist() == [1]
     with pytest.raises(np.linalg.LinAlgError):
         model.score_samples([[0.0, 5.0]])
-
-
-def test_a_model_that_was_fitted_says_what_is_lacking():
-    model = LinearDiscriminantAnalysis(shrinkage=0.5).fit([[0.0, 1.0], [1.0, 1.0], [3.0, 1.0]], [0, 0, 1])
-    model.partial_fit([[2.0, 1.0]], [1]).fit([[0.0], [1.0], [2.0], [5.0]], [0, 0, 1, 1])
-    with pytest.raises(ValueError, match="var_smoothing"):
-        GaussianNB().fit([[0.0], [1.0], [2.0], [5.0]], [0, 0, 1, 1]).set_params(var_smoothing=0.0).fit(
-            [[0.0], [0.0], [5.0]], [0, 0, 1]
-        )

@@ -430,11 +430,6 @@ def test_parameters_of_models_saved_by_older_versions(kind, saved, expected):
     assert kind(**kind._upgraded(params)).categories == expected
 
 
-def test_old_parameters_are_errors_that_name_the_new_spelling():
-    said = r"alpha is now a parameter of an option: categories=Categorical\(alpha=\.\.\.\)"
-    with pytest.raises(TypeError, match=said):
-        GaussianNB(alpha=2)
-    with pytest.raises(ValueError, match=said):
-        GaussianNB().set_params(alpha=2)
+def test_columns_alone_are_no_option():
     with pytest.raises(ValueError, match=r"among {'auto'}, a Categorical or None. Got \['city'\] instead"):
         GaussianNB(categories=["city"]).fit([[0.0], [1.0]], [0, 1])

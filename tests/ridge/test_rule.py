@@ -8,18 +8,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_iris
 
-from streamgda import (
-    Categorical,
-    ClassStatistics,
-    LinearDiscriminantAnalysis,
-    RandomFeatures,
-    accumulate,
-    load,
-    scan_arrow,
-    scan_parquet,
-)
+from streamgda import Categorical, ClassStatistics, RandomFeatures, accumulate, load, scan_arrow
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.schema import Columns
 from streamgda.ridge.rule import MappedRows
@@ -136,17 +127,6 @@ def test_a_saved_state_is_the_same_and_goes_on(tmp_path, products):
     assert_same(again, state_of(FRAME, rule))
 
 
-def test_the_bits_are_those_of_any_scheduler(tmp_path):
-    for i, start in enumerate(range(0, 150, 40)):
-        pq.write_table(TABLE.slice(start, 40), tmp_path / f"{i}.parquet")
-    source = scan_parquet(tmp_path, "species")
-    states = [
-        accumulate(source, covariance_type="tied", rule=map_of(), scheduler=scheduler)
-        for scheduler in ("synchronous", "threads")
-    ]
-    assert len({state.digest() for state in states}) == 1
-
-
 def test_states_of_other_maps_do_not_merge():
     ours = state_of(FRAME, map_of())
     plain = accumulate(scan_arrow(TABLE, "species"), covariance_type="tied")
@@ -206,16 +186,6 @@ def test_a_class_that_does_not_vary_and_rows_of_their_own_have_no_scatter():
     rule = MappedRows(RandomFeatures(20, scale="std").fit(frame[["a"]]))
     assert not state_of(frame, rule).scatter.any()
     assert not state_of(frame.assign(species=range(4)), rule).scatter.any()
-
-
-@pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
-def test_a_linear_model_is_made_of_the_state():
-    features, (rows, labels) = RandomFeatures(300, scale="common"), load_digits(return_X_y=True)
-    rule = MappedRows(features.fit(rows[:500]))
-    state = empty_statistics(Required.of("tied"), rule=rule).update(rows[::2], labels[::2])
-    model = LinearDiscriminantAnalysis(shrinkage=0.01).from_statistics(state)
-    made = pd.DataFrame(features.transform(rows[1::2]), columns=features.get_feature_names_out())
-    assert model.score(made, labels[1::2]) > 0.95
 
 
 @pytest.mark.skipif("STREAMGDA_DATA" not in os.environ, reason="needs the letters")
