@@ -6,6 +6,7 @@
 import inspect
 import logging
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -58,6 +59,7 @@ _SITES = {
     "dask": "https://docs.dask.org/en/stable/",
     "zarr": "https://zarr.readthedocs.io/en/stable/",
 }
+_NAMES = {name: module for module in reversed(_PUBLIC) for name in import_module(module).__all__}
 # Their inventories are fetched where the site is published, if they can be; elsewhere nothing is fetched.
 intersphinx_mapping = {name: (url, None) for name, url in _SITES.items() if "READTHEDOCS" in os.environ}
 logging.getLogger("sphinx.sphinx.ext.intersphinx").setLevel(logging.ERROR)
@@ -95,20 +97,29 @@ def _with_links(app, docname, source):
 
 
 def _with_names(app, doctree):
-    """Link public names in code to their pages."""
-    names = {name: module for module in reversed(_PUBLIC) for name in import_module(module).__all__}
+    """Link public names in code, and types of parameters, to their pages."""
+    for types in list(doctree.findall(nodes.classifier)):
+        parts = re.split(r"([\w.]+)", types.astext())
+        types[:] = [_linked(app, nodes.Text(part)) or nodes.Text(part) for part in parts]
     for literal in list(doctree.findall(nodes.literal)):
-        name, link = literal.astext().partition("(")[0].removeprefix("streamgda."), literal.parent
-        if name not in names or isinstance(link, nodes.reference):
+        if isinstance(literal.parent, nodes.reference):
             continue
-        if not isinstance(link, pending_xref):
-            link = pending_xref("", refdomain="py", reftype="obj", refexplicit=True, refwarn=False)
-            literal.replace_self(link)
-            link += literal
-        link.attributes |= {"reftarget": f"{names[name]}.{name}", "refdoc": app.env.docname}
-        if app.env.docname.startswith("guides/"):
-            guides = app.env.__dict__.setdefault("guides_of", {}).setdefault(f"{names[name]}.{name}", [])
-            guides += {app.env.docname} - set(guides)
+        own = literal.parent if isinstance(literal.parent, pending_xref) else None
+        if (link := _linked(app, literal.deepcopy())) is not None:
+            (own or literal).replace_self(link)
+            if app.env.docname.startswith("guides/"):
+                guides = app.env.__dict__.setdefault("guides_of", {}).setdefault(link["reftarget"], [])
+                guides += {app.env.docname} - set(guides)
+
+
+def _linked(app, node):
+    """A link around a node whose text is a public name of this project or another; None for other text."""
+    name = node.astext().partition("(")[0].removeprefix("streamgda.")
+    target = f"{_NAMES[name]}.{name}" if name in _NAMES else name
+    if name not in _NAMES and not (isinstance(node, nodes.Text) and name.partition(".")[0] in _SITES):
+        return None
+    kinds = {"refdomain": "py", "reftype": "obj", "refexplicit": True, "refwarn": False}
+    return pending_xref("", node, reftarget=target, refdoc=app.env.docname, **kinds)
 
 
 def _with_guides(app, doctree, docname):
