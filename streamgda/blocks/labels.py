@@ -307,7 +307,7 @@ def positions_by_code(codes: NDArray[np.integer], n_codes: int) -> Iterator[tupl
 
 
 def union(ours: Labels, theirs: Labels) -> Labels:
-    """The sorted union of two sorted label sets; no copy where the first contains the second.
+    """The sorted union of a sorted label set and other labels; no copy where the first contains them all.
 
     Raises
     ------
@@ -331,8 +331,8 @@ def union(ours: Labels, theirs: Labels) -> Labels:
     is_new = ours.take(places, mode="clip") != theirs
     if not is_new.any():
         return ours
-    wide = ours.astype(np.promote_types(ours.dtype, theirs.dtype), copy=False)
-    return np.insert(wide, places[is_new], theirs[is_new])
+    wide, new = ours.astype(np.promote_types(ours.dtype, theirs.dtype), copy=False), np.unique(theirs[is_new])
+    return np.insert(wide, ours.searchsorted(new), new)
 
 
 def position_of(label: Any, classes: Labels) -> int:

@@ -270,14 +270,14 @@ def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatt
 def merge_moments(
     places: Indices, ours: Sequence[Array], theirs: Sequence[Array], done: ctypes.c_int64 | None = None
 ) -> Array:
-    """Merge the moments of classes into those of the same classes, which are at these places.
+    """Merge the moments of classes, one after the other, into those of the same classes at these places.
 
     By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.
 
     Parameters
     ----------
     places : ndarray of shape (n_classes,)
-        Each once.
+        Without `done`, each once.
     ours, theirs : sequence of ndarray
         Weights and their low parts, means and their low parts, and maybe the scatter: squares or matrices of
         each class. Ours change in place.

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -148,31 +148,32 @@ class EntryTable:
         columns = table.select([one for one in table.column_names if one != "path"]).replace_schema_metadata()
         return cls(path, columns, records, ends, documents)
 
-    def entries(self, paths: Collection[str]) -> Iterator[tuple[str, Entry]]:
-        """Yield the path and the entry of each of some files."""
+    def entries(self, paths: Collection[str]) -> Iterator[tuple[list[str], Entry]]:
+        """Yield the entry of each of some files, with its path."""
         row_bytes = self.table.nbytes // max(1, len(self.table))
         for i, record in enumerate(self.records):
             if record.path in paths:
                 n_rows = self.ends[i + 1] - self.ends[i]
                 table = self.table.slice(self.ends[i], n_rows)
-                yield record.path, Entry(record, table, self.documents[i], row_bytes * n_rows)
+                yield [record.path], Entry(record, table, self.documents[i], row_bytes * n_rows)
 
-    def states(self, paths: Collection[str], empty: S) -> Iterator[tuple[str, S]]:
-        """Yield the path and the state of each of some files, of the kind of `empty`."""
+    def states(self, paths: Collection[str], empty: State) -> Iterator[tuple[list[str], Any]]:
+        """Yield the states of some files, of the kind of `empty`, or several together; with the paths."""
         for run in self._runs(paths):
             start, stop = self.ends[run[0]], self.ends[run[-1] + 1]
             lengths = [self.ends[i + 1] - self.ends[i] for i in run]
             documents = [self.documents[i] for i in run]
             rows = self.table.slice(start, stop - start)
-            for i, state in zip(run, _states_of(rows, documents, lengths, self.path, empty), strict=True):
-                records = self.records[i : i + 1] if len(self.documents) > 1 else self.records
-                if state.n_rows != (n_rows := sum(record.rows for record in records)):
+            for n, part in _states_of(rows, documents, lengths, self.path, empty):
+                records = [self.records[i] for i in run[:n]]
+                of_part = records if len(self.documents) > 1 else self.records
+                if part.n_rows != (n_rows := sum(record.rows for record in of_part)):
                     raise ValueError(
-                        f"{self.path} is damaged: it holds {counted(state.n_rows, 'row')}, and lists files "
+                        f"{self.path} is damaged: it holds {counted(part.n_rows, 'row')}, and lists files "
                         f"of {n_rows:,}; delete the file, and refresh the ledger"
                     )
-                yield self.records[i].path, cast("S", state)
-                del state  # or it would be in memory while the next one is made
+                yield [record.path for record in records], part
+                del part, run[:n]  # or it would be in memory while the next one is made
 
     def _runs(self, paths: Collection[str]) -> Iterator[list[int]]:
         """The positions of some files, in runs of neighbours whose states are decoded together."""
@@ -229,13 +230,13 @@ def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
 
 def _states_of(
     table: pa.Table, documents: Sequence[Metadata], lengths: Sequence[int], path: str, empty: State
-) -> Iterator[State]:
-    """The states in a table that joins theirs."""
+) -> Iterator[tuple[int, Any]]:
+    """The states in a table that joins theirs, as `states_of` yields them."""
     if not isinstance(empty, FoldStatistics):
         yield from states_of(table, documents, lengths, path)
         return
     for document, (start, stop) in zip(documents, pairwise(accumulate(lengths, initial=0)), strict=True):
-        yield state_in(table.slice(start, stop - start), document, path, empty)
+        yield 1, state_in(table.slice(start, stop - start), document, path, empty)
 
 
 def state_in(table: pa.Table, metadata: Metadata, path: str, empty: State) -> State:

@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import repeat
+from itertools import repeat, takewhile
+from operator import eq
 from typing import Any, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from streamgda.ledger.manifest import (
     is_unfinished,
     reads_in,
 )
+from streamgda.statistics.floating.joined import JoinedStates
 from streamgda.storage import tables
 from streamgda.storage.documents import SENSELESS, digest
 from streamgda.storage.fetching import read_ahead
@@ -201,13 +203,15 @@ class LedgerFolder:
 
     def entries(self, records: Iterable[FileRecord]) -> Generator[Entry]:
         """Yield the entries of some files, in the order of their paths. Errors are those of `states`."""
-        return self._in_order(records, EntryTable.entries)
+        with closing(self._in_order(records, EntryTable.entries)) as entries:
+            for _, entry in entries:
+                yield entry
 
-    def states(self, records: Iterable[FileRecord], empty: S) -> Generator[S]:
+    def states(self, records: Iterable[FileRecord], empty: S) -> Generator[tuple[str, S]]:
         """Yield the states of some files, of the kind of `empty`, in the order of their paths.
 
         Of files that an old version has folded, the first one has the state of all. While a table is used,
-        the next few are fetched.
+        the next few are fetched. The name of the table comes with each state.
 
         Raises
         ------
@@ -216,6 +220,14 @@ class LedgerFolder:
         ValueError
             If one is damaged.
         """
+        with closing(self._parts(records, empty)) as parts:
+            for name, part in parts:
+                states: Iterable[Any] = part if isinstance(part, JoinedStates) else (part,)
+                for state in states:
+                    yield name, state
+
+    def _parts(self, records: Iterable[FileRecord], empty: State) -> Generator[tuple[str, Any]]:
+        """As `states`, with the states of neighbours in a table together."""
         return self._in_order(records, partial(EntryTable.states, empty=empty))
 
     def merged(self, records: Sequence[FileRecord], empty: S, weights: Iterable[float] | None = None) -> S:
@@ -231,9 +243,9 @@ class LedgerFolder:
             A factor for each file, by which the weights of its rows are multiplied. By default 1.
         """
         total: Any = None
-        with closing(self.states(records, empty)) as states:
-            for record, weight in zip(_unfolded(records), weights or repeat(1.0), strict=False):
-                part: Any = next(states)
+        with closing(self.states(records, empty) if weights else self._parts(records, empty)) as parts:
+            part: Any
+            for (name, part), weight in zip(parts, weights or repeat(1.0), strict=False):
                 if weight != 1.0:
                     part.decay(max(weight, _LEAST))
                 try:
@@ -243,7 +255,7 @@ class LedgerFolder:
                         total += part
                 except ValueError as error:
                     raise ValueError(
-                        f"{self._at(ENTRIES, record.entry)} does not fit the other entries: {error}"
+                        f"{self._at(ENTRIES, name)} does not fit the other entries: {error}"
                     ) from error
                 del part  # or it would be held while the next one is read
         return cast("S", empty.copy() if total is None else total)
@@ -251,26 +263,36 @@ class LedgerFolder:
     def _in_order(
         self,
         records: Iterable[FileRecord],
-        parts_of: Callable[[EntryTable, Collection[str]], Iterator[tuple[str, T]]],
-    ) -> Generator[T]:
-        """Yield a part of the table of each file; each table is open from its first to its last file."""
+        parts_of: Callable[[EntryTable, Collection[str]], Iterator[tuple[list[str], T]]],
+    ) -> Generator[tuple[str, T]]:
+        """Yield a part of its table for each file, or for neighbours in it, with the name of the table.
+
+        Each table is open from its first to its last file.
+        """
+        records, position = _unfolded(records), 0
         files: dict[str, set[str]] = {}
-        records = _unfolded(records)
         for record in records:
             files.setdefault(record.entry, set()).add(record.path)
-        parts: dict[str, Iterator[tuple[str, T]]] = {}
+        parts: dict[str, Iterator[tuple[list[str], Any]]] = {}
+        ready: dict[str, tuple[list[str], Any]] = {}
         with closing(self._buffers_of(list(files))) as buffers:
-            for record in records:
-                name, paths = record.entry, files[record.entry]
+            while position < len(records):
+                name, path = records[position].entry, records[position].path
                 if name not in parts:
-                    parts[name] = parts_of(self._table_in(next(buffers), name), frozenset(paths))
-                path, part = next(parts[name], ("", None))
-                if path != record.path:
-                    raise self._senseless(self._at(ENTRIES, name), f"damaged: it does not hold {record.path}")
-                paths.remove(path)
-                if not paths:
+                    parts[name] = parts_of(self._table_in(next(buffers), name), frozenset(files[name]))
+                part: Any
+                paths, part = ready.pop(name, None) or next(parts[name], ([], None))
+                due = [record.path for record in records[position : position + len(paths)]]
+                n = sum(1 for _ in takewhile(bool, map(eq, paths, due)))
+                if not n:
+                    raise self._senseless(self._at(ENTRIES, name), f"damaged: it does not hold {path}")
+                if n < len(paths):  # the next file has its entry in another table
+                    part, ready[name] = part[:n], (paths[n:], part[n:])
+                files[name].difference_update(due[:n])
+                if not files[name]:
                     del parts[name]  # and with it the table
-                yield cast("T", part)
+                position += n
+                yield name, cast("T", part)
                 del part
 
     def _buffers_of(self, names: Sequence[str]) -> Generator[pa.Buffer]:

@@ -337,7 +337,7 @@ def compare(
     suspect: Any = empty.copy()
     with closing(folder.states(new, empty)) as states:
         for record in new:
-            state = next(states)
+            _, state = next(states)
             alarms = alarms_of(baseline.drift(total_of(state))) if old.n_rows else ()
             if alarms:
                 quarantine[record.path] = replace(record, status="quarantined", alarm="; ".join(alarms))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate, chain, pairwise
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from streamgda.blocks.labels import PARTS
 from streamgda.statistics.base import Statistics
@@ -110,8 +110,10 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
 
 def states_of(
     table: pa.Table, documents: Sequence[Metadata], lengths: Sequence[int], path: str
-) -> Iterator[Statistics]:
+) -> Iterator[tuple[int, Any]]:
     """The statistics in a table in which those of several states stand one below the other.
+
+    A state, or the `JoinedStates` of several, is yielded with the number of the states. The first is a state.
 
     Parameters
     ----------
@@ -127,17 +129,22 @@ def states_of(
     from streamgda.storage.tables import from_arrow
 
     first, has_pooled = documents[0], "pooled_scatter" in table.column_names
+    ends = list(accumulate(lengths, initial=0))
     are_alike = all({**one, "n_dropped": 0} == {**first, "n_dropped": 0} for one in documents)
     are_many = len(documents) > 1 and all(lengths)
     if first.get("kind") == "ClassStatistics" and are_many and are_alike and not has_pooled:
         with _making_sense(path):
-            columns, floating = from_arrow(table), cast("Any", _kind("ClassStatistics"))
+            columns = from_arrow(table)
             _check_features(columns, first, in_patterns=False)
             dropped = [as_count(one["n_dropped"], "n_dropped") for one in documents]
-            yield from floating.from_joined_columns(columns, first, lengths, dropped)
+            of_first = {name: values[: lengths[0]] for name, values in columns.items()}
+            state: Any = _kind("ClassStatistics").from_columns(of_first, first)
+            joined = state.joined(columns, ends, dropped)
+            yield 1, state
+            yield len(documents) - 1, joined[1:]
         return
-    for document, (start, stop) in zip(documents, pairwise(accumulate(lengths, initial=0)), strict=True):
-        yield state_of(table.slice(start, stop - start), document, path)
+    for document, (start, stop) in zip(documents, pairwise(ends), strict=True):
+        yield 1, state_of(table.slice(start, stop - start), document, path)
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def joined_squares(
         return None
     ours, theirs = (our_counts if ours is None else ours), (their_counts if theirs is None else theirs)
     together = ours.astype(np.result_type(ours, theirs))
-    together[places] += theirs
+    np.add.at(together, places, theirs)
     return together
 
 
@@ -296,7 +296,7 @@ class Labelled(Generic[M]):
             if squares is not None or other.squared_weights is not None:
                 squares = joined_squares(squares, counts, other.squared_weights, other.counts, places)
             counts = counts.copy()
-            counts[places] += other.counts
+            np.add.at(counts, places, other.counts)
         return Labelled(classes, counts, moments, squares)
 
     def write(self) -> None:

@@ -472,6 +472,21 @@ def test_states_of_every_sort_share_a_ledger(tmp_path, kind):
     assert not ledger.refresh(source).read
 
 
+@pytest.mark.parametrize("labels", [("ant", "bee", "a long name"), (3, 1, 2)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_that_are_merged_at_once_have_the_bits_of_one_by_one(tmp_path, kind, labels):
+    """Whichever classes they have, also new ones, and whichever tables they lie in."""
+    data, ledger = tmp_path / "data", StatisticsLedger(tmp_path / "ledger", kind)
+    for every in ({0, 3, 6, 9}, {*range(18)} - {0, 3, 6, 9}):  # whose files lie between each other
+        for n in every:
+            y = RNG.choice(labels[: 1 + n // 4], size=1 + n % 5)
+            put(data / f"{n:02}.parquet", pa.table({"u": RNG.normal(1e6, size=len(y)), "kind": y}))
+        ledger.refresh(scan(data))
+    assert len(tables(ledger)) == 2
+    parts = [accumulate(scan(path), kind) for path in sorted(data.iterdir())]
+    assert ledger.statistics().digest() == sum(parts).digest()
+
+
 # ---------------------------------------------------------------------- open tables
 
 

@@ -242,7 +242,7 @@ BUILD = {
     "from_sums",
     "from_moments",
     "from_columns",
-    "from_joined_columns",
+    "joined",
     "from_statistics",
     "from_bytes",
     "load",

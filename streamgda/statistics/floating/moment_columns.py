@@ -6,9 +6,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -53,27 +51,11 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     ValueError
         If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
     """
-    return _sorted(_decoded(kind, columns, n_features))
+    return in_order_of_labels(decoded(kind, columns, n_features))
 
 
-def from_joined_columns(
-    kind: CovarianceKind, columns: Columns, n_features: int, lengths: Sequence[int]
-) -> Iterator[Labelled[Moments]]:
-    """The states of consecutive rows, of which each has some; they are decoded and checked together.
-
-    Each class must have a scatter of its own. Errors are those of `from_columns`.
-    """
-    joined = _decoded(kind, columns, n_features)
-    for start, stop in pairwise(accumulate(lengths, initial=0)):
-        rows = slice(start, stop)
-        counts, moments, squares = joined.counts[rows], joined.moments.take(rows), None
-        has_squares = "squared_weight" in columns or not np.array_equal(moments.weights, counts)
-        if joined.squared_weights is not None and has_squares:
-            squares = joined.squared_weights[rows]
-        yield _sorted(Labelled(labels.trimmed(joined.classes[rows]), counts, moments, squares))
-
-
-def _decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
+def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
+    """The rows of such columns, whose labels may stand in any order, and more than once."""
     sort = moments_keeping(name for name, extra in EXTRAS.items() if columns.keys() & {*extra.columns})
     n_classes = len(columns.get("label", ()))
     shapes = _shapes(kind, n_classes, n_features) | sort.more_shapes(kind, n_classes, n_features)
@@ -134,7 +116,8 @@ def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None 
     return equal if squares is None else np.where(squares > 0, squares, equal)
 
 
-def _sorted(state: Labelled[Moments]) -> Labelled[Moments]:
+def in_order_of_labels(state: Labelled[Moments]) -> Labelled[Moments]:
+    """The same state with its classes sorted; ValueError if a label stands twice."""
     classes = state.classes
     if not classes.dtype.names and (classes[1:] > classes[:-1]).all():
         return state

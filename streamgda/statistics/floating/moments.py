@@ -74,6 +74,11 @@ class Moments(MomentArrays):
         self._check_sum(other, places)
         return self._sum(other, places)
 
+    @property
+    def merges_in_turn(self) -> bool:
+        """Whether places may repeat in a merge: classes are then merged into them one after the other."""
+        return self._has_scatter_by_class and not self.extra
+
     def _sum(self, other: Self, places: Indices) -> Self:
         """The sum, whose powers may exceed float64."""
         total, done = replace(self), c_int64()
@@ -117,16 +122,17 @@ class Moments(MomentArrays):
         weight = float(np.add.reduce(self.weights[rows])) + float(np.add.reduce(other.weights))
         gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
         scatter = sum(float(np.maximum.reduce(one, None, initial=0.0)) for one in (diagonal, other.diagonal))
+        scatter *= len(places)  # of which as many may be added to one class
         return 64.0 * (scatter + weight * gap), gap
 
     def _check_sum(self, other: Self, places: Indices) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             if math.isfinite(self._bounds_of_sum(other, places)[0]):
                 return
-            if not np.isfinite(self.weights[places] + other.weights).all():
-                raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-            total = self.take(places).copy()._sum(other, np.arange(len(places)))
+            total = self.copy()._sum(other, places)
             total.write()
+        if not np.isfinite(total.weights).all():
+            raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
         if not total.are_finite():
             raise ValueError(
                 f"the features are too large: their {self.powers} exceed float64. Rescale them first"

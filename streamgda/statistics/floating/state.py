@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Self
@@ -18,9 +18,10 @@ from streamgda.blocks.wording import named
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
+from streamgda.statistics.floating.joined import JoinedStates
 from streamgda.statistics.floating.moment_columns import (
+    decoded,
     from_columns,
-    from_joined_columns,
     from_moments,
     from_sums,
     to_columns,
@@ -292,17 +293,19 @@ class ClassStatistics(Statistics):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
 
-    @classmethod
-    def from_joined_columns(
-        cls, columns: Columns, metadata: Mapping[str, Any], lengths: Sequence[int], dropped: Sequence[int]
-    ) -> Iterator[Self]:
-        """The states whose columns stand one below the other; their metadata differ in `n_dropped` alone."""
-        like = cls.from_columns({name: values[: lengths[0]] for name, values in columns.items()}, metadata)
-        parts = from_joined_columns(like._labelled.kind, columns, like.n_features, lengths)
-        for part, n_dropped in zip(parts, dropped, strict=True):
-            state = like._twin(part)
-            state._n_dropped = n_dropped
-            yield state
+    def joined(self, columns: Columns, ends: Sequence[int], dropped: Sequence[int]) -> JoinedStates:
+        """The states whose columns stand one below the other, each of this kind and of these features.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray
+            As `to_columns` makes them. Each class has a scatter of its own.
+        ends : sequence of int
+            Where each state begins, and where the last one ends.
+        dropped : sequence of int
+            How many rows each has left out.
+        """
+        return JoinedStates(self._twin(decoded(self._labelled.kind, columns, self.n_features)), ends, dropped)
 
     # ------------------------------------------------------------------ states are subtracted, decay, compare
 
