@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamgda.blocks.options import Option, option_of
 from streamgda.categories.columns import Categories, MixedColumns, coded
 from streamgda.sources.batches import labels_of
-from streamgda.sources.roles import label_kind, matching
+from streamgda.sources.roles import label_kind, matching, types_of
 
 Treatment = Literal["features", "naive", "separate", "common"]
 """How a model treats categories.
@@ -149,9 +149,9 @@ class Categorical(Option):
         """The features with categories, in order; ValueError for a name that is no feature."""
         if isinstance(self.columns, str):
             names = {
-                field.name
-                for field in stored
-                if label_kind(field.type) == "str" or pa.types.is_dictionary(field.type)
+                name
+                for name, kind in types_of(features, stored).items()
+                if label_kind(kind) == "str" or pa.types.is_dictionary(kind)
             }
         else:
             names = matching(self.columns, features, origin)

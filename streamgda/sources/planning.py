@@ -7,7 +7,6 @@ files with equal schemas share one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
@@ -111,7 +110,7 @@ class Dataset:
         keys = _types_of_keys(inside.values(), first.schema.names)
         partitioning = ds.HivePartitioning(keys)
         expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
-        schema = without_views(pa.schema([*first.schema, *keys]))
+        schema = without_views(reduce(pa.Schema.append, keys, first.schema.remove_metadata()))
         return cls(listing, first, first.schema, schema, expressions, {}, format, find)
 
     @classmethod
@@ -314,7 +313,7 @@ def _first_readable(
 def _passes(check: Check | None, head: Footer) -> bool:
     """Whether a file passes a check by its columns, and the keys in its path."""
     keys = [unquote(part.partition("=")[0]) for part in head.path.split("/")[:-1] if "=" in part]
-    columns = pa.schema([*head.schema, *((key, pa.null()) for key in keys)])
+    columns = reduce(pa.Schema.append, (pa.field(key, pa.null()) for key in keys), head.schema)
     try:
         return check is None or check(columns, head.path) is None
     except ValueError:
@@ -380,7 +379,8 @@ class FilePlanner:
         """The columns to read of a file: one schema for all files that are alike, of which some are known."""
         columns = next((columns for stored, columns in known if stored.equals(schema)), None)
         if columns is None:
-            columns = pa.schema([column for column in schema if column.name in self.read_options.columns])
+            places = sorted(map(schema.get_field_index, self.read_options.columns))
+            columns = pa.schema([schema.field(place) for place in places if place >= 0])
             known.append((schema, columns))
         return columns
 
@@ -450,20 +450,21 @@ class FilePlanner:
     def _check(self, file: InputFile, schema: pa.Schema) -> None:
         """Raise ValueError if the columns to read are not in a file, each once, with types that can serve."""
         path, partition = file.location, file.partition
-        times, numbers = Counter(schema.names), field_numbers(schema) if self.numbers else {}
+        numbers = field_numbers(schema) if self.numbers else {}
         for name in self.read_options.columns:
+            times = len(schema.get_all_field_indices(name))
             if numbers.get(name, number := self.numbers.get(name)) != number:
                 raise ValueError(
                     f"{path}: {name!r} is a column that was renamed or dropped, and the table has another "
                     "of this name; rewrite the file, or use scan_arrow(scan.to_arrow_batch_reader(), ...)"
                 )
-            if times[name] > 1:
+            if times > 1:
                 raise ValueError(f"{path}: there is more than one column {name!r}")
-            if not times[name] and name not in partition:
+            if not times and name not in partition:
                 raise ValueError(
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
-            if file.row_groups is None and times[name] and name in partition:
+            if file.row_groups is None and times and name in partition:
                 raise ValueError(
                     f"{path}: {name!r} is a column of this file, and elsewhere a key in folders' names; scan "
                     "the two kinds of files apart"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -63,6 +62,12 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
         or pa.types.is_string_view(arrow_type)
     )
     return "str" if is_text else None
+
+
+def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
+    """The types of those columns that are there."""
+    places = ((name, schema.get_all_field_indices(name)) for name in names)
+    return {name: schema.field(numbers[0]).type for name, numbers in places if numbers}
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,7 @@ class Roles:
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
-        times = {field.name for field in stored if is_time(field.type)}
-        dates = tuple(name for name in feature_names if name in times)
+        dates = tuple(name for name, kind in types_of(feature_names, stored).items() if is_time(kind))
         roles = replace(roles, dates=dates, left_out=left_out)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
@@ -329,14 +333,11 @@ class Roles:
         Columns that the schema lacks, or whose type is null, are not checked. The remedies are those for
         data that is scanned, or for a frame that a model is given.
         """
-        times = Counter(schema.names)
         for name in self.columns:
-            if times[name] > 1:
+            if len(schema.get_all_field_indices(name)) > 1:
                 raise ValueError(f"{origin}: there is more than one column {name!r}")
-        types = dict(zip(schema.names, schema.types, strict=True))
-        kinds = {
-            name: types[name] for name in self.columns if not pa.types.is_null(types.get(name, pa.null()))
-        }
+        types = types_of(self.columns, schema)
+        kinds = {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
         self._check_features(kinds, origin, first_rows, is_frame)
         if not is_frame:
             self._check_dates(kinds, origin)
