@@ -325,7 +325,7 @@ def _read_footer(storage: Storage, path: str) -> Footer:
     with opening(path):
         tail, version = retried(partial(read_footer, storage, path), place=path)
     with decoding(path):
-        return Footer.of(path, tail, version)
+        return Footer.of(storage, path, tail, version)
 
 
 def name_of_format(kind: Any) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any
@@ -41,6 +41,7 @@ from streamgda.storage.fetching import (
     size_of,
 )
 from streamgda.storage.filesystems import Storage, Version
+from streamgda.storage.footers import DECODED
 
 _ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
 WIDE = 256  # columns
@@ -219,26 +220,31 @@ class RowGroups(ScorableSplit):
             file = storage.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
-                parquet = self._parquet(file, pq.read_metadata(file), is_whole=False)
+                metadata = DECODED.get(storage, self.path, self.version)
+                parquet = self._parquet(file, metadata, is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)
 
-    def _parquet(self, file: pa.NativeFile, metadata: pq.FileMetaData, *, is_whole: bool) -> pq.ParquetFile:
+    def _parquet(
+        self, file: pa.NativeFile, metadata: pq.FileMetaData | None, *, is_whole: bool
+    ) -> pq.ParquetFile:
         options = self.read_options
         plain = {*self.partition, *options.filter_columns.names}
         target = options.roles.target
         coded = [*options.roles.encoded, *([] if target is None else [target])]
-        labels = [name for name in coded if name not in plain.union(options.keep)]
-        return pq.ParquetFile(
+        labels = sorted(name for name in coded if name not in plain.union(options.keep))
+        opened = partial(
+            pq.ParquetFile,
             file,
-            metadata=metadata,
-            read_dictionary=read_as_dictionaries(
-                metadata, self.rows_of_group, labels, set(options.keep) - plain
-            ),
             buffer_size=0 if is_whole else read_buffer(len(self._stored)),
             pre_buffer=False,
             page_checksum_verification=True,
         )
+        parquet = opened(metadata=metadata, read_dictionary=labels)
+        metadata, keep = parquet.metadata, set(options.keep) - plain
+        dictionaries = read_as_dictionaries(metadata, self.rows_of_group, labels, keep)
+        as_wanted = dictionaries == labels
+        return parquet if as_wanted else opened(metadata=metadata, read_dictionary=dictionaries)
 
     def _needs(self, metadata: pq.FileMetaData) -> list[list[Range]]:
         """What is fetched of a remote file: long row groups in shares, unless they are decoded as a whole."""
@@ -420,6 +426,8 @@ def _copied(column: pa.Array, room: NDArray[np.uint8]) -> pa.Array:
 
 def without_views(schema: pa.Schema) -> pa.Schema:
     """A schema with the types in which columns of views are decoded."""
+    if VIEWS.keys().isdisjoint(schema.types):
+        return schema
     return pa.schema(
         [field.with_type(VIEWS.get(field.type, field.type)) for field in schema], schema.metadata
     )
@@ -427,5 +435,5 @@ def without_views(schema: pa.Schema) -> pa.Schema:
 
 def as_plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A batch whose columns of views are plain strings."""
-    has_views = not VIEWS.keys().isdisjoint(batch.schema.types)
-    return batch.cast(without_views(batch.schema)) if has_views else batch
+    plain = without_views(batch.schema)
+    return batch if plain is batch.schema else batch.cast(plain)

@@ -28,7 +28,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.footers import FOOTERS, CachedFooter, has_encrypted_columns, tail_of, whole_of
+from streamgda.storage.footers import (
+    DECODED,
+    FOOTERS,
+    CachedFooter,
+    has_encrypted_columns,
+    keep_footer,
+    tail_of,
+    whole_of,
+)
 from streamgda.storage.reading import as_file, reader_of
 from streamgda.storage.retries import storing
 from streamgda.storage.threads import DaemonThreads
@@ -70,8 +78,11 @@ def chunks_of(
 ) -> Iterator[list[pq.ColumnChunkMetaData]]:
     """Yield the chunks of some columns for each row group. Lists and structs have a chunk for each leaf."""
     columns = set(names)
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)] if columns else []
-    enclosing = (accumulate(path.split("."), "{}.{}".format) for path in paths)  # of "a.b": "a" and "a.b"
+    leaf = metadata.schema.column
+    paths = [leaf(i).path for i in range(metadata.num_columns)] if columns else []
+    enclosing = (  # of "a.b": "a" and "a.b"
+        accumulate(path.split("."), "{}.{}".format) if "." in path else [path] for path in paths
+    )
     leaves = [i for i, leaf in enumerate(enclosing) if not columns.isdisjoint(leaf)]
     for index in groups:
         group = metadata.row_group(index)
@@ -267,8 +278,8 @@ class RemoteParquet:
         if footer is None:
             tail, n_footer = tail_of(self._bytes, self._size)
             footer = CachedFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
-            FOOTERS.keep(*place, footer)
-        metadata = pq.read_metadata(pa.BufferReader(footer.tail))
+            keep_footer(*place, footer)
+        metadata = DECODED.get(*place) or pq.read_metadata(pa.BufferReader(footer.tail))
         self._begin([] if has_encrypted_columns(metadata, footer.tail) else self._plan(metadata), tail)
         return metadata
 

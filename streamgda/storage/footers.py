@@ -1,9 +1,9 @@
 """Read the footers of Parquet files, keep recent ones in memory, and check them.
 
 pyarrow decodes a footer. A footer that it decodes may still be damaged: with a flipped bit in the offset of a
-column, the values of another column are read. A pass needs the footer of a remote file twice, for the plan
-and for the rows. So the footers that were read last stay in memory, and with them files that are so small
-that they were read whole.
+column, the values of another column are read. A pass needs the footer of a file twice, for the plan and for
+the rows. So the footers that were decoded last stay in memory; and, of remote files, the bytes that were read
+last, with files that are so small that they were read whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from threading import Lock
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.reading import ReadRange, reader_of
 from streamgda.storage.retries import storing
+
+T = TypeVar("T")
 
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 
@@ -32,6 +34,10 @@ _READ_AHEAD = 1 << 16  # bytes that hold most footers
 _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
 _MOST_CACHED = 1 << 24  # bytes
+
+_MOST_DECODED = 1 << 26  # bytes
+
+_DECODED_SIZE = 10  # times the bytes of a footer, about
 
 
 def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
@@ -55,7 +61,7 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
     if storage.is_local:
         file.close()
     else:
-        FOOTERS.keep(storage, path, version, CachedFooter(footer, file, whole_of(tail, size)))
+        keep_footer(storage, path, version, CachedFooter(footer, file, whole_of(tail, size)))
     return footer, version
 
 
@@ -96,12 +102,15 @@ class CachedFooter(NamedTuple):
         return len(self.tail) + _OPEN_FILE + (0 if self.whole is None else len(self.whole))
 
 
-class FooterCache:
-    """The footers of remote files that were read last, and the opened files. The oldest are forgotten."""
+class Cache(Generic[T]):
+    """What is known of the files that were read last. What takes more than so many bytes is forgotten.
 
-    def __init__(self) -> None:
-        self._n_bytes = 0
-        self._footers: dict[tuple[str, Version], tuple[Storage, CachedFooter]] = {}
+    The oldest is forgotten first.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes, self._n_bytes = most_bytes, 0
+        self._known: dict[tuple[str, Version], tuple[Storage, T, int]] = {}
         self._lock = Lock()
         if hasattr(
             os, "register_at_fork"
@@ -112,29 +121,37 @@ class FooterCache:
                 after_in_child=self._lock.release,
             )
 
-    def keep(self, storage: Storage, path: str, version: Version, footer: CachedFooter) -> None:
-        """Keep the footer of a version of a file."""
-        if not storage.is_object_store:  # elsewhere an open file may hold a connection
-            footer = footer._replace(file=None, whole=None)
+    def keep(self, storage: Storage, path: str, version: Version, known: T, n_bytes: int) -> None:
+        """Keep what is known of a version of a file, which takes so many bytes."""
         with self._lock:
             self._forget((path, version))
-            self._footers[path, version] = storage, footer
-            self._n_bytes += footer.n_bytes
-            while self._n_bytes > _MOST_CACHED:
-                self._forget(next(iter(self._footers)))
+            self._known[path, version] = storage, known, n_bytes
+            self._n_bytes += n_bytes
+            while self._n_bytes > self._most_bytes:
+                self._forget(next(iter(self._known)))
 
-    def get(self, storage: Storage, path: str, version: Version) -> CachedFooter | None:
-        """The footer of a version of a file, if it is in memory."""
-        entry = self._footers.get((path, version))
+    def get(self, storage: Storage, path: str, version: Version) -> T | None:
+        """What is known of a version of a file, if it is in memory."""
+        entry = self._known.get((path, version))
         return entry[1] if entry is not None and entry[0] == storage else None
 
     def _forget(self, key: tuple[str, Version]) -> None:
-        if key in self._footers:
-            self._n_bytes -= self._footers.pop(key)[1].n_bytes
+        if key in self._known:
+            self._n_bytes -= self._known.pop(key)[-1]
 
 
-FOOTERS = FooterCache()
-"""The footers that this process keeps."""
+FOOTERS = Cache[CachedFooter](_MOST_CACHED)
+"""The footers of remote files, and the opened files, that this process keeps."""
+
+DECODED = Cache[pq.FileMetaData](_MOST_DECODED)
+"""The decoded footers that this process keeps."""
+
+
+def keep_footer(storage: Storage, path: str, version: Version, footer: CachedFooter) -> None:
+    """Keep the footer of a version of a remote file."""
+    if not storage.is_object_store:  # elsewhere an open file may hold a connection
+        footer = footer._replace(file=None, whole=None)
+    FOOTERS.keep(storage, path, version, footer, footer.n_bytes)
 
 
 # ---------------------------------------------------------------------- what a footer says
@@ -154,7 +171,7 @@ class Footer(NamedTuple):
     digest: str = ""
 
     @classmethod
-    def of(cls, path: str, tail: bytes, version: Version) -> Footer:
+    def of(cls, storage: Storage, path: str, tail: bytes, version: Version) -> Footer:
         """Decode a footer, and check it if the length of the file is known.
 
         Raises
@@ -167,6 +184,8 @@ class Footer(NamedTuple):
         list(schema.names)  # which pyarrow decodes only when it is asked for them
         if version.size is not None:
             check_footer(metadata, tail, version.size)
+        if version.tells_content:
+            DECODED.keep(storage, path, version, metadata, _DECODED_SIZE * len(tail))
         return cls(path, version, schema, tail, metadata, digest_of_footer(tail))
 
 
