@@ -243,10 +243,11 @@ class LedgerFolder:
             A factor for each file, by which the weights of its rows are multiplied. By default 1.
         """
         total: Any = None
+        factors = iter(weights or repeat(1.0))  # zip would hold a part while the next one is read
         with closing(self.states(records, empty) if weights else self._parts(records, empty)) as parts:
             part: Any
-            for (name, part), weight in zip(parts, weights or repeat(1.0), strict=False):
-                if weight != 1.0:
+            for name, part in parts:
+                if (weight := next(factors)) != 1.0:
                     part.decay(max(weight, _LEAST))
                 try:
                     if total is None:
