@@ -336,11 +336,13 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         calibrate(self, X, y, sample_weight, learnt=learnt)
         return self
 
-    def _apply(self, X: Any, view: Callable[[RowScores], NDArray[Any]]) -> NDArray[Any]:
+    def _apply(
+        self, X: Any, view: Callable[[RowScores], NDArray[Any]], *, best_alone: bool = False
+    ) -> NDArray[Any]:
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
         rows = reading.check_rows(self, X)
         result: NDArray[Any] | None = None
-        for scores in score_rows(self, rows):
+        for scores in score_rows(self, rows, best_alone=best_alone):
             part = view(scores)
             if result is None:
                 result = np.empty((len(rows), *part.shape[1:]), dtype=part.dtype)
@@ -398,7 +400,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
             the model; or if a row is so far from all classes that its squared distances exceed float64.
         """
-        labels: Labels = self._apply(X, self._labels)
+        labels: Labels = self._apply(X, self._labels, best_alone=True)
         return labels
 
     def _labels(self, scores: RowScores) -> Labels:
@@ -533,7 +535,11 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
 
 
 def score_rows(
-    model: GaussianClassifier[Any], rows: NDArray[Any], *, missing: MissingRows | None = None
+    model: GaussianClassifier[Any],
+    rows: NDArray[Any],
+    *,
+    missing: MissingRows | None = None,
+    best_alone: bool = False,
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -545,8 +551,10 @@ def score_rows(
         Numbers in the order of the features, as `check_rows` returns them.
     missing : {"raise", "marginal"} or Marginal, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
+    best_alone : bool, default=False
+        Whether `RowScores.best` is all that will be read.
     """
-    return score_finalised(finalised(model), rows, missing or model.missing)
+    return score_finalised(finalised(model), rows, missing or model.missing, best_alone=best_alone)
 
 
 def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:

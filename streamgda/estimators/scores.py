@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import RowError
 from streamgda.gaussians.absent import WithAbsentClasses
-from streamgda.gaussians.base import Densities, Gaussians
+from streamgda.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
 from streamgda.gaussians.calibration import Calibration
 from streamgda.gaussians.posteriors import (
+    largest,
     log_evidence,
     log_posteriors,
     posteriors,
@@ -208,6 +209,7 @@ class RowScores:
     gaussians: Densities
     positions: Positions
     rows: Array
+    _best: dict[int, NDArray[np.intp]] = field(default_factory=dict, init=False)
 
     @cached_property
     def posterior_scores(self) -> Array:
@@ -234,12 +236,14 @@ class RowScores:
 
     def _posterior_scores(self, out: Array | None = None) -> Array:
         """The scores in a new array; or in `out` (n, K), if that saves a copy."""
+        return self._calibrated(self._scores_of(self.finalised.log_priors, out))
+
+    def _scores_of(self, log_priors: Array, out: Array | None = None) -> Array:
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                scores = self.gaussians.posterior_scores(self.rows, self.finalised.log_priors, out)
+                return self.gaussians.posterior_scores(self.rows, log_priors, out)
         except RowError as error:
             raise error.moved(self._position) from error
-        return self._calibrated(scores)
 
     @cached_property
     def squared_distances(self) -> Array:
@@ -307,11 +311,40 @@ class RowScores:
         """Ln p(k | x) / (1 − p(k | x)): (n, K)."""
         return posteriors_and_odds(self.posterior_scores, np.zeros(len(self.rows), np.intp))[1]
 
+    def best(self, n_best: int = 1) -> NDArray[np.intp]:
+        """The positions of the most likely classes among all classes, the predicted one first: (n, n_best).
+
+        Where there are very many classes, no score of all of them is stored, unless they have been read.
+
+        Raises
+        ------
+        ValueError
+            If no class has a finite score for a row.
+        """
+        if n_best not in self._best:
+            is_read = not self.gaussians.has_class_blocks or "posterior_scores" in self.__dict__
+            self._best[n_best] = largest(self.posterior_scores, n_best) if is_read else self._best_of(n_best)
+        return self._best[n_best]
+
+    def _best_of(self, n_best: int) -> NDArray[np.intp]:
+        """The most likely classes, found block by block of classes."""
+        scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
+        highest = np.full((len(self.rows), 1), -np.inf)
+        for some, gaussians in self.gaussians.class_blocks:
+            of_block = replace(self, gaussians=gaussians)._scores_of(self.finalised.log_priors[some])
+            highest = np.maximum(highest, of_block.max(axis=1, keepdims=True))  # NaN if a score is NaN
+            own = largest(of_block, min(n_best, of_block.shape[1]))
+            scores = np.hstack([scores, np.take_along_axis(of_block, own, axis=1)])
+            codes = np.hstack([codes, own + some.start])
+            first = largest(scores, min(n_best, scores.shape[1]))  # of equal ones, the earlier stand first
+            scores, codes = np.take_along_axis(scores, first, 1), np.take_along_axis(codes, first, 1)
+        self._calibrated(highest)  # is an error if a row has no finite score
+        return codes
+
     @property
     def codes(self) -> NDArray[np.intp]:
         """The positions of the predicted classes among all classes: (n,)."""
-        codes: NDArray[np.intp] = self.posterior_scores.argmax(axis=1)
-        return codes
+        return self.best()[:, 0]
 
     @property
     def tail_probabilities(self) -> Array:
@@ -335,7 +368,12 @@ class RowScores:
 
 
 def score_finalised(
-    state: Finalised[Any], rows: Rows, missing: MissingRows, codes: NDArray[np.intp] | None = None
+    state: Finalised[Any],
+    rows: Rows,
+    missing: MissingRows,
+    codes: NDArray[np.intp] | None = None,
+    *,
+    best_alone: bool = False,
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -349,10 +387,14 @@ def score_finalised(
         Whether NaN may mark a missing value.
     codes : ndarray of int of shape (n_rows,), optional
         The class of each row, if its scores by that class alone are needed. Rows of a class come together.
+    best_alone : bool, default=False
+        Whether `RowScores.best` is all that will be read, so that more rows can be scored at once.
     """
     is_product = not state.densities.scores_from_distances
     fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
     n_scores = len(state.classes) if codes is None else 1
+    if best_alone and state.densities.has_class_blocks:
+        n_scores = CLASSES_AT_ONCE
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
     size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS

@@ -144,7 +144,7 @@ class PriorsAlone:
     n_classes: int
     why_none: Reason
 
-    scores_from_distances = False
+    scores_from_distances = has_class_blocks = False
     singular_common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 

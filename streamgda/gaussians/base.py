@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +15,8 @@ from scipy.special import chdtrc
 from streamgda.gaussians.whitening import Array, Observed, Reason, Whitening
 
 LOG_2PI = float(np.log(2 * np.pi))
+CLASSES_AT_ONCE = 1 << 12  # a block of classes; its scores of a few hundred rows take up to 16 MB
+MANY_CLASSES = 1 << 15  # from here on, scores of the fewest rows at once would take more
 FAR = 100.0  # standard deviations; beyond, squared terms change differences of scores by more than 10⁻¹²
 
 
@@ -68,6 +71,25 @@ class Densities(ABC):
         scores_from_distances = True
         linear_terms = None
         singular = MappingProxyType({})
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the blocks of classes, which repeat the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "class_blocks"}
+
+    def _of_classes(self, some: slice | NDArray[np.intp]) -> Densities:
+        """The densities of some classes, whose scores differ from ln p(x, k) by the same term."""
+        raise NotImplementedError
+
+    @property
+    def has_class_blocks(self) -> bool:
+        """Whether scores of all classes take much memory, and can be computed by blocks of classes."""
+        return False
+
+    @cached_property
+    def class_blocks(self) -> list[tuple[slice, Densities]]:
+        """Neighbouring classes and their densities, which have scores of the same scale."""
+        slices = [slice(i, i + CLASSES_AT_ONCE) for i in range(0, len(self.means), CLASSES_AT_ONCE)]
+        return [(some, self._of_classes(some)) for some in slices]
 
     @abstractmethod
     def squared_distances(self, X: Array) -> Array:
@@ -179,6 +201,13 @@ class Densities(ABC):
         """
         scores = self.posterior_scores_from(self.squared_distances(X))
         scores += log_priors
+        return scores
+
+    def _scores_by_blocks(self, X: Array, log_priors: Array | float, out: Array | None) -> Array:
+        scores = np.empty((len(X), len(self.means))) if out is None else out
+        log_priors = np.broadcast_to(log_priors, scores.shape[1])
+        for some, densities in self.class_blocks:
+            scores[:, some] = densities.posterior_scores(X, log_priors[some])
         return scores
 
     def posterior_scores_from(self, squared_distances: Array) -> Array:

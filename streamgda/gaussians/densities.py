@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.gaussians.base import FAR, LOG_2PI, Gaussians
+from streamgda.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
 from streamgda.gaussians.posteriors import order_of
 from streamgda.gaussians.products import (
     TILE_ROWS,
@@ -116,9 +116,9 @@ class SeparateGaussians(Gaussians):
             scores[distant] = super().posterior_scores(X[distant], log_priors)
         return scores
 
-    def _of_classes(self, places: NDArray[np.intp]) -> SeparateGaussians:
-        whitenings = [self.whitenings[k] for k in places]
-        return SeparateGaussians(self.means[places], whitenings, mean_tails=some_of(self.mean_tails, places))
+    def _of_classes(self, some: slice | NDArray[np.intp]) -> SeparateGaussians:
+        whitenings = [self.whitenings[k] for k in np.arange(len(self.means))[some]]
+        return SeparateGaussians(self.means[some], whitenings, mean_tails=some_of(self.mean_tails, some))
 
     def own_squared_distances(self, X: Array, codes: NDArray[np.intp]) -> Array:
         distances = np.empty(len(X))
@@ -333,8 +333,16 @@ class DiagonalGaussians(Gaussians):
         return float(n_free * self.means.shape[1])
 
     @property
+    def has_class_blocks(self) -> bool:
+        return len(self.means) >= MANY_CLASSES
+
+    def _of_classes(self, some: slice | NDArray[np.intp]) -> Self:
+        tails = some_of(self.mean_tails, some)
+        return replace(self, means=self.means[some], variances=self.variances[some], mean_tails=tails)
+
+    @property
     def scores_from_distances(self) -> bool:
-        return self._product is None
+        return not self.has_class_blocks and self._product is None
 
     @cached_property
     def _product(self) -> tuple[Array, Array, Array, NDArray[np.intp], Self | None] | None:
@@ -357,12 +365,13 @@ class DiagonalGaussians(Gaussians):
             return None
         others = None
         if len(far):
-            tails = some_of(self.mean_tails, far)
-            others = replace(self, means=self.means[far], variances=self.variances[far], mean_tails=tails)
+            others = self._of_classes(far)
         coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
         return centre, coefficients, -0.5 * (squared + self.log_normalisers), far, others
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        if self.has_class_blocks:
+            return self._scores_by_blocks(X, log_priors, out)
         if self._product is None:
             return super().posterior_scores(X, log_priors, out)
         centre, coefficients, intercepts, far, others = self._product

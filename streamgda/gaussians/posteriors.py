@@ -69,6 +69,19 @@ def _exponentials(logs: Array) -> Array:
     return exponentials
 
 
+def largest(scores: Array, n: int) -> NDArray[np.intp]:
+    """The positions of the `n` largest scores of each row, of equal ones the first first: (n_rows, n)."""
+    if n == 1:
+        best: NDArray[np.intp] = scores.argmax(axis=1)
+        return best[:, None]
+    least = np.partition(scores, -n, axis=1)[:, [-n]]
+    rows, columns = np.nonzero(~(scores < least))
+    order = np.lexsort((columns, -scores[rows, columns], rows))
+    firsts = np.searchsorted(rows, np.arange(len(scores)))
+    positions: NDArray[np.intp] = columns[order[firsts[:, None] + np.arange(n)]]
+    return positions
+
+
 def decisions(scores: Array) -> Array:
     """The scores (n, K); for two classes the log-odds of the second, (n,), as in scikit-learn."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

@@ -278,6 +278,7 @@ class UpdatedGaussians(SharedGaussians):
 
     factor: Factor
     change: Change
+    has_class_blocks = False
 
     @cached_property
     def means(self) -> Array:

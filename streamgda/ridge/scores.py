@@ -52,7 +52,7 @@ class LinearScores:
     calibrated: Calibrated | None = None
     features: RandomFeatures | None = None
 
-    scores_from_distances = False
+    scores_from_distances = has_class_blocks = False
     why_none = singular_common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 

@@ -33,29 +33,29 @@ class Column:
 
     Attributes
     ----------
-    field : callable
-        Returns its name and type, for the classes of a model.
+    fields : callable
+        Returns the names and types of its quantities, for the classes of a model. Their type is the same.
     values : callable
-        Returns its values for the scores of n rows: (n,), or (n, K) for a column per class.
+        Returns its values for the scores of n rows: (n,), or (n, number of columns).
     holds_labels : bool
         Whether the values are positions of classes, to be replaced by their labels.
     """
 
-    field: Callable[[Labels], Field]
+    fields: Callable[[Labels], list[Field]]
     values: Callable[[RowScores], NDArray[Any]]
     holds_labels: bool = False
 
 
-def _number(name: str) -> Callable[[Labels], Field]:
-    return lambda classes: Field(name, (name,), pa.float64())
+def _number(name: str) -> Callable[[Labels], list[Field]]:
+    return lambda classes: [Field(name, (name,), pa.float64())]
 
 
-def _for_each_class(name: str, prefix: str, kind: pa.DataType) -> Callable[[Labels], Field]:
-    def field(classes: Labels) -> Field:
+def _for_each_class(name: str, prefix: str, kind: pa.DataType) -> Callable[[Labels], list[Field]]:
+    def fields(classes: Labels) -> list[Field]:
         columns = tuple(f"{prefix}_{label}" for label in classes)
-        return Field(name, columns, kind, {"classes": classes.tolist()})
+        return [Field(name, columns, kind, {"classes": classes.tolist()})]
 
-    return field
+    return fields
 
 
 COLUMNS: dict[str, Column] = {  # all but the labels, of which a row may have several, and the sets
@@ -117,7 +117,7 @@ class PredictionColumns:
     @cached_property
     def fields(self) -> list[Field]:
         """The names and types of the columns."""
-        return [field for _, field in self._entries]
+        return [field for _, fields in self._entries for field in fields]
 
     @cached_property
     def names(self) -> list[str]:
@@ -142,42 +142,42 @@ class PredictionColumns:
         codes, entries = code_dtype(len(self.labels)), self._entries
         arrays = [
             np.empty(
-                (len(field.columns), len(block.codes)),
-                codes if column.holds_labels else field.type.to_pandas_dtype(),
+                (sum(len(field.columns) for field in fields), len(block.codes)),
+                codes if column.holds_labels else fields[0].type.to_pandas_dtype(),
             )
-            for column, field in entries
+            for column, fields in entries
         ]
-        for piece in pieces_of(block, len(self.labels)):
-            for scores in score_piece(self.model, block, piece):
+        is_best_alone = self.columns == ("label",) and self.decision.is_by_posterior
+        n_best = self.top if is_best_alone else None
+        for piece in pieces_of(block, 1 if is_best_alone else len(self.labels)):
+            for scores in score_piece(self.model, block, piece, n_best):
                 for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, piece][:, scores.positions] = column.values(scores).T
-        return {
-            name: labels_of(values) if column.holds_labels else values
-            for (column, field), array in zip(entries, arrays, strict=True)
-            for name, values in zip(field.columns, array, strict=True)
-        }
+        columns = [
+            labels_of(values) if column.holds_labels else values
+            for (column, _), array in zip(entries, arrays, strict=True)
+            for values in array
+        ]
+        return dict(zip(self.names, columns, strict=True))
 
     @cached_property
-    def _entries(self) -> list[tuple[Column, Field]]:
+    def _entries(self) -> list[tuple[Column, list[Field]]]:
         sets = Column(
             _for_each_class("set", "in_set", pa.bool_()), lambda scores: scores.log_odds >= self.least_odds
         )
-        by_name = {**COLUMNS, "set": sets}
-        kinds = [
-            kind
-            for name in self.columns
-            for kind in (map(self._label, range(self.top)) if name == "label" else [by_name[name]])
-        ]
-        return [(kind, kind.field(self.labels)) for kind in kinds]
+        by_name = {**COLUMNS, "set": sets, "label": Column(self._of_labels, self._ranked, holds_labels=True)}
+        kinds = [by_name[name] for name in self.columns]
+        return [(kind, kind.fields(self.labels)) for kind in kinds]
 
-    def _label(self, rank: int) -> Column:
-        """The column of the labels of a rank, counted from 0."""
-        name = f"predicted_label_{rank + 1}" if rank else "predicted_label"
-        return Column(
-            lambda classes: Field(name, (name,), pa.array(classes).type),
-            lambda scores: self.decision.ranked(scores.posterior_scores, self.top)[:, rank],
-            holds_labels=True,
-        )
+    def _of_labels(self, classes: Labels) -> list[Field]:
+        names = ["predicted_label", *(f"predicted_label_{rank}" for rank in range(2, self.top + 1))]
+        kind = pa.array(classes).type
+        return [Field(name, (name,), kind) for name in names]
+
+    def _ranked(self, scores: RowScores) -> NDArray[np.intp]:
+        if self.decision.is_by_posterior:
+            return scores.best(self.top)
+        return self.decision.ranked(scores.posterior_scores, self.top)
 
 
 def pieces(

@@ -18,7 +18,8 @@ from streamgda.blocks.wording import RowError, check_known, counted, listed
 from streamgda.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.estimators.reading import PREDICT_INCOMPLETE
 from streamgda.estimators.scores import RowScores
-from streamgda.gaussians.posteriors import Array, posteriors
+from streamgda.gaussians.posteriors import Array, largest, posteriors
+from streamgda.gaussians.products import TILE_ROWS
 from streamgda.sources.base import Source
 from streamgda.sources.computed import ComputedColumns
 from streamgda.sources.conversion import as_source
@@ -30,15 +31,17 @@ Model = GaussianClassifier[Any]
 _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 
-def pieces_of(block: Block, n_classes: int) -> list[slice]:
-    """Slices of a block whose values, and whose scores, take at most 2 MB."""
-    size = max(1, _ELEMENTS_AT_ONCE // max(block.n_features, n_classes))
+def pieces_of(block: Block, n_scores: int) -> list[slice]:
+    """Slices of a block whose values, and whose scores, take at most 2 MB, if rows scored at once do."""
+    size = max(TILE_ROWS, _ELEMENTS_AT_ONCE // max(block.n_features, n_scores))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]:
+def score_piece(model: Model, block: Block, piece: slice, n_best: int | None = None) -> Iterator[RowScores]:
     """Yield the scores of the rows of a piece. Their positions count from the start of the piece.
+
+    If `n_best` is given, `RowScores.best` of so many classes is all that will be read.
 
     Raises
     ------
@@ -54,8 +57,9 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
     if not np.isfinite(rows.sum()):
         _check_values(model, block, rows)
     try:
-        for scores in score_rows(model, rows):
-            _ = scores.posterior_scores  # raises here if a row is too far from all classes
+        for scores in score_rows(model, rows, best_alone=n_best is not None):
+            # Raises here if a row is too far from all classes.
+            _ = scores.posterior_scores if n_best is None else scores.best(n_best)
             yield scores
     except RowError as error:
         raise error.moved(lambda row: piece.start + row).named(block.row_name) from error
@@ -117,20 +121,23 @@ class Decision:
 
     def ranked(self, scores: Array, n_best: int = 1) -> NDArray[np.intp]:
         """The positions of the `n_best` classes of each row, the predicted one first: (n, n_best)."""
-        losses = self._losses(scores)
-        order: NDArray[np.intp] = losses.argsort(axis=1, kind="stable") if n_best > 1 else losses.argmin(1)
-        return order.reshape(len(losses), -1)[:, :n_best]
+        return largest(self._gains(scores), n_best)
 
-    def _losses(self, scores: Array) -> Array:
+    def _gains(self, scores: Array) -> Array:
         if self.costs is not None:
-            losses: Array = posteriors(scores) @ self.costs
-            return losses
+            gains: Array = posteriors(scores) @ -self.costs
+            return gains
         if self.threshold is not None:
-            losses = -posteriors(scores)
-            is_positive = losses[:, self.positive] <= -self.threshold
-            losses[:, self.positive] = np.where(is_positive, -np.inf, np.inf)
-            return losses
-        return -scores
+            gains = posteriors(scores)
+            is_positive = gains[:, self.positive] >= self.threshold
+            gains[:, self.positive] = np.where(is_positive, np.inf, -np.inf)
+            return gains
+        return scores
+
+    @property
+    def is_by_posterior(self) -> bool:
+        """Whether the most likely class is predicted."""
+        return self.costs is None and self.threshold is None
 
 
 # ---------------------------------------------------------------------- features and checks
