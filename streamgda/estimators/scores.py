@@ -329,16 +329,21 @@ class RowScores:
     def _best_of(self, n_best: int) -> NDArray[np.intp]:
         """The most likely classes, found block by block of classes."""
         scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
-        highest = np.full((len(self.rows), 1), -np.inf)
+        highest = np.full(len(self.rows), -np.inf)
         for some, gaussians in self.gaussians.class_blocks:
             of_block = replace(self, gaussians=gaussians)._scores_of(self.finalised.log_priors[some])
-            highest = np.maximum(highest, of_block.max(axis=1, keepdims=True))  # NaN if a score is NaN
-            own = largest(of_block, min(n_best, of_block.shape[1]))
-            scores = np.hstack([scores, np.take_along_axis(of_block, own, axis=1)])
-            codes = np.hstack([codes, own + some.start])
-            first = largest(scores, min(n_best, scores.shape[1]))  # of equal ones, the earlier stand first
-            scores, codes = np.take_along_axis(scores, first, 1), np.take_along_axis(codes, first, 1)
-        self._calibrated(highest)  # is an error if a row has no finite score
+            best = of_block.max(axis=1)
+            highest = np.maximum(highest, best)  # NaN if a score is NaN
+            are_few = scores.shape[1] < n_best
+            rows = np.arange(len(best)) if are_few else np.flatnonzero(best > scores[:, -1])
+            own = largest(of_block[rows], min(n_best, of_block.shape[1]))
+            both = np.hstack([scores[rows], of_block[rows[:, None], own]])
+            first = largest(both, min(n_best, both.shape[1]))  # of equal scores, the earlier stand first
+            first_codes = np.take_along_axis(np.hstack([codes[rows], own + some.start]), first, axis=1)
+            if are_few:
+                scores, codes = np.empty(first.shape), np.empty(first.shape, np.intp)
+            scores[rows], codes[rows] = np.take_along_axis(both, first, axis=1), first_codes
+        self._calibrated(highest[:, None])  # is an error if a row has no finite score
         return codes
 
     @property

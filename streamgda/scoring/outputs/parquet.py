@@ -33,6 +33,8 @@ _PART = re.compile(r"part-\d{5,}\.parquet")
 
 _HIDDEN = (".", "_")
 
+_MOST_COLUMNS = 1_000_000  # elements of a schema, with its root, that Thrift decodes in pyarrow
+
 _MOST_IN_MEMORY = 1 << 24  # bytes of an encoded part
 
 
@@ -53,6 +55,11 @@ class ParquetOutput(Output[Part]):
     @classmethod
     def at(cls, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Self:
         """The folder at a path or URL."""
+        if (n_columns := sum(len(field.columns) for field in fields)) >= _MOST_COLUMNS:
+            raise ValueError(
+                f"{n_columns:,} columns are more than pyarrow reads from a Parquet file; leave out those of "
+                "each class by columns=['label'], or write to Zarr"
+            )
         alike = tuple(replace(field, type=_without_index_width(field.type)) for field in fields)
         storage, name = resolve(path, filesystem)
         return cls(*storage.unwrapped(name), alike)
