@@ -361,7 +361,7 @@ class DiagonalGaussians(Gaussians):
             if (squared <= FAR**2).all():
                 break
         far = np.flatnonzero(~(squared <= FAR**2))
-        if len(far) * _NEAR_FOR_EACH_FAR > len(self.means):
+        if 2 * len(far) >= len(self.means):  # distances of all would take about as little time
             return None
         others = None
         if len(far):
