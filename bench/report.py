@@ -28,8 +28,8 @@ The program prints more than its main table.
   without data that it was given in memory and without other processes. 1 MB is 10⁶ bytes.
 - **Goals** are ratios of medians within a run. The second core is not always free: trust processor times.
 - **Not reached, and why.** Many short classes: the mean and scatter of each are read and written for a few
-  rows of a block, 12 to 17 ns a value. Small files: a footer is decoded twice, as all decoded footers would
-  fill the memory. Zarr: rows that lie row by row take 2.4 ns a value to gather. Wide rows: two decoded row
+  rows of a block, 12 to 17 ns a value. Small files: a footer is decoded again where decoded footers take more
+  than 64 MB. Zarr: rows that lie row by row take 2.4 ns a value to gather. Wide rows: two decoded row
   groups wait. Streams: a row takes 0.3 ms of Python, and 1,000 rows take their time in learning and scoring;
   Deep SLDA keeps no weights by class, and loses digits far from zero. Row groups of a million rows come from
   a store in shares of all columns, so that at most 128 MB wait. Missing values: decoding nulls comes on top.
