@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,12 @@ SKLEARN = {
     "svd": "scikit-learn: LDA svd",
     "QDA": "scikit-learn: QDA",
 }
+TREES = {
+    "LightGBM": "LightGBM: one round, a tree for each class",
+    "XGBoost": "XGBoost: one round, a tree for each class",
+}
+ONEDAL = "oneDAL: a covariance for each class, batch by batch"
+IN_MEMORY = {*SKLEARN.values(), *TREES.values(), ONEDAL}
 DUCKDB_COVARIANCE = "DuckDB: covar_pop per class, from Parquet"
 
 
@@ -83,6 +90,40 @@ def sklearn_fit(folder: Path, name: str) -> Callable[[], Any]:
     }[name]
 
 
+def one_round(folder: Path, name: str, threads: int) -> Callable[[], Any]:
+    """The first round of boosted trees on the same data in memory, of the hundred or more of a fit."""
+    import lightgbm
+    import xgboost
+
+    X, y = data.load(folder)
+    model = {
+        "LightGBM": lambda: lightgbm.LGBMClassifier(n_estimators=1, n_jobs=threads, verbosity=-1),
+        "XGBoost": lambda: xgboost.XGBClassifier(n_estimators=1, n_jobs=threads),
+    }[name]
+    return lambda: model().fit(X, y)
+
+
+def onedal_covariances(folder: Path, threads: int) -> Callable[[], Any]:
+    """What QDA needs, from the incremental covariance of scikit-learn-intelex: each class by itself."""
+    import daal4py
+    import numpy as np
+    from sklearn.utils import gen_batches
+    from sklearnex.covariance import IncrementalEmpiricalCovariance
+
+    daal4py.daalinit(threads)
+    X, y = data.load(folder)
+    classes = np.unique(y)
+
+    def run() -> Any:
+        states = [IncrementalEmpiricalCovariance() for _ in classes]
+        for rows in gen_batches(len(y), data.ROWS_PER_GROUP):
+            for state, k in zip(states, classes, strict=True):
+                state.partial_fit(X[rows][y[rows] == k])
+        return [state.covariance_ for state in states]
+
+    return run
+
+
 def duckdb_covariance(folder: Path, features: int, threads: int) -> Callable[[], Any]:
     """A covariance for each class, as SQL can ask for it: every pair of columns."""
     pairs = ", ".join(f"covar_pop(x{i}, x{j})" for i in range(features) for j in range(i + 1))
@@ -102,6 +143,8 @@ def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
         *(Contender(name, parquet_pass, (not_null, kind)) for kind, name in OURS_NOT_NULL.items()),
         Contender(READ, read_into_memory, (folder,)),
         *(Contender(name, sklearn_fit, (folder, which)) for which, name in SKLEARN.items()),
+        *(Contender(name, one_round, (folder, which, threads)) for which, name in TREES.items()),
+        *([Contender(ONEDAL, onedal_covariances, (folder, threads))] if find_spec("daal4py") else []),
         Contender(DUCKDB_COVARIANCE, duckdb_covariance, (folder, features, threads)),
         Contender(DUCKDB_VARIANCE, duckdb_variance, (folder, features, threads)),
         Contender(POLARS, polars_variance, (folder,)),
@@ -118,7 +161,7 @@ def times_table(results: dict[str, Result]) -> str:
             f"{result.processor:.3f}",
             f"{min(result.seconds):.3f}–{max(result.seconds):.3f}",
             f"{result.peak:.0f}",
-            f"{result.median + read:.3f}" if name in SKLEARN.values() else "",
+            f"{result.median + read:.3f}" if name in IN_MEMORY else "",
         )
         for name, result in results.items()
     ]
