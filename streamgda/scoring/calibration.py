@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from streamgda.gaussians.posteriors import Array
 
-_LARGEST_INVERSE = 1 / np.finfo(np.float64).eps
-LEAST_LOG_PROBABILITY = float(-np.log(_LARGEST_INVERSE))
+LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 
 _STEPS_PER_OCTAVE, _FIRST_OCTAVE, _N_OCTAVES = 4, -8, 10
 
 N_LOSSES = _STEPS_PER_OCTAVE * _N_OCTAVES + 1
 
 _VALUES_AT_ONCE = 1 << 16  # float64 values that stay in the second-level cache
-_LEAST_POWER = 1e-37  # adds nothing to a sum of at least 1; the square of its square's square is normal
+_LEAST_POWER = 1e-37  # adds nothing to a sum of at least 1, nor to a power that counts; its eighth is normal
 _FLAT = 1e-12  # differences of mean losses that rounding leaves
 
 
@@ -37,23 +36,24 @@ def losses_when_divided(scores: Array, truth: NDArray[np.intp], weight: Array) -
     weight : ndarray of shape (n,)
         The weights of the rows.
     """
-    losses = np.zeros((_N_OCTAVES + 1, _STEPS_PER_OCTAVE))
-    lowest = _inverse(np.arange(_STEPS_PER_OCTAVE)).reshape(-1, 1, 1)
-    step = max(1, _VALUES_AT_ONCE // losses.shape[1] // scores.shape[1])
+    losses = np.zeros(N_LOSSES)
+    inverses = _inverse(np.arange(N_LOSSES)).reshape(-1, 1)
+    lowest = inverses[:_STEPS_PER_OCTAVE].reshape(-1, 1, 1)
+    step = max(1, _VALUES_AT_ONCE // _STEPS_PER_OCTAVE // scores.shape[1])
     for start in range(0, len(scores), step):
         some = slice(start, start + step)
         gaps = scores[some].T - scores[some].max(axis=1)
         own = np.take_along_axis(gaps, truth[None, some], axis=0)
-        powers, of_truth = (np.exp(np.maximum(lowest * g, np.log(_LEAST_POWER))) for g in (gaps, own))
-        for octave in range(len(losses)):
-            inverse_probability = powers.sum(axis=1) / of_truth[:, 0]
-            losses[octave] += np.log(np.minimum(inverse_probability, _LARGEST_INVERSE)) @ weight[some]
+        powers = np.exp(lowest * np.maximum(gaps, np.log(_LEAST_POWER) / lowest.max()))
+        sums = np.empty((_N_OCTAVES + 1, *powers[:, 0].shape))
+        for octave in range(len(sums)):
+            powers.sum(axis=1, out=sums[octave])
             powers *= powers
-            of_truth *= of_truth
             if octave % 3 == 2:
-                np.maximum(powers, _LEAST_POWER, out=powers)
-                np.maximum(of_truth, _LEAST_POWER, out=of_truth)
-    return losses.ravel()[:N_LOSSES]
+                powers += _LEAST_POWER
+        surprise = np.log(sums.reshape(-1, own.size)[:N_LOSSES]) - inverses * own
+        losses += np.minimum(surprise, -LEAST_LOG_PROBABILITY) @ weight[some]
+    return losses
 
 
 def _inverse(place: Any) -> Any:
