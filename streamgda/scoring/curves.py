@@ -96,15 +96,15 @@ class ScoreHistogram:
 
     def add(self, odds: Array, is_member: NDArray[Any], weight: Array) -> Self:
         """Add rows, given by their log-odds and whether they are of the class."""
-        self._make_room(odds)
-        places = self._places(odds) + is_member * self.weights.shape[1]
+        places = self._places(odds)
+        places += is_member * self.weights.shape[1]
         np.add.at(self.weights.reshape(-1), places, weight)
         return self
 
     def limit(self, most_exact: int) -> None:
         """Keep at most so many different log-odds from now on."""
         self._most_exact = most_exact
-        self._make_room(np.empty(0))
+        self._places(np.empty(0))
 
     def merge(self, other: ScoreHistogram) -> Self:
         """Add the rows of another histogram, which is not changed."""
@@ -117,19 +117,17 @@ class ScoreHistogram:
         return self
 
     def _places(self, odds: Array) -> NDArray[np.int64]:
-        return bins_of(odds) if self.odds is None else np.searchsorted(self.odds, odds)
-
-    def _make_room(self, odds: Array) -> None:
-        """Make a place for each of these log-odds, or change to bins if there would be too many places."""
-        if self.odds is None:
-            return
-        either = np.union1d(self.odds, odds)
-        if len(either) > self._most_exact:
+        """The places of these log-odds, which are made; bins if there would be too many."""
+        if self.odds is not None:
+            either, places = np.unique(np.concatenate([self.odds, odds]), return_inverse=True)
+            if len(either) <= self._most_exact:
+                weights = np.zeros((2, len(either)))
+                weights[:, places[: len(self.odds)]] = self.weights
+                new = places[len(self.odds) :]
+                self.odds, self.weights = either, weights
+                return new
             self._to_bins()
-        elif len(either) > len(self.odds):
-            weights = np.zeros((2, len(either)))
-            weights[:, np.searchsorted(either, self.odds)] = self.weights
-            self.odds, self.weights = either, weights
+        return bins_of(odds)
 
     def _to_bins(self) -> None:
         if self.odds is not None:
