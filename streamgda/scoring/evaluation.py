@@ -238,7 +238,7 @@ class Evaluation(Measures, Loadable):
 
     def _add_to_bins(self, classes: NDArray[np.intp], probabilities: Array, weight: Array) -> None:
         """Add probabilities of classes to the bins that they are in."""
-        bins = np.searchsorted(_INNER_EDGES, probabilities)
+        bins = sum((probabilities > edge).view(np.int8) for edge in _INNER_EDGES)
         places, sums = (bins + classes * self._calibration[0].size).ravel(), self._calibration.reshape(-1)
         np.add.at(sums, places, (weight * probabilities).ravel())
         weights = np.broadcast_to(weight, probabilities.shape).ravel()
