@@ -112,8 +112,9 @@ class ScoreHistogram:
             self._to_bins()
             self.weights += other.weights
         else:
-            for side, weights in enumerate(other.weights):
-                self.add(other.odds, np.full(len(weights), side), weights)
+            places = self._places(other.odds)
+            for ours, theirs in zip(self.weights, other.weights, strict=True):
+                np.add.at(ours, places, theirs)
         return self
 
     def _places(self, odds: Array) -> NDArray[np.int64]:
