@@ -15,7 +15,7 @@ from streamgda.blocks.block import checked_weights
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.wording import counted, named
 from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
-from streamgda.gaussians.posteriors import posteriors_and_odds
+from streamgda.gaussians.posteriors import order_of, posteriors_and_odds
 from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
 from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
 from streamgda.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
@@ -25,8 +25,6 @@ from streamgda.storage.saving import Loadable
 _CALIBRATION_BINS = 10
 
 _VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
-
-_MANY_CLASSES = 64  # of which most have a probability near 0
 
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 
@@ -223,26 +221,19 @@ class Evaluation(Measures, Loadable):
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
         rows = np.arange(len(truth))
-        bins = np.searchsorted(_INNER_EDGES, probabilities[rows, truth])
-        np.add.at(self._calibration[:, MEMBERS], (truth, bins), weight)
-        if len(self.classes) < _MANY_CLASSES:
-            self._add_to_bins(np.arange(len(self.classes)), probabilities, weight[:, None])
-        else:  # at most ten probabilities of a row are in other bins than the first
-            others = probabilities > _INNER_EDGES[0]
-            self._calibration[:, PROBABILITY, 0] += np.einsum("i,ik->k", weight, probabilities * ~others)
-            self._calibration[:, WEIGHT, 0] += np.einsum("i,ik->k", weight, ~others)
-            of_rows, classes = np.nonzero(others)
-            self._add_to_bins(classes, probabilities[others], weight[of_rows])
+        sums, size = self._calibration.reshape(-1), _CALIBRATION_BINS
+        places = np.searchsorted(_INNER_EDGES, probabilities[rows, truth]) + truth * 3 * size
+        np.add.at(sums, places + MEMBERS * size, weight)
+        are_low = probabilities <= _INNER_EDGES[0]  # all but ten of a row, at most
+        self._calibration[:, PROBABILITY, 0] += np.einsum("i,ik->k", weight, probabilities * are_low)
+        self._calibration[:, WEIGHT, 0] += np.einsum("i,ik->k", weight, are_low)
+        of_rows, classes = np.nonzero(~are_low)
+        others, weights = probabilities[of_rows, classes], weight[of_rows]
+        places = np.searchsorted(_INNER_EDGES, others) + classes * 3 * size
+        np.add.at(sums, places + PROBABILITY * size, weights * others)
+        np.add.at(sums, places + WEIGHT * size, weights)
         probabilities[rows, truth] -= 1.0
         self._squared_error += float(weight @ np.vecdot(probabilities, probabilities))
-
-    def _add_to_bins(self, classes: NDArray[np.intp], probabilities: Array, weight: Array) -> None:
-        """Add probabilities of classes to the bins that they are in."""
-        bins = sum((probabilities > edge).view(np.int8) for edge in _INNER_EDGES)
-        places, sums = (bins + classes * self._calibration[0].size).ravel(), self._calibration.reshape(-1)
-        np.add.at(sums, places, (weight * probabilities).ravel())
-        weights = np.broadcast_to(weight, probabilities.shape).ravel()
-        np.add.at(sums, places + WEIGHT * _CALIBRATION_BINS, weights)
 
     def _reindex(self, classes: Labels) -> None:
         """Add classes. No row so far is of a new class, and all of them give it the probability 0."""
@@ -410,8 +401,10 @@ def _check_each_once(classes: Labels) -> None:
 def _ranks_of(scores: Array, truth: NDArray[np.intp]) -> NDArray[np.intp]:
     """How many classes stand before the true one, by their scores and then their order; 20 if more do."""
     own = np.take_along_axis(scores, truth[:, None], axis=1)
+    n_classes = scores.shape[1]
+    earlier = np.less(np.arange(n_classes), truth[:, None], order=order_of(n_classes))
     stand_before = scores > own
-    stand_before |= (scores == own) & (np.arange(scores.shape[1]) < truth[:, None])
+    stand_before |= (scores == own) & earlier
     return np.where(own[:, 0] > -np.inf, np.minimum(stand_before.sum(axis=1), N_RANKS), N_RANKS)
 
 
