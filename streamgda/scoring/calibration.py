@@ -39,7 +39,7 @@ def losses_when_divided(scores: Array, truth: NDArray[np.intp], weight: Array) -
     losses = np.zeros(N_LOSSES)
     inverses = _inverse(np.arange(N_LOSSES)).reshape(-1, 1)
     lowest = inverses[:_STEPS_PER_OCTAVE].reshape(-1, 1, 1)
-    step = max(1, _VALUES_AT_ONCE // _STEPS_PER_OCTAVE // scores.shape[1])
+    step = max(1, _VALUES_AT_ONCE // _STEPS_PER_OCTAVE // (scores.shape[1] + _N_OCTAVES))
     for start in range(0, len(scores), step):
         some = slice(start, start + step)
         gaps = scores[some].T - scores[some].max(axis=1)
