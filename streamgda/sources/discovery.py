@@ -119,12 +119,16 @@ def find_files(
     storage, names = resolve_all(path, filesystem)
     plain = [name for name in names if not _WILDCARD.search(name)]
     listed = wait_for(partial(retried, partial(storage.listed_together, plain)))
-    entries = [
-        (File(name), {name: listed[name]})
-        if name in listed
-        else _find(storage, name, Address(entry), endings, first_time=first_time)
-        for name, entry in zip(names, path, strict=True)
-    ]
+
+    def find_each() -> list[tuple[Location, Files]]:
+        return [
+            (File(name), {name: listed[name]})
+            if name in listed
+            else _find(storage, name, Address(entry), endings, first_time=first_time)
+            for name, entry in zip(names, path, strict=True)
+        ]
+
+    entries = wait_for(find_each)  # in one thread, where each path would start one
     _check_listed_once(storage, (path for _, files in entries for path in files))
     every = {path: version for _, files in entries for path, version in files.items()}
     return Listing(storage, every, [location for location, _ in entries])
