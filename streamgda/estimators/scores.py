@@ -224,7 +224,7 @@ class RowScores:
         """
         gaussians, log_priors = self.gaussians, self.finalised.log_priors
         if not gaussians.scores_from_distances:
-            return self._posterior_scores()
+            return self._calibrated(self._scores_of(log_priors))
         with np.errstate(over="ignore", invalid="ignore"):
             scores = gaussians.posterior_scores_from(self.squared_distances)
             scores += log_priors
@@ -234,11 +234,8 @@ class RowScores:
         """The position of a row of these among all rows to be scored."""
         return int(self.positions.start + row if isinstance(self.positions, slice) else self.positions[row])
 
-    def _posterior_scores(self, out: Array | None = None) -> Array:
-        """The scores in a new array; or in `out` (n, K), if that saves a copy."""
-        return self._calibrated(self._scores_of(self.finalised.log_priors, out))
-
     def _scores_of(self, log_priors: Array, out: Array | None = None) -> Array:
+        """The scores of rows before calibration, in a new array; or in `out` (n, K), if that saves a copy."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 return self.gaussians.posterior_scores(self.rows, log_priors, out)
@@ -297,7 +294,7 @@ class RowScores:
         """Write the posterior probabilities into `result` (n_rows, K), which holds those of all rows."""
         if isinstance(self.positions, slice):
             out = result[self.positions]
-            write_posteriors(self._posterior_scores(out), out)
+            write_posteriors(self._calibrated(self._scores_of(self.finalised.log_priors, out)), out)
         else:
             result[self.positions] = self.probabilities
 

@@ -49,6 +49,10 @@ class Densities(ABC):
             """Whether scores are best computed from squared distances, and not from the rows."""
 
         @property
+        def has_class_blocks(self) -> bool:
+            """Whether scores of all classes take much memory, and can be computed by blocks of classes."""
+
+        @property
         def log_normalisers(self) -> Array:
             """−2 times the log density of each class at its mean, r ln 2π + ln det Σ of a normal one: (K,).
 
@@ -69,6 +73,7 @@ class Densities(ABC):
 
     else:
         scores_from_distances = True
+        has_class_blocks = False
         linear_terms = None
         singular = MappingProxyType({})
 
@@ -79,11 +84,6 @@ class Densities(ABC):
     def _of_classes(self, some: slice | NDArray[np.intp]) -> Densities:
         """The densities of some classes, whose scores differ from ln p(x, k) by the same term."""
         raise NotImplementedError
-
-    @property
-    def has_class_blocks(self) -> bool:
-        """Whether scores of all classes take much memory, and can be computed by blocks of classes."""
-        return False
 
     @cached_property
     def class_blocks(self) -> list[tuple[slice, Densities]]:

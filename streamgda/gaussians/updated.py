@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -278,7 +278,7 @@ class UpdatedGaussians(SharedGaussians):
 
     factor: Factor
     change: Change
-    has_class_blocks = False
+    has_class_blocks: ClassVar[bool] = False
 
     @cached_property
     def means(self) -> Array:

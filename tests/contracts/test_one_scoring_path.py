@@ -16,6 +16,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.scoring.columns import COLUMNS
+from streamgda.scoring.outputs.base import Field
 
 MODELS = [
     GaussianNB(),
@@ -144,7 +145,7 @@ def test_a_column_added_to_the_table_is_predicted(tmp_path, monkeypatch):
     X, y = rows_of(4, 3)
     entry = COLUMNS["log_density"]
     largest = type(entry)(
-        lambda classes: type(entry.field(classes))("largest", ("largest",), pa.float64()),
+        lambda classes: [Field("largest", ("largest",), pa.float64())],
         lambda scores: scores.probabilities.max(axis=1),
     )
     monkeypatch.setitem(COLUMNS, "largest", largest)
