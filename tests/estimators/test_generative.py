@@ -91,6 +91,14 @@ def test_a_class_without_prior_is_drawn_only_when_asked_for():
     assert set(model.sample(5, "ash")[1]) == {"ash"}
 
 
+@pytest.mark.parametrize("labels", [[-3, 0, 5], [False, True, True]])
+def test_labels_of_every_kind_can_be_asked_for(labels):
+    X, y = rows_of_three_classes()
+    model = GaussianNB().fit(X, np.array(labels)[np.searchsorted(LABELS, y)])
+    for label in model.classes_:
+        assert model.sample(3, label)[1].tolist() == [label] * 3
+
+
 def test_samples_of_a_singular_covariance_stay_in_its_range():
     X, y = rows_of_three_classes()
     with pytest.warns(UserWarning, match="rank 4 of 6"):
