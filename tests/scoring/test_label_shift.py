@@ -142,7 +142,7 @@ def test_a_class_without_a_prior_has_no_share():
 
 @pytest.fixture
 def files(tmp_path):
-    for i, part in enumerate(np.array_split(LATER, 3)):
+    for i, part in enumerate(np.array_split(LATER[LATER[:, 0].argsort()], 3)):
         table = pa.table({"x0": part[:, 0], "x1": part[:, 1]})
         pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=170)
     return tmp_path
