@@ -50,10 +50,11 @@ multiprocessing.set_forkserver_preload(PRELOADED.split())
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the cases of a test as slow that `slow_cases` names by parts of their ids."""
+    """Mark the cases of a test as slow that `slow_cases` names by parts of their class and [id]."""
     for item in items:
         for mark in item.iter_markers("slow_cases"):
-            if any(part in item.callspec.id for part in mark.args):
+            case = getattr(item.cls, "__name__", "") + item.name.removeprefix(item.originalname)
+            if any(part in case for part in mark.args):
                 item.add_marker("slow")
 
 

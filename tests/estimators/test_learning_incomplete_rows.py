@@ -147,6 +147,7 @@ def test_complete_rows_give_the_same_model_as_ever(model):
     assert (marginal.n_iter_, marginal.converged_, marginal.n_reads_) == (0, True, 1)
 
 
+@pytest.mark.slow_cases("Linear")
 @pytest.mark.parametrize("model", MODELS)
 def test_rows_before_the_first_incomplete_one_are_not_lost(model):
     X, y = holed()
@@ -166,6 +167,7 @@ def test_rows_before_the_first_incomplete_one_are_not_lost(model):
     assert added.statistics_.allclose(streamed.statistics_)
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("model", MODELS)
 def test_rows_without_any_feature_count_for_the_prior_alone(model):
     X, y = holed()
@@ -375,6 +377,7 @@ def test_what_accumulate_keeps_of_a_source(folder):
     ).update(X, y)
 
 
+@pytest.mark.slow_cases("256")
 @pytest.mark.parametrize("max_patterns", [3, 256])
 def test_every_scheduler_gives_the_same_bits(folder, max_patterns):
     models = []

@@ -454,6 +454,7 @@ def fresh_statistics(data, ledger):
     return fresh.statistics()
 
 
+@pytest.mark.slow_cases("tied")
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_of_every_sort_share_a_ledger(tmp_path, kind):
     """With labels of one kind, weights or none, dropped rows, empty files, and one class or more."""
@@ -472,6 +473,7 @@ def test_states_of_every_sort_share_a_ledger(tmp_path, kind):
     assert not ledger.refresh(source).read
 
 
+@pytest.mark.slow_cases("tied", "full-labels1", "diag-labels0")
 @pytest.mark.parametrize("labels", [("ant", "bee", "a long name"), (3, 1, 2)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_that_are_merged_at_once_have_the_bits_of_one_by_one(tmp_path, kind, labels):
@@ -664,6 +666,7 @@ def test_a_file_that_cannot_be_read_leaves_the_old_state(data, ledger):
     assert ledger.statistics().n_rows == 180
 
 
+@pytest.mark.slow_cases("processes")
 @pytest.mark.parametrize("scheduler", ["synchronous", "processes"])
 def test_files_that_cannot_be_read_are_skipped_and_tried_again(data, ledger, scheduler):
     def refresh():
@@ -808,6 +811,7 @@ def rewrite_manifest(ledger, **columns):
     pq.write_table(table, path)
 
 
+@pytest.mark.slow_cases("rows-None", "schema-None", "dropped-None", "partition-None", "path-None")
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [

@@ -53,6 +53,10 @@ def made(folder, ending):
     return ledger
 
 
+@pytest.mark.slow_cases(
+    "missing-c", "missing-g", "target-a", "target-c", "date-a", "date-g", "text-a", "text-g"
+)
+@pytest.mark.slow_cases("csv-no", "csv-date")
 @pytest.mark.parametrize("place", ["a", "c", "g"])
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("ending", WRITE)
@@ -70,6 +74,7 @@ def test_the_odd_file_is_named_or_skipped_at_any_place(ending, kind, place, tmp_
     assert ledger.read_options == before
 
 
+@pytest.mark.slow_cases("-c", "csv-g", "parquet-a")
 @pytest.mark.parametrize("place", ["a", "c", "g"])
 @pytest.mark.parametrize("ending", WRITE)
 def test_a_further_column_is_not_read(ending, place, tmp_path):
@@ -82,6 +87,7 @@ def test_a_further_column_is_not_read(ending, place, tmp_path):
     assert ledger.statistics().allclose(whole, rtol=1e-12)
 
 
+@pytest.mark.slow_cases("csv")
 @pytest.mark.parametrize("ending", WRITE)
 def test_a_map_is_given_the_features_of_the_ledger(ending, tmp_path):
     def mapped():
@@ -132,6 +138,7 @@ def test_the_command_line_needs_a_target_once(tmp_path, monkeypatch):
     assert "read 1 file (1 new, 0 changed), reused 1" in said.stdout
 
 
+@pytest.mark.slow_cases("csv")
 @pytest.mark.parametrize("ending", WRITE)
 def test_a_copied_file_is_said(ending, tmp_path):
     ledger = made(tmp_path, ending)

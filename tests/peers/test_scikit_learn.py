@@ -46,7 +46,8 @@ def expected_failures(model):
     return {}
 
 
-@pytest.mark.slow_cases("check_dtype_object", "check_estimators_dtypes")
+@pytest.mark.slow_cases("check_dtype_object", "check_estimators_dtypes", "readonly_memmap=True,")
+@pytest.mark.slow_cases("shrinkage", "reg_param")
 @pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
@@ -307,6 +308,7 @@ def test_principal_axes_give_the_covariances_back():
         assert (np.diff(values) <= 0).all()
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("model", MODELS)
 def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
     """So memory is bounded beside the result, and a block is never a handful of rows."""

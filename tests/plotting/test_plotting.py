@@ -49,6 +49,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.slow_cases(*(f"features{n}-{name}" for n in [3, 4, 5, 6] for name in ["G", "L"]))
 @every_model
 @pytest.mark.parametrize(("fixed", "features"), [*FIXED, *(({}, pair) for pair in PAIRS)])
 def test_regions_are_what_is_predicted_of_rows_with_the_fixed_values_alone(model, fixed, features):
@@ -68,6 +69,7 @@ def test_regions_are_what_is_predicted_of_rows_with_the_fixed_values_alone(model
     assert (drawn.get_array() == display.response).all()
 
 
+@pytest.mark.slow_cases(*(f"features{n}-{name}" for n in [1, 2, 3] for name in ["G", "L"]))
 @every_model
 @pytest.mark.parametrize(("fixed", "features"), FIXED)
 def test_ellipses_are_those_of_the_rows_of_a_class_with_the_fixed_values(model, fixed, features):
@@ -123,6 +125,7 @@ def mass_within(ellipse, density):
     return area * float(weights / 2 @ (values * 2 * radii))
 
 
+@pytest.mark.slow_cases("fixed1-G", "fixed1-L", "fixed0-Q")
 @every_model
 @pytest.mark.parametrize("fixed", [{}, {0: 2.5}])
 def test_an_ellipse_of_student_t_densities_holds_its_share(model, fixed):
@@ -205,7 +208,7 @@ def test_any_number_of_classes(n_classes):
     assert texts(display.ax_.get_legend()) == [str(k) for k in range(n_classes)]
 
 
-@pytest.mark.slow_cases("26", "70")
+@pytest.mark.slow_cases("26", "7")
 @pytest.mark.parametrize("n_classes", [3, 7, 26, 70])
 def test_many_classes_are_named_beside_the_axes_and_in_their_ellipses(n_classes):
     rng = np.random.default_rng(0)

@@ -82,6 +82,7 @@ def test_a_model_of_exact_statistics(source, model, tmp_path):
     assert predict_dataset(exact, source, tmp_path / "out", columns=["label"]).n_found == 5
 
 
+@pytest.mark.slow_cases("out.zarr-cluster", "out-threads")
 @pytest.mark.parametrize("scheduler", ["threads", "cluster"])
 @pytest.mark.parametrize("out", ["out", "out.zarr"])
 def test_every_scheduler_writes_the_same_bits(model, source, tmp_path, scheduler, out, request, monkeypatch):
@@ -337,6 +338,7 @@ def test_the_first_of_two_runs_where_there_are_no_locks_fails(model, source, who
     check(read(f"memory://{out}"), other, whole[NAMES])
 
 
+@pytest.mark.slow_cases("9")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_and_started_again(tmp_path, how):
     folder, out = tmp_path / "in", tmp_path / "out"
@@ -439,6 +441,7 @@ def test_arrow_data_is_scored_in_batches(model, whole, tmp_path, make):
     check(scored, model, whole[NAMES], ALL)
 
 
+@pytest.mark.slow_cases("dataset", "a reader")
 @pytest.mark.parametrize("name", ["a lazy frame", "a reader", "a table", "a dataset"])
 def test_arrow_data_with_missing_values(model, whole, tmp_path, name):
     holed = pa.Table.from_pandas(whole).set_column(0, "u", pa.array([*whole["u"][:-1], None]))
@@ -595,6 +598,7 @@ def test_predictions_do_not_go_among_the_files_that_they_are_made_of(model, fold
     assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == files
 
 
+@pytest.mark.slow_cases("on1-in", "on1-link", "on1-read", "on2-in", "on2-link", "on2-read")
 @pytest.mark.parametrize(
     ("read", "out"),
     [

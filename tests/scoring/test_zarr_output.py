@@ -44,6 +44,7 @@ def chunk(request, monkeypatch):
 # ---------------------------------------------------------------------- what is written
 
 
+@pytest.mark.slow_cases("100", "65536")
 @pytest.mark.usefixtures("chunk")
 def test_predictions_are_those_in_memory_in_the_order_of_the_rows(model, source, whole, tmp_path):
     written = predict_dataset(model, source, tmp_path / "out.zarr", columns=ALL, keep=["row", "kind"])
@@ -97,7 +98,7 @@ def test_kept_columns_keep_their_types(model, whole, tmp_path):
     assert group["shop"][:].tolist() == [7] * len(n)
 
 
-@pytest.mark.slow_cases("64-out.zarr")
+@pytest.mark.slow_cases("64-out.zarr", "100-out", "[65536-out]")
 @pytest.mark.parametrize("out", ["out", "out.zarr"])
 @pytest.mark.usefixtures("chunk")
 def test_from_zarr_arrays_keep_their_types(model, whole, tmp_path, out):
@@ -225,6 +226,7 @@ def predict_slowly(folder, out):
     predict_dataset(model, source, out, keep=["row"], scheduler="threads")
 
 
+@pytest.mark.slow_cases("2")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_killed_and_started_again(tmp_path, how, monkeypatch):
     monkeypatch.setattr(chunks_module, "_MOST_ROWS_OF_CHUNK", 64)

@@ -41,7 +41,7 @@ ESTIMATORS = [
 ]
 
 
-@pytest.mark.slow_cases("Quadratic")
+@pytest.mark.slow_cases("Quadratic", "pooling=0.3", "var_smoothing=0", "0.3)-False")
 @pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 def test_each_row_is_scored_as_by_the_model_of_all_the_others(estimator, is_weighted):
@@ -98,6 +98,7 @@ def test_iris_as_mass_has_it(estimator, errors, row_71):
     np.testing.assert_allclose(posteriors[70, 1:], row_71[1:], atol=6e-10)
 
 
+@pytest.mark.slow_cases("accuracy-Quad", "accuracy-Linear", "neg_log_loss-Gauss", "neg_log_loss-Quad")
 @pytest.mark.parametrize(
     ("estimator", "grid"),
     [
@@ -201,6 +202,7 @@ def test_one_row_of_two_leaves_no_variance_however_far_from_zero(estimator, offs
         cross_validate(GaussianNB(var_smoothing=0), FAR + offset, TWO_AND_FOUR, cv="loo")
 
 
+@pytest.mark.slow_cases("pooling")
 @pytest.mark.parametrize("estimator", [LDA(), QDA(), QDA(pooling=0.4)], ids=str)
 def test_means_far_from_zero_keep_their_digits(estimator):
     X = np.random.default_rng(0).normal([3e9, -7e8], 1e-4, size=(30, 2))
@@ -243,6 +245,7 @@ def test_shrinkage_of_one_row_alone_is_an_error(shrinkage):
         cross_validate(QDA(shrinkage=shrinkage), X, TWO_AND_FOUR, cv="loo")
 
 
+@pytest.mark.slow_cases("-1000000.0", "-10000000000.0")
 @pytest.mark.parametrize("ratio", [1e6, 1e10, 1e14])
 @pytest.mark.parametrize(
     "estimator",
@@ -263,6 +266,18 @@ def test_lda_wants_a_feature_that_varies():
         cross_validate(LDA(), [[0], [0], [1], [1], [3], [4]], [0, 0, 1, 1, 2, 2], cv="loo")
 
 
+@pytest.mark.slow_cases(
+    "-1000000.0",
+    "pooling=0.4",
+    "pooling=1.0",
+    "pooling=0.6",
+    "pooling=0.3)-1000",
+    "reg_param=0.01",
+    "shrinkage=0.3)-1000",
+    "var_smoothing=0)-1000",
+    "smoothing=0.1)-1000",
+    "shrinkage=1.0)-1000",
+)
 @pytest.mark.parametrize("distance", [1e2, 1e5, 1e6, 1e12])
 @pytest.mark.parametrize("estimator", [*ESTIMATORS, QDA(pooling=0.4)], ids=str)
 @pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
@@ -288,6 +303,7 @@ def test_a_far_row_is_scored_as_by_a_fit_or_named_and_the_others_are_not_concern
         np.testing.assert_allclose(far, expected[[7]], rtol=2e-6)
 
 
+@pytest.mark.slow_cases("Quadratic", "-10000.0", "-1000000000000.0")
 @pytest.mark.parametrize("distance", [1e4, 1e8, 1e12])
 @pytest.mark.parametrize("estimator", [LDA(), GaussianNB(), QDA(pooling=0.4, shrinkage=0.1)], ids=str)
 @pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
@@ -303,7 +319,7 @@ def test_exact_states_keep_all_digits_of_what_a_far_row_leaves(estimator, distan
     np.testing.assert_allclose(left_out, expected, rtol=1e-8)  # the far row is in the models of the others
 
 
-@pytest.mark.slow_cases("Quadratic")
+@pytest.mark.slow_cases("Quadratic", "shrinkage")
 @pytest.mark.parametrize(
     "estimator",
     [QDA(pooling=0.3), QDA(pooling=1.0), QDA(pooling=0.5, shrinkage=0.1), LDA(), LDA(shrinkage=0.2)],

@@ -143,6 +143,9 @@ def changing(change, after=1):
     return get
 
 
+@pytest.mark.slow_cases(
+    "Fsspec", "AsCast", "one row-Z", "cross_validate-Z", "groups-Z", "curve-Z", "densities-Z"
+)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fit", FITS)
 def test_rows_that_change_between_the_reads_of_a_fit_are_an_error(fit, kind, tmp_path):
@@ -154,6 +157,7 @@ def test_rows_that_change_between_the_reads_of_a_fit_are_an_error(fit, kind, tmp
     FITS[fit](data.scan(), None)  # started again, it reads what is there now
 
 
+@pytest.mark.slow_cases("Fsspec", "AsCast", "Feather-2", "OnDisk-2", "accumulate-Z")
 @pytest.mark.parametrize("after", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fit", INCOMPLETE)
@@ -165,6 +169,7 @@ def test_incomplete_rows_that_change_between_the_reads_of_em_are_an_error(fit, k
         INCOMPLETE[fit](data.scan(missing="marginal"), get)
 
 
+@pytest.mark.slow_cases("Fsspec")
 @pytest.mark.parametrize("kind", [ZarrOnDisk, ZarrThroughFsspec])
 def test_arrays_that_grow_between_the_reads_are_an_error(kind, tmp_path):
     data, (X, y) = kind(tmp_path), values(0)

@@ -96,6 +96,7 @@ def needed(path, columns):
     return n_bytes
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_a_file_takes_a_request_for_its_footer_and_one_for_twelve_megabytes(store, folder, library):
     source = scan_parquet("rows/long", "y", filesystem=library(store))
@@ -120,6 +121,7 @@ def test_a_pass_lists_once_and_opens_each_file_and_reads_its_footer_once(store, 
         assert counts["LIST"] == 1
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_columns_that_are_not_asked_for_are_not_fetched(store, folder, library):
     features = ["x1", "x2", "x7"]
@@ -159,6 +161,7 @@ def test_what_is_predicted_and_evaluated_is_read_by_as_few_requests(store, folde
         store.set(latency=0.0)
 
 
+@pytest.mark.slow_cases("synchronous")
 @pytest.mark.parametrize(("scheduler", "n_at_once"), [("synchronous", 1), ("threads", 2)])
 def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, scheduler, n_at_once):
     """Each file, of which two columns that lie apart are read, is a task."""
@@ -209,7 +212,7 @@ def in_steps_of(n_bytes, monkeypatch):
         monkeypatch.setattr(module, "STEP", n_bytes)
 
 
-@pytest.mark.slow_cases("fsspec")
+@pytest.mark.slow_cases("fsspec", "67108864-short", "500000-long")
 @LIBRARIES
 @pytest.mark.parametrize("name", ["long", "short"])
 @pytest.mark.parametrize("step", [fetching.STEP, 500_000])
@@ -338,6 +341,7 @@ def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
     assert same_bits(accumulate(source), local)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_reader_that_stops_early_leaves_nothing_behind(store, raises):
     source = scan_parquet("rows/short", "y", filesystem=arrow(store))

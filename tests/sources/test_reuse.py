@@ -224,9 +224,14 @@ def check(before, after, way, folder):
 
 
 OF_LEARNING = {"features", "target", "weight"}  # on which no prediction of this model depends
+QUICK = {"rows", "a new file", "code"}  # the changes that are tried by all ways; the others by checkpoints
+REPEATED = ["ledger", "predictions"]
 
 
 @pytest.mark.filterwarnings("ignore:.* seems to be a copy of")
+@pytest.mark.slow_cases(
+    *(f"{change}-by_{way}" for change in OF_FILES for way in REPEATED if change not in QUICK)
+)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("change", OF_FILES)
 def test_files_are_found_again_only_if_nothing_has_changed(change, way, tmp_path):
@@ -305,6 +310,9 @@ OF_ARRAYS = {
 }
 
 
+@pytest.mark.slow_cases(
+    "format 2", *(f"{change}-by_predictions" for change in OF_ARRAYS if change not in QUICK)
+)
 @pytest.mark.parametrize("way", [by_checkpoint, by_predictions])
 @pytest.mark.parametrize("change", OF_ARRAYS)
 def test_arrays_are_found_again_only_if_nothing_has_changed(change, way, tmp_path):

@@ -66,6 +66,11 @@ def same_bits(a, b):
     return a.allclose(b, rtol=0) and (a.means == b.means).all()
 
 
+# Layouts of Zarr and Dask whose rows take the same way as those of another source, once they are read.
+VARIANTS = ["Format2", "AlongColumns", "Sharded", "MisalignedLabels", "ZarrInMemory"]
+VARIANTS += ["FrameAndSeries", "UnknownLength", "OtherChunks"]
+
+
 class SourceContract:
     """What a source must do. A subclass says how rows become one."""
 
@@ -81,26 +86,31 @@ class SourceContract:
         source = self.scan(rows(), tmp_path, rows_per_chunk=N)
         assert same_bits(accumulate(source), in_memory(rows()))
 
+    @pytest.mark.slow_cases(*(f"{name}[{labels}" for name in VARIANTS for labels in ["int", "bool"]))
     @pytest.mark.parametrize("labels", LABELS)
     def test_labels_of_every_kind(self, labels, tmp_path):
         state = accumulate(self.scan(rows(labels), tmp_path))
         assert state.classes.tolist() == sorted(set(LABELS[labels].tolist()))
         assert state.allclose(in_memory(rows(labels)), rtol=1e-12)
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_chunks_of_one_row(self, tmp_path):
         table = rows(n_rows=40)
         assert accumulate(self.scan(table, tmp_path, rows_per_chunk=1)).allclose(in_memory(table), rtol=1e-12)
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_a_single_class(self, tmp_path):
         table = rows().set_column(3, "y", pa.array(np.ones(N, dtype=np.int64)))
         state = accumulate(self.scan(table, tmp_path))
         assert state.classes.tolist() == [1]
         assert state.allclose(in_memory(table), rtol=1e-12)
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_weights(self, tmp_path):
         state = accumulate(self.scan(rows(), tmp_path, weight="w"))
         assert state.allclose(in_memory(rows(), weights=W), rtol=1e-12)
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_missing_values_are_named_or_dropped(self, tmp_path):
         values = U.copy()
         values[777] = np.nan
@@ -112,12 +122,14 @@ class SourceContract:
         kept = table.filter(pa.array(np.arange(N) != 777))
         assert state.allclose(in_memory(kept), rtol=1e-12)
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_the_states_of_folds_add_up_to_that_of_all_rows(self, tmp_path):
         states = accumulate_folds(self.scan(rows(), tmp_path), Required(), rule=FoldRule(3))
         assert states.folds == [0, 1, 2]
         assert min(states[fold].n_rows for fold in states.folds) > N / 4
         assert states.total().allclose(in_memory(rows()), rtol=1e-12)
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_reading_again_gives_the_same_bits(self, tmp_path):
         source = self.scan(rows(), tmp_path)
         first = accumulate(source)
@@ -127,6 +139,7 @@ class SourceContract:
             with pytest.raises(ValueError, match="is spent"):
                 accumulate(source)
 
+    @pytest.mark.slow_cases(*VARIANTS, "Frame[dist", "Dataset[dist", "AnotherLibrary[dist")
     @pytest.mark.parametrize("scheduler", ["threads", "distributed"])
     def test_every_scheduler_gives_the_same_bits(self, scheduler, tmp_path, request):
         source = self.scan(rows(), tmp_path / "a", rows_per_chunk=77)
@@ -141,10 +154,12 @@ class SourceContract:
             again = self.scan(rows(), tmp_path / "b", rows_per_chunk=77)
             assert accumulate(source, scheduler=scheduler) == accumulate(again, scheduler="synchronous")
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_no_rows_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match="nothing to accumulate"):
             accumulate(self.scan(rows(n_rows=0), tmp_path))
 
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_progress_ends_at_the_number_of_rows(self, tmp_path, capsys):
         accumulate(self.scan(rows(), tmp_path), progress=True)
         last = capsys.readouterr().err.split("\r")[-1]

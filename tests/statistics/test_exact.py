@@ -216,6 +216,7 @@ def many_rows():
     return X, y, ExactClassStatistics.from_sums(range(3), np.bincount(y), sums, outer)
 
 
+@pytest.mark.slow_cases("C-full", "F-diag", "tied")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_many_rows_in_many_blocks(kind, order, many_rows):
@@ -264,7 +265,7 @@ def written(kind, table, folder):
     return scan_arrow(table, "y")
 
 
-@pytest.mark.slow_cases("Dask", "Zarr")
+@pytest.mark.slow_cases("Dask", "Zarr", "diag", "tied")
 @pytest.mark.parametrize("where", ["Parquet", "Zarr", "Dask", "Arrow"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_source_scheduler_and_number_of_workers_gives_the_same_bits(where, kind, tmp_path):

@@ -1,6 +1,7 @@
 """What is read of a state while another thread learns is of one moment, and no two threads wait for ever."""
 
 import copy
+import inspect
 import operator
 import pickle
 import sys
@@ -270,10 +271,18 @@ def members(kind):
     return sorted(public - BUILD | {n for n in vars(state) if not n.startswith("_")})
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [(kind, name) for kind in KINDS for name in members(kind) if kind not in REFUSED.get(name, ())],
-)
+def cases():
+    """Each method of each kind. Those that another kind defines, which comes before, are slow."""
+    seen = set()
+    for kind, make in KINDS.items():
+        for name in members(kind):
+            if kind not in REFUSED.get(name, ()):
+                definition = inspect.getattr_static(type(make()), name, name)
+                yield pytest.param(kind, name, marks=[pytest.mark.slow] if definition in seen else [])
+                seen.add(definition)
+
+
+@pytest.mark.parametrize(("kind", "name"), list(cases()))
 def test_every_method_is_of_one_moment(kind, name, tmp_path):
     def call(state):
         if not callable(getattr(type(state), name, None)):
@@ -289,6 +298,7 @@ def test_every_method_is_of_one_moment(kind, name, tmp_path):
             check(state, some(kind))
 
 
+@pytest.mark.slow_cases("gaps", "exact", "fourth", "subclasses", "tied")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_taken_out_of_a_state_does_not_change_with_later_rows(kind, tmp_path):
     called = {name for name in members(kind) if callable(getattr(type(KINDS[kind]()), name, None))}
@@ -328,6 +338,7 @@ BOTH = {
 }
 
 
+@pytest.mark.slow_cases("gaps", "complete", "fourth", "subclasses", "tied", "diag")
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind in KINDS for name in BOTH if hasattr(type(KINDS[kind]()), name)]
 )

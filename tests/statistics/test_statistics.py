@@ -263,6 +263,7 @@ def test_a_narrow_state_cannot_be_widened():
         ClassStatistics("spherical")
 
 
+@pytest.mark.slow_cases("tied", "-diag")
 @pytest.mark.parametrize(
     ("rows", "labels", "weights", "message"),
     [
@@ -418,6 +419,7 @@ def test_weights_that_are_too_large_are_refused(weight, fourth):
 LOST = "fewer than six correct digits"
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.filterwarnings(f"ignore:.*{LOST}:RuntimeWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weighted", [False, True])
@@ -433,6 +435,7 @@ def test_a_feature_that_does_not_vary_in_what_is_left_has_no_variance(kind, weig
         assert (np.delete(variances, seed % 3) > 0).all()
 
 
+@pytest.mark.slow_cases("[2-", "30-f", "30-t")
 @pytest.mark.filterwarnings(f"ignore:.*{LOST}:RuntimeWarning")
 @pytest.mark.parametrize("kind", [*KINDS, "fourth"])
 @pytest.mark.parametrize("n_left", [1, 2, 30])

@@ -579,6 +579,7 @@ def test_foreign_files_are_refused(path):
         load(path.parent)
 
 
+@pytest.mark.slow_cases("names1", "Statistics-tied", "IncompleteStatistics-full", "ExactClassStatistics-diag")
 @pytest.mark.parametrize("covariance_type", KINDS)
 @pytest.mark.parametrize("kind", [ClassStatistics, ExactClassStatistics, IncompleteStatistics])
 @pytest.mark.parametrize("names", [None, ["u", "v", "w"]])
@@ -653,6 +654,7 @@ def test_a_bottomless_document_is_refused(saved):
             decode({b"streamgda": nested.encode()}, str(saved))
 
 
+@pytest.mark.slow_cases("value2", "1e999")
 @pytest.mark.parametrize(
     "key", ["format_version", "n_features", "n_dropped", "covariance_type", "model", "definite"]
 )
