@@ -188,6 +188,7 @@ def test_a_source_names_all_columns_that_are_no_numbers_and_the_remedy():
     assert scan_arrow(table, "y", exclude=["when", "note"]).feature_names == ("a",)
 
 
+@pytest.mark.slow_cases("-100")
 @pytest.mark.parametrize("n_features", [4, 100])
 @pytest.mark.parametrize("made", [v for k, v in LIBRARIES.items() if k != "chunks"])
 @pytest.mark.parametrize("use", ["predict", "predict_proba", "partial_fit"])

@@ -52,6 +52,7 @@ class TestFloating(test_laws.TestFull):
     kind = "neighbours"
 
 
+@pytest.mark.slow
 class TestExact(test_exact.TestFull):
     kind = "neighbours"
 

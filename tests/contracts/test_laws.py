@@ -29,6 +29,7 @@ class TestFull(SubtractableContract, DecayingContract):
         assert agree(a, b, X) if whole is None else is_left(a, b, whole, X)
 
 
+@pytest.mark.slow
 class TestTied(TestFull):
     kind = "tied"
 

@@ -49,6 +49,9 @@ def written(tmp_path, X, y, rows_in_group):
     return scan_parquet(tmp_path / "rows.parquet", "y", features=names)
 
 
+@pytest.mark.slow_cases(
+    "50-4-120-GaussianNB1", "marginal-3-26", "raise-3-26-120-GaussianNB1", "marginal-17-3"
+)
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize(
     ("n_features", "n_classes", "n_rows"),
@@ -74,7 +77,7 @@ def test_a_row_has_the_same_scores_alone_and_among_others(model, n_features, n_c
             )
 
 
-@pytest.mark.slow_cases("1-1")
+@pytest.mark.slow_cases("1-1", "60-100")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize(("rows_in_group", "partition"), [(1, 1), (13, 7), (60, 100)])
 def test_files_and_dask_give_the_bits_of_memory(tmp_path, model, rows_in_group, partition):

@@ -115,6 +115,7 @@ def test_it_is_that_of_scikit_learn():
         np.testing.assert_allclose(ours.predict_proba(X.to_numpy()), theirs.predict_proba(X.to_numpy()))
 
 
+@pytest.mark.slow_cases("Random")
 def test_rows_of_it_make_it_a_class_like_others(pair):
     model, plain = pair
     for one in pair:
@@ -125,6 +126,7 @@ def test_rows_of_it_make_it_a_class_like_others(pair):
     assert model.classes_.tolist() == [0, 2]
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Random")
 def test_copies_files_and_merged_models_know_it(pair, tmp_path):
     model, plain = pair
     model.save(tmp_path / "model.parquet")
@@ -145,6 +147,7 @@ def test_copies_files_and_merged_models_know_it(pair, tmp_path):
     assert type(model).from_statistics(model.statistics_).classes_.tolist() == [0, 2]
 
 
+@pytest.mark.slow_cases("Random")
 def test_it_is_announced_by_batches_without_rows_and_by_sources(pair):
     model, _ = pair
     model.partial_fit(X[:0], [], classes=[9])
@@ -171,6 +174,7 @@ def test_a_label_that_is_not_announced_with_its_batch_changes_nothing(pair):
     assert from_bytes(before).classes_.tolist() == model.classes_.tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)])
 @pytest.mark.parametrize("priors", [[0.2, 0.3, 0.5], {0: 0.2, 1: 0.3, 2: 0.5}])
 def test_priors_of_those_seen_are_scaled(kind, priors):
@@ -179,6 +183,7 @@ def test_priors_of_those_seen_are_scaled(kind, priors):
     np.testing.assert_allclose(model.partial_fit(X[:30], [1] * 30).priors_, [0.2, 0.3, 0.5])
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Random", "Linear", "Quadratic")
 def test_predictions_out_of_core_have_its_column(pair, tmp_path):
     model, plain = pair
     source = scan_arrow(pa.Table.from_pandas(X.assign(kind=Y)), "kind")

@@ -26,6 +26,7 @@ FRAME = pd.DataFrame(X, columns=["u", "v"])
 METHODS = ["predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples"]
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Linear")
 @pytest.mark.parametrize("model", MODELS)
 def test_fitted_as_in_memory(model):
     expected = model().fit(X, Y, sample_weight=Y + 1).statistics_
@@ -39,6 +40,7 @@ def test_fitted_as_in_memory(model):
     assert named.statistics_.allclose(expected, rtol=1e-12)
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Linear", "Quadratic")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("model", MODELS)
 def test_arrays_in_lazy_arrays_out(model, method):
@@ -50,6 +52,7 @@ def test_arrays_in_lazy_arrays_out(model, method):
     np.testing.assert_allclose(lazy.compute(), expected, rtol=1e-12)
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Linear", "Quadratic")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("model", MODELS)
 def test_frames_in_lazy_frames_out(model, method):
@@ -79,6 +82,7 @@ def test_nothing_is_computed_before_it_is_asked_for():
         fitted.predict(rows).compute()
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Linear")
 @pytest.mark.parametrize("model", MODELS)
 def test_what_is_learnt_later_does_not_change_lazy_scores(model):
     fitted = model().fit(FRAME, Y)

@@ -118,7 +118,7 @@ def test_no_covariances_near_the_fit_are_likelier(model):
         assert log_likelihood(near, scatter, weights) <= best + 1e-9 * abs(best)
 
 
-@pytest.mark.slow_cases("1.0")
+@pytest.mark.slow_cases("1.0", "100.0-EVE", "100.0-VVE", "10000.0-EVE")
 @pytest.mark.parametrize("model", ["EVE", "VVE"])
 @pytest.mark.parametrize("unit", [1.0, 1e2, 1e4])
 def test_common_axes_solve_the_equations_of_flury(model, unit):
@@ -331,6 +331,7 @@ def test_unknown_models_are_refused():
         GaussianDiscriminantAnalysis(covariance_model="VIV").fit(*IRIS)
 
 
+@pytest.mark.slow_cases("-508")
 @pytest.mark.parametrize("exponent", [500, 508, -500])
 @pytest.mark.parametrize("model", MODELS)
 def test_a_common_unit_of_any_size_changes_no_posterior(model, exponent):

@@ -55,6 +55,7 @@ def with_holes(X, share=0.4):
 # ---------------------------------------------------------------------- sampling
 
 
+@pytest.mark.slow_cases("GaussianNB")
 @every_model
 def test_a_large_sample_has_the_shares_and_in_every_direction_the_normal_densities_of_the_model(model):
     X, y = rows_of_three_classes()
@@ -125,7 +126,7 @@ def regressions(model, X, y, row):
     return np.average(expected, axis=0, weights=scores)
 
 
-@pytest.mark.slow_cases("Quadratic")
+@pytest.mark.slow_cases("Quadratic", "GaussianNB")
 @every_model
 def test_missing_features_get_their_conditional_mean(model):
     X, y = rows_of_three_classes(6)
@@ -186,6 +187,7 @@ def test_distances_and_p_values_are_scipys(model):
     np.testing.assert_allclose(fitted_model.p_values(X), stats.chi2.sf(expected**2, 4), rtol=1e-5)
 
 
+@pytest.mark.slow_cases("GaussianDiscriminantAnalysis-marginal")
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 @pytest.mark.parametrize("kind", WITH_DISTANCES)
 def test_distances_to_a_class_for_each_row_are_those_among_all(kind, missing):
@@ -343,6 +345,7 @@ def test_a_class_that_is_not_there_is_named(model):
         fitted_model.sample(2.5)
 
 
+@pytest.mark.slow_cases("Quadratic", "Linear")
 @every_model
 def test_dask_rows_give_lazy_results(model):
     X, y = rows_of_three_classes()

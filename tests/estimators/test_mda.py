@@ -209,6 +209,7 @@ def test_imputed_values_are_conditional_means_of_the_mixture(rows):
     np.testing.assert_allclose(model.impute([x])[0, 1], expected, rtol=1e-9)
 
 
+@pytest.mark.slow_cases("full", "diag")
 @pytest.mark.parametrize("covariance_type", KINDS)
 def test_a_saved_model_is_the_same(rows, covariance_type):
     X, y = rows

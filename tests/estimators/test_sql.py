@@ -53,6 +53,7 @@ def check(model, X, dialect):
     np.testing.assert_allclose(np.transpose(probabilities), model.predict_proba(X), rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow_cases("temperature=0.5)-duckdb", "='bayes')-duckdb", "1: 2})-duckdb")
 @pytest.mark.parametrize("dialect", DATABASES)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_databases_agree(model, dialect):
@@ -100,6 +101,7 @@ def a_table(n_rows=300):
     return table.assign(fast=rng.random(n_rows) < 0.4), y
 
 
+@pytest.mark.slow_cases("bayes')-duckdb", "GaussianNB", "LinearDiscriminantAnalysis()")
 @pytest.mark.parametrize("dialect", DATABASES)
 @pytest.mark.parametrize("model", TABLE_MODELS, ids=str)
 def test_tables_with_categories(model, dialect):
@@ -151,7 +153,7 @@ def test_what_sql_does_not_have_is_refused():
         GaussianNB().to_sql("rows")
 
 
-@pytest.mark.slow_cases("inf", "1e", "Mixture", "bayes")
+@pytest.mark.slow_cases("inf", "1e", "Mixture", "bayes", "nan-")
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("value", [None, np.nan, np.inf, -np.inf, 1e200, -1e200, 1e308], ids=str)
 def test_rows_without_a_score_have_no_label(model, value):

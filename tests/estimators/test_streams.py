@@ -18,7 +18,7 @@ GENERATIVE = [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)]
 X, Y = load_iris(return_X_y=True)
 
 
-@pytest.mark.slow_cases("Random")
+@pytest.mark.slow_cases("Random", "30-", "[2-")
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("n_rows", [1, 2, 30])
 def test_the_only_class_is_predicted(kind, n_rows, tmp_path):
@@ -60,6 +60,7 @@ def test_fit_still_needs_two_classes(kind):
     assert kind.from_statistics(model.statistics_).classes_.tolist() == [0]
 
 
+@pytest.mark.slow_cases("Analysis-False")
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", [kind for kind in GENERATIVE if kind is not GaussianNB])
 def test_a_model_of_one_class_is_an_empirical_covariance(kind, exact):

@@ -139,6 +139,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow_cases("model0")
 @pytest.mark.parametrize(("model", "pooled"), MODELS)
 def test_the_conditional_model_row_by_row(model, pooled, table):
     X, y = table
@@ -162,6 +163,7 @@ def test_an_unseen_category_is_summed_over(model, pooled, table):
     np.testing.assert_allclose(found, log_softmax(expected, axis=1), rtol=1e-9)
 
 
+@pytest.mark.slow_cases("QDA-256", "LDA-1")
 @pytest.mark.parametrize("apart", [1, 2**8])
 @pytest.mark.parametrize("model", [model for model, _ in MODELS], ids=["QDA", "LDA"])
 def test_numbers_far_from_zero_keep_their_digits(model, apart):
@@ -252,6 +254,7 @@ def test_rare_categories_are_one(model, table):
     model.sample(5, random_state=0)
 
 
+@pytest.mark.slow_cases("exact=True, reg", "pooling='bayes', shrinkage")
 @pytest.mark.parametrize(
     "model",
     [

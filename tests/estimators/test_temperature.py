@@ -29,6 +29,7 @@ Y = np.array(["ant", "bee", "cat"])[np.arange(120) % 3]
 X = RNG.normal(size=(120, 3)) + 2 * RNG.normal(size=(3, 3))[np.arange(120) % 3]
 
 
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("kind", ALL)
 def test_posteriors_are_those_of_divided_scores(kind):
     model, tempered = kind().fit(X, Y), kind(temperature=2.5).fit(X, Y)
@@ -43,6 +44,7 @@ def test_posteriors_are_those_of_divided_scores(kind):
         assert tempered.log_likelihood_ == model.log_likelihood_
 
 
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("kind", ALL)
 def test_it_takes_effect_without_a_fit_and_is_saved(kind, tmp_path):
     model = kind().fit(X, Y)
@@ -60,6 +62,7 @@ def test_it_takes_effect_without_a_fit_and_is_saved(kind, tmp_path):
         model.predict_proba(X)
 
 
+@pytest.mark.slow_cases("GaussianDisc", "Linear", "Quadratic")
 @pytest.mark.parametrize("kind", ALL)
 def test_answers_out_of_core_have_it(kind, tmp_path):
     model = kind(temperature=3.0).fit(X, Y)
@@ -81,6 +84,7 @@ def test_answers_out_of_core_have_it(kind, tmp_path):
     assert abs(pq.read_table(tmp_path / "scored").to_pandas()[names] - expected).max(axis=None) > 1e-3
 
 
+@pytest.mark.slow_cases("Quadratic", "Linear")
 @pytest.mark.parametrize("cv", [3, "loo"])
 @pytest.mark.parametrize("kind", MODELS[:3])
 def test_held_out_rows_are_scored_with_it(kind, cv):

@@ -215,6 +215,7 @@ def test_rows_with_weights_vary_as_effective_rows(make):
     assert 0.75 < np.sqrt(np.mean([one.share_shift**2 for one in found])) < 1.1
 
 
+@pytest.mark.slow_cases("100")
 @pytest.mark.parametrize("n", [20, 100])
 def test_few_rows_with_weights_are_no_share_shift(n):
     """Beyond two standard errors in one of 22 shares at most."""

@@ -32,6 +32,7 @@ def wines(folder):
     return scan_parquet(folder, "target", exclude=["cask"])
 
 
+@pytest.mark.slow_cases("tied", "fourth")
 @pytest.mark.parametrize(
     "kept", [{}, {"covariance_type": "tied"}, {"exact": True}, {"fourth_moments": True}], ids=str
 )

@@ -249,6 +249,7 @@ def test_a_refusal_of_storage_costs_a_retry_and_no_row_is_read_twice(
         assert accumulate(source, scheduler=where, **EACH) == expected
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("opening", [1, 2])  # for the footer, and for the rows
 def test_the_log_of_a_retry_names_the_file(folder, tmp_path, caplog, opening):
     handler = Flaky(tmp_path / "log", REFUSED, opening=opening)

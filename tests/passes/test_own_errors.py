@@ -104,6 +104,17 @@ def check_at_once(name, call, scheduler, source, folder, out, kinds, **how):
     assert time.monotonic() - begun < AT_ONCE
 
 
+@pytest.mark.slow_cases(
+    "cluster-predict_dataset-timeout",
+    "threads-predict",
+    "threads-evaluate",
+    "threads-accumulate",
+    "cluster-fit",
+    "cluster-evaluate",
+    "-refresh-timeout",
+    "synchronous-fit",
+    "synchronous-acc",
+)
 @pytest.mark.parametrize("call", ERRORS)
 @pytest.mark.parametrize("name", PASSES)
 def test_of_a_progress_function(name, call, scheduler, folder, tmp_path):
@@ -111,7 +122,7 @@ def test_of_a_progress_function(name, call, scheduler, folder, tmp_path):
     check_at_once(name, call, scheduler, source, folder, tmp_path / "out", ERRORS[call], progress=call)
 
 
-@pytest.mark.slow_cases("predict_dataset", "cluster")
+@pytest.mark.slow_cases("predict_dataset", "cluster", "synchronous-r", "threads-f", "threads-e")
 @pytest.mark.parametrize("name", PASSES)
 def test_of_a_mapped_function_which_come_as_they_are_with_the_rows_in_a_note(
     name, scheduler, folder, tmp_path
@@ -135,6 +146,9 @@ def test_of_a_mapped_function_which_come_as_they_are_with_the_rows_in_a_note(
 NOTE = r"raised by the map raising, for rows from .*\.parquet, row group 0, row 0 on"
 
 
+@pytest.mark.slow_cases(
+    "cluster-T", "cluster-C", "cluster-K", "cluster-M", "cluster-O", "cluster-R", "cluster-P", "threads-"
+)
 @pytest.mark.parametrize("error", OF_MAPS, ids=lambda error: type(error).__name__)
 def test_of_a_map_which_are_no_reason_to_skip_a_file_unless_they_are_of_values(
     error, scheduler, folder, tmp_path

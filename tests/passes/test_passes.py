@@ -69,6 +69,7 @@ def known_tasks(dask_scheduler):
 # ---------------------------------------------------------------------- what a pass leaves behind
 
 
+@pytest.mark.slow_cases("False")
 @whether_with_progress
 def test_a_pass_that_fails_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
     nan = pa.table({"a": [1.0, np.nan], "b": [1.0, 2.0], "y": [0, 1]})
@@ -85,6 +86,7 @@ def interrupt_once_begun(client):
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
 
+@pytest.mark.slow_cases("True")
 @whether_with_progress
 def test_a_pass_that_is_interrupted_leaves_nothing_on_the_cluster(folder, tmp_path, client, progress):
     slow = pafs.PyFileSystem(NotingHandler(tmp_path / "reads", delay=0.3))

@@ -50,6 +50,7 @@ def assert_same_lda(ours, theirs, X, but=()):
         np.testing.assert_allclose(ours.transform(X), theirs.transform(X), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow_cases("20-30", "2-4", "3-4", "2-1")
 @pytest.mark.parametrize("solver", ["svd", "lsqr", "eigen"])
 @pytest.mark.parametrize(("n_classes", "n_features"), [(2, 1), (2, 4), (3, 4), (5, 3), (20, 6), (20, 30)])
 def test_lda_has_scikit_learns_attributes(solver, n_classes, n_features):

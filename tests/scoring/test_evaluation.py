@@ -119,6 +119,7 @@ def test_probabilities_as_scikit_learn_judges_them(case):
     )
 
 
+@pytest.mark.slow_cases("many classes")
 def test_areas_are_within_their_errors_of_those_of_scikit_learn(case):
     evaluation, y, scores, weight = case
     odds = log_odds(scores)
@@ -507,6 +508,7 @@ def test_probabilities_that_are_zero_in_float64_are_told_apart():
 # ---------------------------------------------------------------------- kept between processes
 
 
+@pytest.mark.slow_cases("False-20000", "True-500")
 @pytest.mark.parametrize("n_rows", [0, 500, 20_000])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_saved_evaluation_is_the_same_to_the_last_bit(tmp_path, n_rows, weighted):

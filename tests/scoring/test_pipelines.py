@@ -91,6 +91,7 @@ def test_evaluate_takes_a_pipeline_with_rows_of_any_kind(pipeline, source):
         np.testing.assert_allclose(found.log_loss, expected.log_loss, rtol=1e-9)
 
 
+@pytest.mark.slow_cases("zarr")
 @pytest.mark.parametrize("name", ["out", "out.zarr"])
 def test_predict_dataset_takes_a_pipeline_and_continues(name, pipeline, source, tmp_path):
     out = tmp_path / name
@@ -113,6 +114,7 @@ def test_a_dask_collection_goes_to_the_pipeline_itself(pipeline):
     np.testing.assert_array_equal(answers, pipeline.predict(FRAME))
 
 
+@pytest.mark.slow_cases("neg_log", "log_lik")
 @pytest.mark.parametrize("scoring", ["log_likelihood", "neg_log_loss", "accuracy"])
 def test_a_search_takes_and_gives_a_pipeline(scoring, source):
     polynomial = PolynomialFeatures(include_bias=False).fit(FRAME)
@@ -208,6 +210,7 @@ def seen(source):
     return SALES.assign(weekday=weekday, price=price)[list(source.feature_names)]
 
 
+@pytest.mark.slow_cases("Quadratic", "Linear", "GaussianNB")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_a_pipeline_computes_what_its_source_computed(model, sales, tmp_path):
     pipeline = model.fit(sales).as_pipeline(sales)

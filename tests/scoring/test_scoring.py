@@ -65,6 +65,7 @@ def agree(a, b):
     return True
 
 
+@pytest.mark.slow_cases("Quadratic", "Linear")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_source_is_judged_as_scikit_learn_judges_its_rows(folder, model):
     fitted = model().fit(X, Y)
@@ -242,6 +243,7 @@ def batches(size=500):
     return [(X[i : i + size], Y[i : i + size], WEIGHTS[i : i + size]) for i in range(0, 3000, size)]
 
 
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("model", MODELS)
 def test_each_batch_is_judged_by_the_model_of_those_before_it(model):
     learner = model()
@@ -269,6 +271,7 @@ def test_a_class_that_appears_late():
     assert 0 < evaluation.recall[2] < 1
 
 
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("model", MODELS)
 def test_batches_are_judged_while_one_class_is_known(model):
     ants = Y == "ant"

@@ -70,7 +70,7 @@ GRIDS = [
 ]
 
 
-@pytest.mark.slow_cases("Quadratic", "Linear")
+@pytest.mark.slow_cases("Quadratic", "Linear", "smoothing")
 @pytest.mark.parametrize(("estimator", "grid"), GRIDS, ids=str)
 def test_scores_are_those_of_grid_search_over_the_same_folds(estimator, grid):
     X, y = rows()
@@ -333,6 +333,7 @@ def test_a_class_that_a_training_part_lacks_is_named():
     assert search.fold_statistics_.n_rows == len(X)  # what was read is kept
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("at", [1, 2, "end"])
 def test_after_ctrl_c_a_fitted_search_is_as_it_was(tmp_path, at):
     """In the first read, in the second, and when the best model is made."""
@@ -423,6 +424,7 @@ def test_bad_input(params, message):
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.slow_cases("2-")
 @pytest.mark.parametrize("scoring", sorted(SCORERS))
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_it_scores_rows_by_its_scoring_as_grid_search_does(scoring, n_classes):

@@ -53,6 +53,7 @@ def test_all_values_and_labels_come_out_in_order(table, file):
     assert [str(label) for b in blocks for label in b.classes[b.codes]] == table["y"].to_pylist()
 
 
+@pytest.mark.slow_cases("synchronous")
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
 def test_the_statistics_are_those_of_the_rows_in_memory(table, file, scheduler):
     found = accumulate(scan_parquet(file, "y", missing="drop"), "tied", exact=True, scheduler=scheduler)

@@ -57,6 +57,7 @@ def skewed(rng, n_rows):
     return rng.permutation(y)
 
 
+@pytest.mark.slow_cases("[1.0-", "100000000.0-tied")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spread", [1.0, 1e8])
 def test_long_and_short_classes_at_an_offset_keep_their_digits(kind, spread):

@@ -41,6 +41,7 @@ def test_fourth_moments_of_selected_features_are_kept(data):
     assert state.select(chosen).allclose(read, rtol=1e-9)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 @given(data=st.data(), kind=kinds)
 def test_relabelled_classes_are_as_if_read_so(exact, data, kind):
@@ -55,6 +56,7 @@ def test_relabelled_classes_are_as_if_read_so(exact, data, kind):
     assert state == before
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 @given(data=labelled_rows(), kind=kinds)
 def test_all_rows_as_one_class_are_as_if_read_so(exact, data, kind):
@@ -86,6 +88,7 @@ def test_renaming_there_and_back_keeps_every_bit(exact, data, kind):
 small = st.integers(-3, 3).map(float)
 
 
+@pytest.mark.slow_cases("tied")
 @pytest.mark.parametrize("kind", ["full", "tied"])
 @given(data=st.data())
 def test_linear_maps_are_exact_where_the_mapped_rows_are(kind, data):
@@ -100,6 +103,7 @@ def test_linear_maps_are_exact_where_the_mapped_rows_are(kind, data):
     assert state.linear_map(A, b) == read
 
 
+@pytest.mark.slow_cases("full")
 @pytest.mark.parametrize("kind", ["full", "tied"])
 @given(data=st.data())
 def test_floating_linear_maps_agree_with_rational_arithmetic(kind, data):

@@ -179,6 +179,7 @@ class TestTied(TestFull):
     kind = "tied"
 
 
+@pytest.mark.slow
 class TestDiagonal(TestFull):
     kind = "diag"
 

@@ -29,6 +29,7 @@ def fsspec(store):
     )
 
 
+@pytest.mark.slow_cases("256-", "0-<", "12582912-<")
 @pytest.mark.parametrize("make", [arrow, lambda store: pafs.PyFileSystem(pafs.FSSpecHandler(fsspec(store)))])
 @pytest.mark.parametrize("n_bytes", [0, 256, 12 << 20])
 def test_what_is_written_is_listed_read_copied_and_removed(store, make, n_bytes):
