@@ -33,6 +33,7 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(blocks_module, "rows_per_block", lambda n_features, n_classes=1: 1024)
 
 
+@pytest.mark.slow_cases("True-F-diag", "F-tied")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("exact", "layout"), [(False, "C"), (False, "F"), (False, "float32"), (True, "F")])
 def test_a_block_with_holes_may_come_after_complete_ones(short_blocks, kind, exact, layout):

@@ -60,7 +60,12 @@ def rows_for(model):
     return HOLED if getattr(model, "missing", "raise") == "marginal" else COMPLETE
 
 
-@pytest.mark.slow_cases("True, missing", "QuadraticDiscriminantAnalysis(missing", "exact=True")
+@pytest.mark.slow_cases(
+    "True, missing",
+    "QuadraticDiscriminantAnalysis(missing",
+    "exact=True",
+    "LinearDiscriminantAnalysis(missing",
+)
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_a_model_is_that_of_one_fit_however_it_came_by_its_rows(model, tmp_path):
     X = rows_for(model)

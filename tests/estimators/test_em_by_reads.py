@@ -232,6 +232,7 @@ def test_regularisation_does_not_stand_in_for_a_covariance_that_is_not_determine
         QuadraticDiscriminantAnalysis(missing="marginal", **remedy).fit(X, y)
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("first", ["BO", "BOZ"])
 @pytest.mark.parametrize("model", [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis])
 def test_a_file_may_lack_a_category(model, first, tmp_path):

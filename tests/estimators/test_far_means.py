@@ -34,6 +34,7 @@ def far_rows(offset, n=300):
     return offset + gaps, gaps, y
 
 
+@pytest.mark.slow_cases("1000000000000.0", "100000000.0-1e-12-GaussianD")
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("offset", "atol"), [(1e8, 1e-12), (1e12, 1e-11), (1e15, 1e-11)])
 def test_predictions_far_from_zero_are_those_near_it(model, offset, atol):

@@ -117,6 +117,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(base, "CLASSES_AT_ONCE", 3)
 
 
+@pytest.mark.slow_cases("-1.0-")
 @pytest.mark.parametrize("priors", [None, "some are 0"])
 @pytest.mark.parametrize("spread", [1.0, 1e7])
 @pytest.mark.parametrize("estimator", [LinearDiscriminantAnalysis, GaussianNB])

@@ -55,6 +55,7 @@ def run_together(*targets):
         raise failures[0]
 
 
+@pytest.mark.slow_cases("Gaussian", "Linear")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_threads_that_learn_together_lose_no_row(model):
     batches = list(batches_of(80))

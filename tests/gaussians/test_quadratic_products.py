@@ -34,6 +34,7 @@ def exact_squares(densities, row):
     return squares
 
 
+@pytest.mark.slow_cases("0.0-1.0-1.0-0", "1000000.0-30", "1000000.0-0.0")
 @pytest.mark.parametrize(
     ("offset", "gap", "ratio", "n_far", "is_product"),
     [

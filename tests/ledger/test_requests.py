@@ -48,7 +48,7 @@ def requests(store, call):
     return counts["GET"], counts["HEAD"], counts["LIST"]
 
 
-@pytest.mark.slow_cases("s3fs")
+@pytest.mark.slow_cases("s3fs", "list")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_refresh_lists_once_and_reads_what_is_new(store, tmp_path, library, place):

@@ -143,6 +143,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(folder, tmp_path, progres
     assert state.n_rows == N_ROWS
 
 
+@pytest.mark.slow_cases("threads")
 @pytest.mark.parametrize("scheduler", ["threads", "distributed"])
 def test_each_row_group_is_read_once_and_no_other_column_at_all(folder, scheduler, tmp_path, request):
     if scheduler == "distributed":

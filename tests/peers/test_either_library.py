@@ -177,7 +177,7 @@ def assert_same(ours, theirs):
         assert np.array_equal(ours, theirs)
 
 
-@pytest.mark.slow_cases("a_threshold", "a_search_over", "what_matters")
+@pytest.mark.slow_cases("a_threshold", "a_search_over", "what_matters", "a_search", "stacked")
 @pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:.*fits failed", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: snippet.__name__)
 def test_the_same_with_either_library(snippet):

@@ -46,7 +46,10 @@ def expected_failures(model):
     return {}
 
 
-@pytest.mark.slow_cases("check_dtype_object", "check_estimators_dtypes", "readonly_memmap=True,")
+@pytest.mark.slow_cases(
+    "check_dtype_object", "check_estimators_dtypes", "readonly_memmap=True", "after_fitting"
+)
+@pytest.mark.slow_cases("QuadraticDiscriminantAnalysis()-check_sample_weight")
 @pytest.mark.slow_cases("shrinkage", "reg_param")
 @pytest.mark.filterwarnings("ignore:the covariance within the classes has rank")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

@@ -57,6 +57,7 @@ def many_rows():
     ), y
 
 
+@pytest.mark.slow_cases("-None")
 @pytest.mark.parametrize("colour", ["red", None])
 @pytest.mark.parametrize("model", REGIONS.values(), ids=REGIONS)
 def test_regions_at_fixed_categories_are_what_is_predicted(model, colour):

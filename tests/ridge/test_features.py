@@ -18,6 +18,7 @@ X, y = load_iris(return_X_y=True)
 SAMPLE = X[::2]
 
 
+@pytest.mark.slow_cases("readonly_memmap", "estimators_dtypes")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @parametrize_with_checks(
     [

@@ -153,6 +153,7 @@ def test_rows_are_left_out_in_closed_form(weighted):
         np.testing.assert_allclose(left[i], expected, atol=1e-10)
 
 
+@pytest.mark.slow_cases("softmax")
 @pytest.mark.parametrize("method", ["temperature", "softmax", "auto"])
 def test_calibration_lowers_the_log_loss_of_new_rows(method, tmp_path):
     X, y = load_digits(return_X_y=True)
@@ -206,6 +207,7 @@ def test_calibration_says_what_it_lacks():
     assert model.predict_proba(X).shape == (150, 4)
 
 
+@pytest.mark.slow_cases("Mixture")
 @pytest.mark.parametrize("kind", [GaussianNB, QuadraticDiscriminantAnalysis, MixtureDiscriminantAnalysis])
 def test_other_classifiers_get_a_temperature(kind):
     X, y = load_breast_cancer(return_X_y=True)

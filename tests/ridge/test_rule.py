@@ -74,6 +74,7 @@ def test_rows_of_many_pieces_and_blocks_of_columns(kind, monkeypatch):
         assert np.array_equal(state.scatter, np.swapaxes(state.scatter, -1, -2))
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.filterwarnings("ignore:.*fewer than six correct digits")
 @pytest.mark.parametrize("far", [1, 1e4])
 @pytest.mark.parametrize("products", ["float32", "float64"])

@@ -156,6 +156,7 @@ def test_an_infinity_is_named_where_missing_values_may_be(whole, tmp_path):
         predict_dataset(marginal, tmp_path / "in.parquet", tmp_path / "out")
 
 
+@pytest.mark.slow_cases("raise")
 @pytest.mark.parametrize("missing", ["raise", "drop"])
 def test_zarr(whole, tmp_path, missing):
     holed = whole.copy()

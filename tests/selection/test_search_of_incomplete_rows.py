@@ -30,6 +30,7 @@ def data():
     return holed(600, d=3, seed=2)
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("model", MODELS)
 def test_held_out_rows_have_the_likelihood_of_what_is_observed(model, data):
     X, y = data
@@ -45,6 +46,7 @@ def test_held_out_rows_have_the_likelihood_of_what_is_observed(model, data):
     assert search.best_estimator_.statistics_.n_rows == 600
 
 
+@pytest.mark.slow_cases("Quadratic")
 @pytest.mark.parametrize("model", MODELS)
 def test_held_out_rows_are_predicted_as_scikit_learn_has_them_predicted(model, data):
     X, y = data

@@ -69,7 +69,7 @@ def test_a_task_asks_once_for_each_document_and_chunk_and_index_of_a_shard(
     assert accumulate(scan_zarr("s3://rows/group")).allclose(ClassStatistics().update(X, Y), rtol=1e-12)
 
 
-@pytest.mark.slow_cases("v3")
+@pytest.mark.slow_cases("v3", "sharded")
 @pytest.mark.parametrize("layout", ["v2", "v3", "sharded, read whole"])
 def test_planning_asks_for_the_documents_once_more_and_lists_the_group(store, tmp_path, layout):
     write_group(tmp_path / "rows" / "group", layout)

@@ -91,6 +91,7 @@ def expected(rows=slice(None)):
     return ClassStatistics(feature_names=NAMES).update(X[rows], Y[rows])
 
 
+@pytest.mark.slow_cases("data]")
 @pytest.mark.parametrize("path", ["s3://rows/data", "s3://rows/data/*/*.parquet"])
 def test_parquet_by_url(parquet, path):
     assert accumulate(scan_parquet(path, "y")).allclose(expected(), rtol=1e-12)
@@ -105,7 +106,7 @@ def test_parquet_by_filesystem(parquet, make):
         assert accumulate(source, scheduler="processes").allclose(expected(slice(400, None)), rtol=1e-12)
 
 
-@pytest.mark.slow_cases("<lambda>0")
+@pytest.mark.slow_cases("<lambda>0", "S3File")
 @pytest.mark.parametrize(
     "filesystem", [lambda: None, lambda: pafs.FileSystem.from_uri("s3://rows")[0], s3fs.S3FileSystem]
 )
@@ -241,7 +242,7 @@ def at(how, path):
     return (f"s3://{path}", None) if make is None else (path, make())
 
 
-@pytest.mark.slow_cases("pyarrow")
+@pytest.mark.slow_cases("fsspec")
 @pytest.mark.parametrize("how", FILESYSTEMS)
 def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
     for state in (expected(slice(500)), expected()):

@@ -69,6 +69,7 @@ def same_bits(a, b):
 # Layouts of Zarr and Dask whose rows take the same way as those of another source, once they are read.
 VARIANTS = ["Format2", "AlongColumns", "Sharded", "MisalignedLabels", "ZarrInMemory"]
 VARIANTS += ["FrameAndSeries", "UnknownLength", "OtherChunks"]
+TABULAR = ["Dataset", "Library", "Reader", "Polars", "DuckDB", "Scanner", "Pandas", "DaskFrame"]
 
 
 class SourceContract:
@@ -206,6 +207,9 @@ class TabularContract(SourceContract):
             with pytest.raises(ValueError, match=message):
                 self.scan(table, tmp_path / "bad", **options)
 
+    @pytest.mark.slow_cases(
+        *(f"{source}[{name}" for source in TABULAR for name in ["user", "Id", "Pas", "row"])
+    )
     @pytest.mark.parametrize("name", ["id", "user_id", "Id", "PassengerId", "rowid", "__index_level_0__"])
     def test_an_identifier_that_is_a_feature_by_default_is_mentioned(self, tmp_path, name):
         table = rows().drop_columns("w").append_column(name, pa.array(np.arange(N)))
@@ -217,6 +221,9 @@ class TabularContract(SourceContract):
         assert self.scan(table, tmp_path, features=["u", name]).feature_names == ("u", name)
         assert self.scan(table, tmp_path, features=None, exclude=[name]).feature_names == ("u", "v")
 
+    @pytest.mark.slow_cases(
+        *(f"{source}[{name}" for source in TABULAR for name in ["ac", "SO", "gr", "ids", "in"])
+    )
     @pytest.mark.parametrize("name", ["width", "acid", "SOLID", "grid", "ids", "index_of_refraction", "mid"])
     def test_other_columns_are_features_without_a_word(self, tmp_path, name):
         table = rows().drop_columns("w").append_column(name, pa.array(np.arange(N)))
@@ -771,6 +778,7 @@ def test_a_flipped_bit_in_a_chunk_with_a_checksum_is_found(tmp_path, codecs, row
             accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.slow_cases("start")
 @pytest.mark.parametrize("index_location", ["start", "end"])
 @pytest.mark.parametrize("is_read_whole", [True, False])
 @pytest.mark.parametrize("lost", [slice(0, 1), slice(0, 8), slice(900, 908)])

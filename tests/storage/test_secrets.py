@@ -210,6 +210,7 @@ def test_the_command_line_shows_no_secret(server, tmp_path, kind, options):
     session.check()
 
 
+@pytest.mark.slow_cases("signature", "password")
 @pytest.mark.parametrize("kind", ["user and password", "signature", "all"])
 def test_zarr_on_the_web_shows_no_secret(server, tmp_path, kind):
     session = Session(tmp_path)
