@@ -119,11 +119,12 @@ def test_keys_filters_weights_and_computed_columns(tmp_path):
     assert accumulate(ours).allclose(accumulate(theirs), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("ending", "n_lines"), [("csv", N + 1), ("jsonl", N)])
+@pytest.mark.parametrize(("ending", "n_lines"), [("csv", 8 * N + 1), ("jsonl", 8 * N)])
 def test_a_later_value_that_does_not_fit_is_named_with_file_and_line(ending, n_lines, tmp_path):
     columns = ["x", "kind"]
+    long = pa.concat_tables([TABLE.select(columns)] * 8)  # of several blocks, by which Arrow counts lines
     for i in range(2):
-        WRITERS[ending](TABLE.select(columns), tmp_path / f"{i}.{ending}")
+        WRITERS[ending](long, tmp_path / f"{i}.{ending}")
     odd = {"csv": '"zz","a"\n', "jsonl": '{"x": "zz", "kind": "a"}\n'}[ending]
     with (tmp_path / f"1.{ending}").open("a") as file:
         file.write(odd)
