@@ -28,7 +28,7 @@ from streamgda.scoring.outputs.base import Field
 from streamgda.scoring.outputs.parquet import ParquetOutput
 
 
-@pytest.mark.slow_cases("1500")
+@pytest.mark.slow_cases("1500", "Analysis-101")
 @pytest.mark.parametrize(("n_features", "n_classes"), [(9, 63), (9, 64), (9, 130), (101, 257), (40, 1500)])
 @pytest.mark.parametrize("estimator", [LinearDiscriminantAnalysis, GaussianNB])
 def test_a_row_has_the_same_bits_alone_and_in_any_block(estimator, n_features, n_classes):

@@ -51,7 +51,7 @@ def test_scores_keep_their_digits_on_both_sides_of_the_line(distance, offset, is
         assert abs(float(Fraction(gap) + exact / 2)) <= 16 * EPS * max(FAR**2, abs(float(exact)))
 
 
-@pytest.mark.slow_cases("1000000000.0")
+@pytest.mark.slow_cases("1000000000.0", "99.0")
 @pytest.mark.parametrize("distance", [0.99 * FAR, 1.01 * FAR, 1e9])
 def test_a_few_far_classes_take_no_digits_from_themselves_and_the_others(distance):
     rng = np.random.default_rng(0)

@@ -428,6 +428,7 @@ ARROW = {
 }
 
 
+@pytest.mark.slow_cases("a scanner", "a frame")
 @pytest.mark.parametrize("make", ARROW.values(), ids=ARROW)
 def test_arrow_data_is_scored_in_batches(model, whole, tmp_path, make):
     table = pa.Table.from_pandas(whole, preserve_index=False)

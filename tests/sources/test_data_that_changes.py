@@ -143,6 +143,7 @@ def changing(change, after=1):
     return get
 
 
+@pytest.mark.slow_cases("groups-F", "curve-F", "densities-F")
 @pytest.mark.slow_cases(
     "Fsspec", "AsCast", "one row-Z", "cross_validate-Z", "groups-Z", "curve-Z", "densities-Z"
 )

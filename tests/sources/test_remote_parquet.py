@@ -290,6 +290,7 @@ def test_wide_and_carried_columns(store, folder, tmp_path):
 # ---------------------------------------------------------------------- what goes wrong
 
 
+@pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_a_file_that_changes_after_the_plan_is_an_error(store, folder, library):
     (folder / "rows/changing").mkdir(exist_ok=True)

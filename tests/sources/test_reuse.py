@@ -310,6 +310,7 @@ OF_ARRAYS = {
 }
 
 
+@pytest.mark.slow_cases("target-", "type, ", "byte order", "keys-", "filters-")
 @pytest.mark.slow_cases(
     "format 2", *(f"{change}-by_predictions" for change in OF_ARRAYS if change not in QUICK)
 )

@@ -1004,6 +1004,7 @@ def test_na_of_pandas_is_a_missing_value(kinds):
         ClassStatistics().update(np.zeros((6, 2)), frame["y"], frame["w"].astype(object))
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("beside", [False, True])
 def test_strings_in_several_arrow_chunks(tmp_path, beside):
     """As partitions have them that Dask makes of several files or partitions."""

@@ -24,6 +24,7 @@ def assert_same(derived, read, exact):
     assert derived == read if exact else derived.allclose(read, rtol=1e-9)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 @given(data=st.data(), kind=kinds)
 def test_selected_features_are_as_if_read_alone(exact, data, kind):
@@ -76,6 +77,7 @@ def test_fourth_moments_of_merged_classes_are_kept(data):
     assert merged.allclose(state_of(X, np.zeros(len(X), int), False, fourth_moments=True), rtol=1e-6)
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 @given(data=st.data(), kind=kinds)
 def test_renaming_there_and_back_keeps_every_bit(exact, data, kind):

@@ -43,7 +43,7 @@ def look(state):
     return state.digest(), state.n_rows, repr(state)
 
 
-@pytest.mark.slow_cases("new class", "all classes", "gaps", "each feature", "exact", "tied", "diag")
+@pytest.mark.slow_cases("new class", "all classes", "gaps", "each feature", "exact", "tied", "diag", "fourth")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_change_is_done_or_not_begun(kind, change):

@@ -10,7 +10,7 @@ from sklearn import naive_bayes
 from streamgda import ClassStatistics, GaussianNB, IncompleteStatistics, LinearDiscriminantAnalysis
 
 
-@pytest.mark.slow_cases("0.7")
+@pytest.mark.slow_cases("0.7", "1.1")
 @pytest.mark.parametrize("weight", [0.3, 0.7, 1.1])
 def test_a_dummy_that_equals_the_class_is_constant_for_lda(weight):
     for seed in range(40):

@@ -140,6 +140,7 @@ def test_a_window_ends_by_rows_or_by_time():
         WindowedStatistics()
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_saved_window_goes_on_where_it_was(tmp_path, exact):
     path = tmp_path / "window.parquet"
