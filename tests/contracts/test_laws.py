@@ -60,6 +60,7 @@ def test_narrowing_is_what_the_narrow_kind_would_have_kept(data, kind):
     assert agree(of("full", X, y).to_covariance_type(kind), of(kind, X, y), X)
 
 
+@pytest.mark.slow_cases("tied")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_million_rows_at_an_offset_of_1e8_deviations(kind):
     """Long sums, in blocks and merged: still every digit but the last few."""

@@ -60,12 +60,7 @@ def rows_for(model):
     return HOLED if getattr(model, "missing", "raise") == "marginal" else COMPLETE
 
 
-@pytest.mark.slow_cases(
-    "True, missing",
-    "QuadraticDiscriminantAnalysis(missing",
-    "exact=True",
-    "LinearDiscriminantAnalysis(missing",
-)
+@pytest.mark.slow_cases("True,", "VEV", "DiscriminantAnalysis(missing")
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_a_model_is_that_of_one_fit_however_it_came_by_its_rows(model, tmp_path):
     X = rows_for(model)

@@ -45,6 +45,7 @@ def pair(request):
     return tuple(request.param(**params).partial_fit(X, Y, classes=classes) for classes in ([2, 1, 0], None))
 
 
+@pytest.mark.slow_cases("Random")
 def test_its_columns_are_those_of_other_classes_and_a_column_of_zeros(pair):
     model, plain = pair
     assert model.classes_.tolist() == [0, 1, 2]
@@ -67,6 +68,7 @@ def test_its_columns_are_those_of_other_classes_and_a_column_of_zeros(pair):
         model.boundary(0, 1)
 
 
+@pytest.mark.slow_cases("Random")
 def test_its_attributes_line_up_with_the_classes(pair):
     model, plain = pair
     if hasattr(model, "store_covariance"):
@@ -115,7 +117,7 @@ def test_it_is_that_of_scikit_learn():
         np.testing.assert_allclose(ours.predict_proba(X.to_numpy()), theirs.predict_proba(X.to_numpy()))
 
 
-@pytest.mark.slow_cases("Random")
+@pytest.mark.slow_cases("Random", "GaussianDisc")
 def test_rows_of_it_make_it_a_class_like_others(pair):
     model, plain = pair
     for one in pair:

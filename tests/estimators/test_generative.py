@@ -187,7 +187,7 @@ def test_distances_and_p_values_are_scipys(model):
     np.testing.assert_allclose(fitted_model.p_values(X), stats.chi2.sf(expected**2, 4), rtol=1e-5)
 
 
-@pytest.mark.slow_cases("GaussianDiscriminantAnalysis-marginal")
+@pytest.mark.slow_cases("GaussianDisc")
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 @pytest.mark.parametrize("kind", WITH_DISTANCES)
 def test_distances_to_a_class_for_each_row_are_those_among_all(kind, missing):

@@ -62,7 +62,7 @@ def test_it_takes_effect_without_a_fit_and_is_saved(kind, tmp_path):
         model.predict_proba(X)
 
 
-@pytest.mark.slow_cases("GaussianDisc", "Linear", "Quadratic")
+@pytest.mark.slow_cases("Discriminant")
 @pytest.mark.parametrize("kind", ALL)
 def test_answers_out_of_core_have_it(kind, tmp_path):
     model = kind(temperature=3.0).fit(X, Y)

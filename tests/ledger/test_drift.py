@@ -24,6 +24,7 @@ def of(X, kind="full", y=ZEROS):
     return ClassStatistics(kind).update(X, y)
 
 
+@pytest.mark.slow_cases("tied")
 @pytest.mark.parametrize("kind", ["full", "tied", "diag"])
 def test_one_feature_by_numerical_integration(kind):
     """∫ (p − q) ln (p / q), the definition."""
@@ -309,6 +310,7 @@ def exact_shift(before, after):
     return [float((n[j] - m[j]) / Fraction(float(a[j][j]) ** 0.5)) for j in range(len(m))]
 
 
+@pytest.mark.slow_cases("1000000.0-")
 @pytest.mark.parametrize("make", [ClassStatistics, ExactClassStatistics])
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e12, -(2.0**50)])
 def test_a_shift_is_seen_wherever_the_mean_is(make, offset):

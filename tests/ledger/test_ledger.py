@@ -454,7 +454,7 @@ def fresh_statistics(data, ledger):
     return fresh.statistics()
 
 
-@pytest.mark.slow_cases("tied")
+@pytest.mark.slow_cases("tied", "full")
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_of_every_sort_share_a_ledger(tmp_path, kind):
     """With labels of one kind, weights or none, dropped rows, empty files, and one class or more."""
@@ -473,7 +473,7 @@ def test_states_of_every_sort_share_a_ledger(tmp_path, kind):
     assert not ledger.refresh(source).read
 
 
-@pytest.mark.slow_cases("tied", "full-labels1", "diag-labels0")
+@pytest.mark.slow_cases("tied", "full-labels1", "diag")
 @pytest.mark.parametrize("labels", [("ant", "bee", "a long name"), (3, 1, 2)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_states_that_are_merged_at_once_have_the_bits_of_one_by_one(tmp_path, kind, labels):

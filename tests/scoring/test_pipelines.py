@@ -310,6 +310,7 @@ def test_the_command_line_takes_saved_pipelines(sales, tmp_path):
     )
 
 
+@pytest.mark.slow_cases("estimator1")
 @pytest.mark.parametrize(
     "estimator", [GaussianNB(), Pipeline([("map", StandardScaler().fit(FRAME)), ("model", GaussianNB())])]
 )

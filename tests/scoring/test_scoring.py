@@ -65,7 +65,7 @@ def agree(a, b):
     return True
 
 
-@pytest.mark.slow_cases("Quadratic", "Linear")
+@pytest.mark.slow_cases("Discriminant")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_source_is_judged_as_scikit_learn_judges_its_rows(folder, model):
     fitted = model().fit(X, Y)

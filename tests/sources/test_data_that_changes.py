@@ -143,9 +143,10 @@ def changing(change, after=1):
     return get
 
 
+@pytest.mark.slow_cases("Fsspec", "row-Z", "cross_validate-Z", "groups-Z", "curve-Z", "densities-Z")
 @pytest.mark.slow_cases("groups-F", "curve-F", "densities-F")
 @pytest.mark.slow_cases(
-    "Fsspec", "AsCast", "one row-Z", "cross_validate-Z", "groups-Z", "curve-Z", "densities-Z"
+    "row-ParquetA", "validate-ParquetA", "groups-ParquetA", "curve-ParquetA", "densities-ParquetA"
 )
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fit", FITS)
@@ -170,7 +171,6 @@ def test_incomplete_rows_that_change_between_the_reads_of_em_are_an_error(fit, k
         INCOMPLETE[fit](data.scan(missing="marginal"), get)
 
 
-@pytest.mark.slow_cases("Fsspec")
 @pytest.mark.parametrize("kind", [ZarrOnDisk, ZarrThroughFsspec])
 def test_arrays_that_grow_between_the_reads_are_an_error(kind, tmp_path):
     data, (X, y) = kind(tmp_path), values(0)

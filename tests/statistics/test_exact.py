@@ -175,6 +175,7 @@ class TestFull(SubtractableContract):
         assert bits(a) == bits(b)
 
 
+@pytest.mark.slow
 class TestTied(TestFull):
     kind = "tied"
 
@@ -217,7 +218,7 @@ def many_rows():
     return X, y, ExactClassStatistics.from_sums(range(3), np.bincount(y), sums, outer)
 
 
-@pytest.mark.slow_cases("C-full", "F-diag", "tied")
+@pytest.mark.slow_cases("full", "F-diag", "tied")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_many_rows_in_many_blocks(kind, order, many_rows):

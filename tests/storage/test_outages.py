@@ -97,16 +97,7 @@ OPERATIONS = {
 READS = "GET HEAD LIST"
 
 
-@pytest.mark.slow_cases(
-    "fsspec",
-    "predict",
-    "refresh-a",
-    "statistics-a",
-    "evaluation-a",
-    "accumulate-a",
-    "statistics-503",
-    "load-a b",
-)
+@pytest.mark.slow_cases("fsspec", "predict", "accumulate", "statistics", "refresh-a", "evaluation-a")
 @pytest.mark.filterwarnings("ignore:storage failed:UserWarning")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS)
