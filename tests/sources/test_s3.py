@@ -242,7 +242,7 @@ def at(how, path):
     return (f"s3://{path}", None) if make is None else (path, make())
 
 
-@pytest.mark.slow_cases("fsspec")
+@pytest.mark.slow_cases("pyarrow")
 @pytest.mark.parametrize("how", FILESYSTEMS)
 def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
     for state in (expected(slice(500)), expected()):
