@@ -92,7 +92,7 @@ def apart(rows, factor):
     return X + (factor - 1) * MEANS[np.unique(y, return_inverse=True)[1]], y
 
 
-@pytest.mark.slow_cases("1-")
+@pytest.mark.slow_cases("1-False", "2-False-True", "1-True-True")
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(("factor", "uneven"), [(1, False), (2, False), (1, True)])
 def test_few_learnt_rows_are_no_change(known, factor, uneven):

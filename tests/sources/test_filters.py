@@ -132,7 +132,6 @@ def test_zero_among_values_finds_rows_of_a_row_group_of_zeros(tmp_path):
 # ---------------------------------------------------------------------- the columns it refers to
 
 
-@pytest.mark.slow_cases("filters1")
 @pytest.mark.parametrize(
     ("filters", "names"),
     [
