@@ -268,7 +268,12 @@ def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatt
 
 
 def merge_moments(
-    places: Indices, ours: Sequence[Array], theirs: Sequence[Array], done: ctypes.c_int64 | None = None
+    places: Indices,
+    ours: Sequence[Array],
+    theirs: Sequence[Array],
+    done: ctypes.c_int64 | None = None,
+    *,
+    in_turn: bool = False,
 ) -> Array:
     """Merge the moments of classes, one after the other, into those of the same classes at these places.
 
@@ -283,20 +288,23 @@ def merge_moments(
         each class. Ours change in place.
     done : c_int64, optional
         The loop sets it to 1 as it ends, and does nothing if it is 1. Without it, nothing changes.
+    in_turn : bool, default=False
+        Whether a place may stand there more than once, and the vectors are returned with `done` too.
 
     Returns
     -------
     ndarray of shape (n_classes, n_features)
-        Without `done`: the vectors whose outer products belong to the sum of the scatters.
+        Without `done`, or in turn: the vectors whose outer products belong to the sum of the scatters.
     """
+    step = theirs[2].shape[1] if in_turn or done is None else 0
     (n_places, n_features), n_classes, scatter = ours[2].shape, len(places), ours[-1].shape[1:]
-    spread = np.empty((n_classes if done is None else 1, n_features))
+    spread = np.empty((n_classes if step else 1, n_features))
     library().merge_moments(
         _to(places, np.int64, (n_classes,), n_places),
         *(n_classes, n_features, math.prod(scatter) if len(ours) > 4 else 0),
         _addresses_of(ours, n_places, n_features, scatter),
         _addresses_of(theirs, n_classes, n_features, scatter),
-        *(_to(spread), n_features if done is None else 0, None if done is None else ctypes.byref(done)),
+        *(_to(spread), step, None if done is None else ctypes.byref(done)),
     )
     return spread
 

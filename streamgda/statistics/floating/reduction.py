@@ -10,12 +10,14 @@ tables of all of them.
 
 from __future__ import annotations
 
+from ctypes import c_int64
+
 import numpy as np
 
 from streamgda.blocks import labels
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
-from streamgda.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows
+from streamgda.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_moments, merge_rows
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
@@ -24,6 +26,8 @@ from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squa
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.
 _FEWEST_ABOUT_ANCHORS = 1 << 11
 _FEWEST_OF_CLASS_ABOUT_ANCHORS = 4
+_VALUES_IN_TURN = 1 << 19  # 4 MB
+_FEWEST_TOGETHER = 2  # rows of a class in a block, whose centring pays
 
 
 def is_anchored(block: Block, kind: CovarianceKind) -> bool:
@@ -94,6 +98,22 @@ def add_rows(
     return rows, weights, bounds
 
 
+def _merge_in_turn(moments: Moments, places: Indices, block: Block) -> None:
+    """Merge rows one after the other, which is quicker than centring them where a class has few."""
+    ours = moments.weights, moments.weight_tails, moments.means, moments.low_means
+    of_rows, weights = places[block.codes], block.row_weights.astype(np.float64)
+    step = max(1, _VALUES_IN_TURN // block.n_features)
+    zeros = np.zeros((min(step, len(weights)), block.n_features))
+    for start in range(0, len(weights), step):
+        some = slice(start, start + step)
+        rows = block.matrix(start, min(start + step, len(weights)))
+        theirs = weights[some], np.zeros(len(rows)), rows, zeros[: len(rows)]
+        spread = merge_moments(of_rows[some], ours, theirs, c_int64(), in_turn=True)
+        moments.kind.add_outer(moments.scatter, spread)
+    if not np.isfinite(moments.weights[places]).all() or not np.isfinite(moments.diagonal).all():
+        block.raise_for_values()
+
+
 def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
     """The moments of the rows of a block, as those of other rows: one row of each array for each class.
 
@@ -154,8 +174,12 @@ class Accumulation:
         moments = self._moments
         if not is_anchored(block, moments.kind) and (self._sums is None or block.weights is not None):
             self._end_sums()
+            are_few = len(block.codes) < _FEWEST_TOGETHER * len(counts)
             with np.errstate(over="ignore", invalid="ignore"):
-                add_rows(moments, places, block, workspace)
+                if are_few and moments.kind.is_pooled:
+                    _merge_in_turn(moments, places, block)
+                else:
+                    add_rows(moments, places, block, workspace)
             return
         if self._sums is None:
             self._sums = AnchoredSums(moments.weights, moments.means, moments.low_means, moments.scatter)
