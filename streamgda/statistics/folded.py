@@ -242,7 +242,9 @@ class FoldStatistics(Locked):
     def total(self) -> Statistics:
         """The statistics of the rows of all folds."""
         with self.lock:
-            return self.merged(self.folds)
+            total = self.merged(self.folds)
+            total._n_dropped += self.n_dropped
+            return total
 
     def merged(self, folds: Iterable[Any]) -> Statistics:
         """The statistics of the rows of some folds, in this order."""

@@ -51,6 +51,15 @@ def test_a_ledger_has_the_folds_of_a_pass(folder, kept):
         assert again == expected
 
 
+def test_rows_that_were_dropped_are_counted_beside_folds(folder):
+    frame = pd.read_parquet(folder / "0.parquet")
+    frame.assign(alcohol=frame["alcohol"].mask(frame.index < 9)).to_parquet(folder / "0.parquet", index=False)
+    source = scan_parquet(folder, "target", exclude=["cask"], missing="drop")
+    ledger = StatisticsLedger(folder / "_ledger", folds=4)
+    ledger.refresh(source)
+    assert ledger.statistics().n_dropped == accumulate(source).n_dropped == 9
+
+
 def test_a_nightly_search_reads_what_is_new(folder):
     (folder / "2.parquet").rename(folder / "2.later")
     ledger = StatisticsLedger(folder / "_ledger", folds=5)
