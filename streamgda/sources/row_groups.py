@@ -220,7 +220,8 @@ class RowGroups(ScorableSplit):
             file = storage.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
-                metadata = DECODED.get(storage, self.path, self.version)
+                known = DECODED.get(storage, self.path, self.version)
+                metadata = None if known is None else known.metadata_of(file)
                 parquet = self._parquet(file, metadata, is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)

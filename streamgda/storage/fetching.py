@@ -279,7 +279,10 @@ class RemoteParquet:
             tail, n_footer = tail_of(self._bytes, self._size)
             footer = CachedFooter(tail[-n_footer:].to_pybytes(), file, whole_of(tail, self._size))
             keep_footer(*place, footer)
-        metadata = DECODED.get(*place) or pq.read_metadata(pa.BufferReader(footer.tail))
+        if (known := DECODED.get(*place)) is not None and known.tail == footer.tail:
+            metadata = known.metadata
+        else:
+            metadata = pq.read_metadata(pa.BufferReader(footer.tail))
         self._begin([] if has_encrypted_columns(metadata, footer.tail) else self._plan(metadata), tail)
         return metadata
 

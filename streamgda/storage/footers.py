@@ -102,6 +102,19 @@ class CachedFooter(NamedTuple):
         return len(self.tail) + _OPEN_FILE + (0 if self.whole is None else len(self.whole))
 
 
+class DecodedFooter(NamedTuple):
+    """The footer of a file, as bytes and decoded. A file of another footer may have the same version."""
+
+    tail: bytes
+    metadata: pq.FileMetaData
+
+    def metadata_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
+        """The decoded footer, if a file ends with the same bytes."""
+        n_bytes, size = len(self.tail), file.size()
+        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
+        return self.metadata if is_same else None
+
+
 class Cache(Generic[T]):
     """What is known of the files that were read last. What takes more than so many bytes is forgotten.
 
@@ -143,7 +156,7 @@ class Cache(Generic[T]):
 FOOTERS = Cache[CachedFooter](_MOST_CACHED)
 """The footers of remote files, and the opened files, that this process keeps."""
 
-DECODED = Cache[pq.FileMetaData](_MOST_DECODED)
+DECODED = Cache[DecodedFooter](_MOST_DECODED)
 """The decoded footers that this process keeps."""
 
 
@@ -185,7 +198,7 @@ class Footer(NamedTuple):
         if version.size is not None:
             check_footer(metadata, tail, version.size)
         if version.tells_content:
-            DECODED.keep(storage, path, version, metadata, _DECODED_SIZE * len(tail))
+            DECODED.keep(storage, path, version, DecodedFooter(tail, metadata), _DECODED_SIZE * len(tail))
         return cls(path, version, schema, tail, metadata, digest_of_footer(tail))
 
 

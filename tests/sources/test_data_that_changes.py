@@ -1,5 +1,7 @@
 """Fits that read more than once, of data that changes between the reads."""
 
+import os
+
 import dask
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     Marginal,
     QuadraticDiscriminantAnalysis,
+    StatisticsLedger,
     StatisticsSearchCV,
     accumulate,
     cross_validate,
@@ -190,6 +193,26 @@ def test_a_feather_file_that_changes_while_it_is_read_is_named(tmp_path):
     (tmp_path / "new").replace(tmp_path / "1.feather")
     with pytest.raises(ValueError, match=r"1\.feather has changed since the pass was planned"):
         list(blocks)
+
+
+def test_a_file_is_read_by_the_footer_that_it_has_now(tmp_path):
+    """Its columns may have changed places, though its size and its time have not."""
+    path, numbers = tmp_path / "a.parquet", np.arange(6.0)
+    columns = {"a": numbers, "b": numbers + 100, "y": np.arange(6) % 2}
+
+    def write(names):
+        pq.write_table(pa.table({name: columns[name] for name in names}), path, compression="none")
+        os.utime(path, ns=(10**18, 10**18))
+
+    write("aby")
+    source = scan_parquet(path, "y", features=["a", "b"])
+    assert accumulate(source).means.mean(axis=0).tolist() == [2.5, 102.5]
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(source)
+    write("bay")
+    assert accumulate(source).means.mean(axis=0).tolist() == [2.5, 102.5]
+    ledger.refresh(source, verify=True)
+    assert ledger.statistics().means.mean(axis=0).tolist() == [2.5, 102.5]
 
 
 def test_a_class_that_a_second_read_finds_first_is_named():
