@@ -101,5 +101,5 @@ def test_a_pass_over_files_and_their_prediction_enter_no_more_functions_than_the
     predicting = entered(lambda: predict_dataset(model, source, tmp_path / "out", scheduler="synchronous"))
     assert len(reading) <= 190
     assert n_files(reading) <= 36
-    assert len(predicting) <= 255
+    assert len(predicting) <= 256
     assert n_files(predicting) <= 45
