@@ -35,6 +35,8 @@ _UNSIGNED = {4: np.uint32, 8: np.uint64}
 _ENTRY = 16  # numbers of a table, of four features of a class
 _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
+_FEW_CLASSES = 64  # whose rows are written side by side in the first-level cache
+_NO_ORDER = np.empty(0, np.int32)
 
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -312,6 +314,13 @@ def merge_moments(
 # ---------------------------------------------------------------------- rows in the order of classes
 
 
+def _order(ranks: Codes, n_positions: int) -> Codes:
+    """The row that each position gets; that of a position without a row is arbitrary."""
+    order = np.zeros(n_positions, np.int32)
+    order[ranks] = np.arange(len(ranks), dtype=np.int32)
+    return order
+
+
 class Workspace:
     """The feature-major buffer that blocks are gathered into, kept from one block to the next."""
 
@@ -363,7 +372,9 @@ class Workspace:
         if (cursors > bounds[1:]).any() or (bounds[:1] < 0).any():
             raise ValueError("a class has more rows than its bounds leave room for")
         if not centred:
-            library().gather(read.struct, 0, n_features, _to(ranks), _to(self._buffer), self._buffer.shape[1])
+            order = _order(ranks, n) if len(cursors) > _FEW_CLASSES and len(ranks) else _NO_ORDER
+            positions, buffer = (_SIZE * 3)(_to(ranks), _to(order), n), self._buffer
+            library().gather(read.struct, 0, n_features, positions, _to(buffer), buffer.shape[1])
         return self._buffer[:n_features, :n], ranks
 
 
@@ -421,8 +432,10 @@ def centre(
         *[_to(part, np.float64, shape) for part in means],
     ]
     where = _to(ranks, np.int32, (read.n_rows,), n)
+    order = _order(ranks, n) if n_classes > _FEW_CLASSES and len(ranks) else _NO_ORDER
+    positions = (_SIZE * 3)(where, _to(order), n)
     buffer = _to(rows, np.float64, is_spaced=True), rows.strides[0] // 8
-    check: float = library().centre(read.struct, where, *buffer, (_SIZE * len(fields))(*fields))
+    check: float = library().centre(read.struct, positions, *buffer, (_SIZE * len(fields))(*fields))
     return check == 0
 
 

@@ -239,16 +239,34 @@ void rank_rows(const Code *codes, Size n_rows, Size *cursors, Code *ranks) {
         ranks[i] = (Code)cursors[codes[i]]++;
 }
 
-/* Copy the features from j to stop into rows (n_features, row_stride): row i to position ranks[i]. */
-void gather(const Rows *r, Size j, Size stop, const Code *ranks, double *rows, Size row_stride) {
-    Size step = rows_at_a_time(r), most = step < r->n_rows ? 4 : 2;
+/* Where rows are put: row i to position ranks[i]. So position i gets row order[i], which may be null. */
+typedef struct {
+    const Code *ranks, *order;
+    Size n_positions;
+} Positions;
+
+/* Copy the features from j to stop into rows (n_features, row_stride). Columns are read in order if there is one:
+   among many classes, reading here and there is quicker than writing. */
+void gather(const Rows *r, Size j, Size stop, const Positions *p, double *rows, Size row_stride) {
+    Size step = rows_at_a_time(r), is_tiled = step < r->n_rows, most = is_tiled ? 4 : 2;
+    if (p->order && !is_tiled) {
+#define FOLLOW(SINGLE)                              \
+    for (Size f = j; f < stop; f++)                 \
+        for (Size i = 0; i < p->n_positions; i++)   \
+            rows[f * row_stride + i] = value(r->columns[f], p->order[i] * r->stride, SINGLE)
+        if (r->is_single)
+            FOLLOW(1);
+        else
+            FOLLOW(0);
+        return;
+    }
     for (Size start = 0; start < r->n_rows; start += step)
         for (Size f = j; f < stop; f += most) {
             Size end = LEAST(start + step, r->n_rows);
 #define GATHER(WIDTH, SINGLE)               \
     for (Size i = start; i < end; i++)      \
         for (int h = 0; h < WIDTH; h++)     \
-            rows[(f + h) * row_stride + ranks[i]] = value(r->columns[f + h], i * r->stride, SINGLE)
+            rows[(f + h) * row_stride + p->ranks[i]] = value(r->columns[f + h], i * r->stride, SINGLE)
             SPECIALISED(GATHER, LEAST(stop - f, most), r->is_single)
         }
 }
@@ -285,13 +303,13 @@ typedef struct {
     double *means, *low_means;
 } Classes;
 
-double centre(const Rows *r, const Code *ranks, double *rows, Size row_stride, const Classes *c) {
+double centre(const Rows *r, const Positions *p, double *rows, Size row_stride, const Classes *c) {
     Size few = r->n_rows < 16 * c->n_classes ? 8 : LEAST(COLUMN_ROWS / (r->n_rows + 1) + 2, 8);
     Size step = rows_at_a_time(r) < r->n_rows ? r->n_features : few;
     double check = 0.0;
     for (Size j = 0; j < r->n_features; j += step) {
         Size stop = LEAST(j + step, r->n_features);
-        gather(r, j, stop, ranks, rows, row_stride);
+        gather(r, j, stop, p, rows, row_stride);
         for (Size k = 0; k < c->n_classes; k++)
             for (Size f = j; f < stop; f++) {
                 double *x = rows + f * row_stride + c->bounds[k], first = x[0], shift = 0.0, low = 0.0, mean;
