@@ -27,6 +27,7 @@ def dispatch(request, monkeypatch):
         yield
 
 
+@pytest.mark.slow_cases("True-Mix", "True-Rid")
 @pytest.mark.slow_cases("Random", "GaussianDisc")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_rows_of_another_library_are_learnt_and_predicted_in_numpy(name):

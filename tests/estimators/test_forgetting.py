@@ -42,6 +42,7 @@ def same(model, other, rtol=1e-12):
     )
 
 
+@pytest.mark.slow_cases("1000.0")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model}"[:45])
 @pytest.mark.parametrize("half_life", [20, 1000.0])
 def test_a_model_that_forgets_is_one_fit_with_weights_by_age(model, half_life):

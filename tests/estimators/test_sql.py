@@ -53,6 +53,7 @@ def check(model, X, dialect):
     np.testing.assert_allclose(np.transpose(probabilities), model.predict_proba(X), rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow_cases("Mixture")
 @pytest.mark.slow_cases(
     "temperature=0.5)-duckdb", "='bayes')-duckdb", "1: 2})-duckdb", "temperature=2.0)-duckdb"
 )

@@ -325,6 +325,7 @@ def test_a_file_that_is_dated_in_the_future_is_as_old_as_now(tmp_path, ledger):
     assert held == pytest.approx(40 * (1 / 2 + 1), rel=1e-3)
 
 
+@pytest.mark.slow_cases("choice1", "choice2", "choice4")
 @pytest.mark.parametrize(
     ("choice", "error", "message"),
     [
@@ -844,6 +845,7 @@ def everything(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow_cases("lie1", "lie2")
 @pytest.mark.parametrize(
     ("lie", "is_refused"),
     [

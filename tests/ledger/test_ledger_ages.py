@@ -97,6 +97,7 @@ def test_folds_are_weighed_by_given_ages_too(tmp_path):
     assert folds.total().weights.sum() == pytest.approx(30 * (1 + 1 / 4 + 1 / 8))
 
 
+@pytest.mark.slow_cases("options3", "options5")
 @pytest.mark.parametrize(
     ("path", "options", "message"),
     [

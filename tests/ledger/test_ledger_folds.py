@@ -135,6 +135,7 @@ def test_a_damaged_entry_is_named(folder):
         ledger.fold_statistics()
 
 
+@pytest.mark.slow_cases("document-[]", "fold-3", "fold-1")
 @pytest.mark.parametrize(
     ("column", "value"),
     [("document", "a"), ("document", "[]"), ("table", b"a"), ("fold", None), ("fold", 3), ("fold", 1)],

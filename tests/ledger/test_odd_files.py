@@ -53,6 +53,7 @@ def made(folder, ending):
     return ledger
 
 
+@pytest.mark.slow_cases("csv-text", "parquet-missing")
 @pytest.mark.slow_cases(
     "missing-c", "missing-g", "target-a", "target-c", "date-a", "date-g", "text-a", "text-g"
 )

@@ -49,6 +49,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.slow_cases("fixed1", "fixed2")
 @pytest.mark.slow_cases(*(f"features{n}-{name}" for n in [3, 4, 5, 6] for name in ["G", "L"]))
 @every_model
 @pytest.mark.parametrize(("fixed", "features"), [*FIXED, *(({}, pair) for pair in PAIRS)])
@@ -69,6 +70,7 @@ def test_regions_are_what_is_predicted_of_rows_with_the_fixed_values_alone(model
     assert (drawn.get_array() == display.response).all()
 
 
+@pytest.mark.slow_cases("fixed1", "fixed2")
 @pytest.mark.slow_cases(*(f"features{n}-{name}" for n in [1, 2, 3] for name in ["G", "L"]))
 @every_model
 @pytest.mark.parametrize(("fixed", "features"), FIXED)

@@ -46,6 +46,7 @@ def in_zarr(rows, folder):
     return scan_zarr(folder / "rows.zarr"), f"rows.zarr, row {FAR} is"
 
 
+@pytest.mark.slow_cases("predict-in_zarr")
 @pytest.mark.slow_cases("predict-in_p", "evaluate-in_later", "evaluate-in_zarr")
 @pytest.mark.parametrize("make", [in_parquet, in_later_group, in_batches, in_zarr])
 @pytest.mark.parametrize("use", ["predict", "evaluate"])

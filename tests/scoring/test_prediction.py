@@ -54,6 +54,7 @@ def test_predictions_are_those_in_memory_in_the_order_of_the_rows(source, whole,
     check(scored, fitted, whole[NAMES], ALL)
 
 
+@pytest.mark.slow_cases("columns1", "columns3")
 @pytest.mark.parametrize("columns", [("label",), ("probabilities", "label"), ("distance",), ("log_density",)])
 def test_only_the_columns_asked_for(model, source, whole, tmp_path, columns):
     predict_dataset(model, source, tmp_path / "out", columns=columns)
@@ -382,6 +383,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow_cases("CSV", "json")
 @pytest.mark.parametrize("name", ["x.csv", "x.CSV", "x.json.gz", "x.feather"])
 def test_a_name_of_another_format_is_refused_before_anything_is_written(model, source, tmp_path, name):
     with pytest.raises(ValueError, match=rf"{name}: predictions are written as Parquet .* ends in \.zarr"):
@@ -428,6 +430,7 @@ ARROW = {
 }
 
 
+@pytest.mark.slow_cases("a table", "a lazy frame")
 @pytest.mark.slow_cases("a scanner", "a frame")
 @pytest.mark.parametrize("make", ARROW.values(), ids=ARROW)
 def test_arrow_data_is_scored_in_batches(model, whole, tmp_path, make):
@@ -600,6 +603,7 @@ def test_predictions_do_not_go_among_the_files_that_they_are_made_of(model, fold
     assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == files
 
 
+@pytest.mark.slow_cases("[None-x/..", "[None-in/*/", "[None-link", "[on1")
 @pytest.mark.slow_cases("on1-in", "on1-link", "on1-read", "on2-in", "on2-link", "on2-read")
 @pytest.mark.parametrize(
     ("read", "out"),

@@ -106,6 +106,7 @@ def test_memory_does_not_grow_where_long_strings_stand_together(tmp_path):
     assert memory(model, table, tmp_path, "out", "text", **writing) < 350
 
 
+@pytest.mark.slow_cases("limit")
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.string_view()], ids=str)
 @pytest.mark.parametrize(
     "encoding", [{}, {"use_dictionary": False}, {"dictionary_pagesize_limit": 64}], ids=str

@@ -370,6 +370,7 @@ def test_what_is_not_of_predictions_is_left_alone(model, source, tmp_path):
     assert (tmp_path / "file.zarr").read_bytes() == b"something else"
 
 
+@pytest.mark.slow_cases("notes/zarr.0")
 @pytest.mark.parametrize(
     "name", [".unfinished/thesis.txt", "notes.partial", f"notes/{PARTIAL}", "notes/zarr.json"]
 )

@@ -103,6 +103,7 @@ def assert_same_results(ours, theirs):
             assert ours[name].tolist() == values.tolist()
 
 
+@pytest.mark.slow_cases("accuracy", "log_loss")
 @pytest.mark.parametrize("scoring", [*SCORERS, "roc_auc"])
 def test_one_scoring_of_two_classes(scoring):
     X, y = rows(n_classes=2)
@@ -424,6 +425,7 @@ def test_bad_input(params, message):
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.slow_cases("accuracy", "brier")
 @pytest.mark.slow_cases("2-")
 @pytest.mark.parametrize("scoring", sorted(SCORERS))
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -10,6 +10,7 @@ from streamgda import accumulate, scan_parquet
 N = 1000
 
 
+@pytest.mark.slow_cases("brotli", "gzip", "lz4")
 @pytest.mark.slow_cases("1073741824")
 @pytest.mark.parametrize("codec", ["zstd", "brotli", "gzip", "lz4", "snappy"])
 @pytest.mark.parametrize("page", [1 << 10, 1 << 30])

@@ -146,6 +146,7 @@ def changing(change, after=1):
     return get
 
 
+@pytest.mark.slow_cases("accuracy-Feather", "accuracy-ParquetAsCast")
 @pytest.mark.slow_cases("Fsspec", "row-Z", "cross_validate-Z", "groups-Z", "curve-Z", "densities-Z")
 @pytest.mark.slow_cases("groups-F", "curve-F", "densities-F")
 @pytest.mark.slow_cases(

@@ -723,6 +723,7 @@ def test_a_key_of_folders_that_is_a_column_of_a_later_file_is_refused_where_it_i
     assert accumulate(scan_parquet(tmp_path, "y", features=["u"])).n_rows == 2 * N
 
 
+@pytest.mark.slow_cases("True-one")
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [

@@ -669,6 +669,7 @@ def chunk_files(folder):
     }
 
 
+@pytest.mark.slow_cases("distributed-layout1", "distributed-layout2", "distributed-layout3")
 @pytest.mark.parametrize("layout", [{}, {"columns_per_chunk": 1}, {"label_rows": 77}, {"zarr_format": 2}])
 @pytest.mark.parametrize("scheduler", ["threads", "distributed"])
 def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
@@ -738,6 +739,7 @@ def test_a_chunk_that_is_damaged_is_named(tmp_path):
         accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.slow_cases("-7", "-500")
 @pytest.mark.parametrize("lost", [1, 7, 500])
 @pytest.mark.parametrize(
     ("zarr_format", "codec", "chunk"), [(2, numcodecs.Blosc(), "X/1.0"), (3, BloscCodec(), "X/c/1/0")]
@@ -778,6 +780,7 @@ def test_a_flipped_bit_in_a_chunk_with_a_checksum_is_found(tmp_path, codecs, row
             accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.slow_cases("lost1", "lost2")
 @pytest.mark.slow_cases("start")
 @pytest.mark.parametrize("index_location", ["start", "end"])
 @pytest.mark.parametrize("is_read_whole", [True, False])
@@ -802,6 +805,7 @@ def test_a_shard_that_lost_bytes_is_not_read_from_other_places(
         accumulate(scan_zarr(tmp_path))
 
 
+@pytest.mark.slow_cases("-None")
 @pytest.mark.parametrize("rows_per_shard", [None, 500])
 @pytest.mark.parametrize("chunk", ["X/c/1/0", "y/c/1"])
 def test_a_file_that_lost_its_content_is_not_read_as_fill_values(tmp_path, chunk, rows_per_shard):

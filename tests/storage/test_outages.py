@@ -97,6 +97,7 @@ OPERATIONS = {
 READS = "GET HEAD LIST"
 
 
+@pytest.mark.slow_cases("load-a body", "load-a conn")
 @pytest.mark.slow_cases("fsspec", "predict", "accumulate", "statistics", "refresh-a", "evaluation-a")
 @pytest.mark.filterwarnings("ignore:storage failed:UserWarning")
 @pytest.mark.parametrize("fault", FAULTS)
