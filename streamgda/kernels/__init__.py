@@ -1,4 +1,4 @@
-"""Loops over rows in C: sums by class, and rows put in the order of their classes.
+"""Loops over rows in C: sums by class, rows put in the order of their classes, and random features.
 
 `sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
@@ -27,6 +27,7 @@ from streamgda.kernels.build import LIBRARY, load_library
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Codes = NDArray[np.int32]
+Singles = NDArray[np.float32]
 Features = NDArray[Any] | Sequence[NDArray[Any]]
 
 _FLOAT64 = np.dtype(np.float64)
@@ -48,6 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gather": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE)),
     "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
     "add_products": (None, (_POINTER, _SIZE, _SIZE, _SIZE, *[_POINTER] * 4)),
+    "map_angles": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE)),
 }
 
 
@@ -456,4 +458,25 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
         _to(places, np.int64, (n_classes,), len(scatter)),
         _to(scatter, np.float64, (len(scatter), n_features, n_features)),
         _syrk(),
+    )
+
+
+# ---------------------------------------------------------------------- random features
+
+
+def map_angles(angles: Array, offsets: Singles, out: Singles, *, are_hinges: bool) -> None:
+    """Write the cosine of angle + offset, or max(0, angle + offset), to an array: (n_rows, n_columns).
+
+    The bits are the same on every processor, which NumPy's cosine has not.
+    """
+    n_rows, n_columns = angles.shape
+    offsets = np.array(offsets, np.float32)  # which may be read-only
+    library().map_angles(
+        _to(angles, np.float64),
+        n_rows,
+        n_columns,
+        _to(offsets, shape=(n_columns,)),
+        int(are_hinges),
+        _to(out, np.float32, angles.shape, is_spaced=True),
+        out.strides[0] // 4,
     )

@@ -43,6 +43,7 @@ FUNCTIONS = (
     "gather",
     "centre",
     "add_products",
+    "map_angles",
 )
 
 

@@ -16,16 +16,17 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from streamgda.gaussians.blas import single_blas_thread
+from streamgda.kernels import Singles, map_angles
 from streamgda.statistics.validation import check_whole
 
 Array = NDArray[np.float64]
-Singles = NDArray[np.float32]
 
 FILL_IN = "fill it in before the map, as a SimpleImputer does, or leave out such rows"
 
 _MOST_QUANTILES = 257
 _FARTHEST = 6.0  # deviations from the mean
-_ROWS_TOGETHER = 512  # of which the inputs, and the outputs of some thousand features, stay in the cache
+_ROWS_TOGETHER = 256  # of which the inputs, and the outputs of some thousand features, stay in the cache
 _ROWS_OF_DISTANCES = 1_000
 _ROWS_OF_METRIC = 5_000
 _FEATURES_OF_METRIC = 1_000
@@ -73,8 +74,8 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         Of the inputs of two rows, after `metric_`.
     metric_ : ndarray of shape (n_inputs,)
         The factor of each input.
-    frequencies_, offsets_ : ndarray of float32 of shapes (n_inputs, n_components), (n_components,)
-        W and b.
+    frequencies_, offsets_ : ndarray of shapes (n_inputs, n_components), (n_components,)
+        W and b, rounded to float32.
 
     References
     ----------
@@ -165,7 +166,8 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
                 raise ValueError("metric='diag' requires y to be passed, but the target y is None")
             check_consistent_length(rows, y)
             some = chosen[:_ROWS_OF_METRIC]
-            self.metric_ = _metric(inputs[some], np.asarray(y)[some], self._widths, self.seed_)
+            with single_blas_thread():
+                self.metric_ = _metric(inputs[some], np.asarray(y)[some], self._widths, self.seed_)
         self.median_distance_ = _median_distance(inputs[chosen[:_ROWS_OF_DISTANCES]] * self.metric_)
         self._draw()
         return self
@@ -230,7 +232,8 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of float32 of shape (n_rows, n_features_out)
-            The inputs, if they are included, and then the random features.
+            The inputs, if they are included, and then the random features. Those of a row are the same alone
+            and among others, and on every machine, to one unit of float32.
 
         Raises
         ------
@@ -259,12 +262,9 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             given = made[:, :n_inputs] if self.include_inputs else inputs[: len(made)]
             made = made[:, n_inputs:] if self.include_inputs else made
             is_finite &= self._write_inputs(rows[start : start + _ROWS_TOGETHER], given)
-            np.matmul(given, self.frequencies_, out=made)
-            made += self.offsets_
-            if self.kind == "fourier":
-                np.cos(made, out=made)
-            else:
-                np.maximum(made, 0, out=made)
+            with single_blas_thread():
+                angles = np.matmul(given, self.frequencies_, dtype=np.float64)
+            map_angles(angles, self.offsets_, made, are_hinges=self.kind == "relu")
         return is_finite
 
     def _write_inputs(self, rows: NDArray[Any], out: Singles) -> bool:
@@ -356,12 +356,12 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         return features
 
 
-def _frequencies(rng: np.random.RandomState, factors: Array, widths: Array, n_components: int) -> Singles:
+def _frequencies(rng: np.random.RandomState, factors: Array, widths: Array, n_components: int) -> Array:
     """W, of inputs with these factors: (n_inputs, n_components)."""
     normal = rng.standard_normal((len(factors), n_components))
     normal *= factors[:, None]
     normal /= np.resize(widths, n_components)
-    return normal.astype(np.float32)
+    return normal.astype(np.float32).astype(np.float64)  # without the last bits of a machine's logarithm
 
 
 def _median_distance(inputs: Array) -> float:
@@ -377,7 +377,7 @@ def _metric(inputs: Singles, y: NDArray[Any], widths: Array, seed: int) -> Array
     The second regression is on features of the inputs that the first has weighed.
     """
     labels, codes = np.unique(y, return_inverse=True)
-    is_class = (codes[:, None] == np.arange(len(labels))).astype(np.float32)
+    is_class = (codes[:, None] == np.arange(len(labels))).astype(np.float64)
     roots = np.ones(inputs.shape[1])
     model = Ridge(_PENALTY * len(inputs))
     for _ in range(2):
@@ -385,11 +385,9 @@ def _metric(inputs: Singles, y: NDArray[Any], widths: Array, seed: int) -> Array
         factors = roots / _median_distance(inputs[:_ROWS_OF_DISTANCES] * roots)
         frequencies = _frequencies(rng, factors, widths, _FEATURES_OF_METRIC)
         angles = inputs @ frequencies
-        angles += rng.uniform(0, 2 * np.pi, _FEATURES_OF_METRIC).astype(np.float32)
+        angles += rng.uniform(0, 2 * np.pi, _FEATURES_OF_METRIC)
         slopes = model.fit(np.cos(angles), is_class).coef_
         sines = np.sin(angles)
-        squares = sum(
-            np.square((sines * own) @ frequencies.T).mean(axis=0, dtype=np.float64) for own in slopes
-        )
+        squares = sum(np.square((sines * own) @ frequencies.T).mean(axis=0) for own in slopes)
         roots = np.sqrt(squares / np.mean(squares)) if np.any(squares) else roots
     return roots

@@ -24,8 +24,9 @@ from streamgda.blocks.block import Block, rows_of
 from streamgda.blocks.labels import drop_unused
 from streamgda.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.blocks.wording import listed
-from streamgda.kernels import Workspace
-from streamgda.ridge.features import FILL_IN, RandomFeatures, Singles
+from streamgda.gaussians.blas import single_blas_thread
+from streamgda.kernels import Singles, Workspace
+from streamgda.ridge.features import FILL_IN, RandomFeatures
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
@@ -73,7 +74,7 @@ class MappedRows:
     """
 
     saved_as: ClassVar[str] = "mapped_rows"
-    rounding = 2.0**-16  # of features, too: the last digits of a row depend on the rows mapped with it
+    rounding = 2.0**-16  # of features, too: the last digit of a row depends on the processor
 
     def __init__(
         self, features: RandomFeatures, schema: Schema | None = None, *, products: Products = "float32"
@@ -233,7 +234,7 @@ class MappedColumns(MadeColumns):
         rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
         if self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), single_blas_thread():
             moments = _reduced_in_single(rows, self.rule, kind)
         if not moments.are_finite():
             rows.raise_for_values(other_remedy=FILL_IN)

@@ -25,7 +25,7 @@ COMPILERS = {name: command for name, command in COMPILERS.items() if command}
 
 BITS = """
 import numpy as np
-from streamgda import ClassStatistics
+from streamgda import ClassStatistics, RandomFeatures
 
 rng = np.random.default_rng(0)
 for n_rows, n_features, n_classes in [(5000, 7, 4), (3000, 5, 600), (700, 40, 3)]:
@@ -34,6 +34,8 @@ for n_rows, n_features, n_classes in [(5000, 7, 4), (3000, 5, 600), (700, 40, 3)
         for kind in "full", "tied", "diag":
             for weights in None, rng.random(n_rows):
                 print(ClassStatistics(kind).update(rows, y, weights).digest())
+    for kind in "fourier", "relu":
+        print(RandomFeatures(90, kind).fit(X).transform(X).tobytes().hex())
 """
 
 
@@ -58,7 +60,7 @@ def test_bits_are_the_same_from_every_compiler(tmp_path):
         build.compile_library(build.SOURCE, library, command)
         environment = os.environ | {"STREAMGDA_SUMS": str(library)}
         done = subprocess.run([sys.executable, "-c", BITS], env=environment, check=True, capture_output=True)
-        assert done.stdout.count(b"\n") == 72
+        assert done.stdout.count(b"\n") == 78
         results.add(done.stdout)
     assert len(results) == 1
 

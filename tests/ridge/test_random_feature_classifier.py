@@ -1,6 +1,9 @@
 """RandomFeatureClassifier: map, statistics and model in one read, and what becomes of the sample."""
 
+import os
 import pickle
+import subprocess
+import sys
 
 import dask.array as da
 import numpy as np
@@ -27,6 +30,7 @@ from streamgda import (
 X, Y = load_wine(return_X_y=True)
 FRAME = pd.DataFrame(X, columns=[f"c{j}" for j in range(13)]).assign(kind=np.array(["a", "b", "c"])[Y])
 MAP = RandomFeatures(60).fit(X[::2])
+V3 = "X86_V3 AVX2 FMA3"  # newer and older names of what NumPy's cosine of float32 needs
 FIXED = {"features": FrozenEstimator(MAP), "products": "float64", "calibration": "temperature"}
 
 
@@ -38,6 +42,26 @@ def test_it_is_a_ridge_on_the_mapped_rows():
         model.decision_function(X), plain.decision_function(MAP.transform(X)), rtol=0, atol=1e-4
     )
     np.testing.assert_allclose(model.to_sklearn().decision_function(X), model.decision_function(X), atol=1e-4)
+
+
+DIGEST = """
+from sklearn.datasets import load_digits
+from streamgda import RandomFeatureClassifier
+
+for products in "float32", "float64":
+    model = RandomFeatureClassifier(features=90, products=products).fit(*load_digits(return_X_y=True))
+    print(model.statistics_.digest())
+"""
+
+
+@pytest.mark.slow
+def test_the_state_does_not_depend_on_threads_or_on_the_cosine_of_numpy():
+    others = {"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "2"}, {"NPY_DISABLE_CPU_FEATURES": V3}
+    found = [
+        subprocess.check_output([sys.executable, "-W", "ignore", "-c", DIGEST], env=os.environ | other)
+        for other in others
+    ]
+    assert len(set(found)) == 1
 
 
 @pytest.mark.slow_cases("digits")

@@ -198,8 +198,9 @@ def test_letters_mapped_by_fixed_hinges_have_the_published_criterion():
     i, j = np.arange(1, 17)[:, None], np.arange(1, 201)
     features.frequencies_ = (np.sqrt(2) * np.sin(i * j) / 4).astype(np.float32)
     features.offsets_ = np.cos(j).astype(np.float32)
+    rule = MappedRows(features, Columns(tuple(names)), products="float64")
     source = scan_arrow(table, "letter")
-    state = accumulate(source, covariance_type="tied", rule=MappedRows(features, Columns(tuple(names))))
+    state = accumulate(source, covariance_type="tied", rule=rule)
     n, means = state.counts.astype(float), state.means
     offsets = means - n @ means / n.sum()
     total = state.scatter + (offsets.T * n) @ offsets
