@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq
 
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.whitening import constant_features
@@ -146,9 +146,21 @@ class RidgePath:
         least = first + int(np.argmin([self.gcv(alpha) for alpha in tried[first:]]))
         if least in (first, len(tried) - 1):
             return float(tried[least])
-        around = float(np.log(tried[least - 1])), float(np.log(tried[least + 1]))
-        found = minimize_scalar(lambda log: self.gcv(float(np.exp(log))), bounds=around, method="bounded")
-        return float(np.exp(found.x))
+        low, high = np.log(tried[[least - 1, least + 1]])
+        if self._slope(low) > 0 or self._slope(high) < 0:
+            return float(tried[least])
+        return float(np.exp(brentq(self._slope, low, high, xtol=1e-14, rtol=1e-14)))
+
+    def _slope(self, log_alpha: float) -> float:
+        """Half the derivative of ln GCV by ln λ.
+
+        A minimum is flat: from values of the criterion, only half of the digits of its place are known.
+        """
+        alpha = float(np.exp(log_alpha))
+        inverses, squares = self._inverses(alpha), np.vecdot(self.projections, self.projections)
+        of_residuals = alpha * float(squares @ inverses**3) / self.residual_sum(alpha)
+        left = self.n_rows - self.degrees_of_freedom(alpha)
+        return alpha * (of_residuals - float(self.eigenvalues @ inverses**2) / left)
 
     def _allows(self, alpha: float, max_df: float) -> bool:
         return self.degrees_of_freedom(alpha) <= max(1.5, max_df * self.n_rows)

@@ -78,12 +78,27 @@ def test_it_has_published_values(name, scale, alpha, gcv, residuals, df, n_error
 def test_the_penalty_is_that_of_the_least_criterion():
     for name, alpha, gcv in [("iris", 1.200039, 0.287604155), ("wine", 6.397480, 0.116975310)]:
         model = RidgeClassifier().fit(*rows_of(name))
-        assert model.alpha_ == pytest.approx(alpha, rel=1e-4)
+        assert model.alpha_ == pytest.approx(alpha, rel=1e-6)
         assert model.gcv_ == pytest.approx(gcv, abs=1e-9)
         assert model.gcv_ <= model.gcv_path_.min()
         assert model.gcv_path_[len(model.alphas_) // 2] == pytest.approx(
             RidgeClassifier(model.alphas_[len(model.alphas_) // 2]).fit(*rows_of(name)).gcv_
         )
+
+
+@pytest.mark.parametrize("n_tables", [8, pytest.param(300, marks=pytest.mark.slow)])
+def test_batches_in_any_split_and_order_choose_the_same_penalty(n_tables):
+    for seed in range(n_tables):
+        rng = np.random.default_rng(seed)
+        n_rows, n_features = rng.integers([30, 1], [300, 12])
+        y = rng.integers(rng.integers(2, 6), size=n_rows)
+        X = rng.normal(size=(n_rows, n_features)) @ rng.normal(size=(n_features, n_features))
+        X += y[:, None] * rng.normal(size=n_features) * rng.choice([0, 0.3, 2])
+        whole, batches = RidgeClassifier().fit(X, y), RidgeClassifier()
+        for rows in np.array_split(rng.permutation(n_rows), rng.integers(2, 9)):
+            batches.partial_fit(X[rows], y[rows], classes=np.unique(y))
+        assert np.log(batches.alpha_) == pytest.approx(np.log(whole.alpha_), rel=0, abs=1e-9)
+        np.testing.assert_allclose(batches.predict_proba(X), whole.predict_proba(X), rtol=0, atol=1e-10)
 
 
 def test_weights_are_repetitions_and_small_ones_do_not_hide_the_rows():
