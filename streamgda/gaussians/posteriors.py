@@ -29,13 +29,20 @@ def log_evidence(scores: Array) -> Array:
     return evidence
 
 
+def _gaps(scores: Array, others: Array) -> Array:
+    """Scores less others, infinite where the difference exceeds float64."""
+    with np.errstate(over="ignore"):
+        gaps: Array = scores - others
+    return gaps
+
+
 def log_posteriors(scores: Array) -> Array:
     """Ln p(k | x): (n, K).
 
     The largest score of each row is subtracted first. Added to a large score, the terms of the other classes
     would lose their digits.
     """
-    gaps = scores - scores.max(axis=1, keepdims=True)
+    gaps = _gaps(scores, scores.max(axis=1, keepdims=True))
     log_probabilities: Array = gaps - log_evidence(gaps)[:, None]
     return log_probabilities
 
@@ -52,7 +59,7 @@ def write_posteriors(scores: Array, out: Array) -> None:
     step = max(1, _VALUES_AT_ONCE // scores.shape[1])
     for start in range(0, len(scores), step):
         some = slice(start, start + step)
-        ratios = _exponentials(scores[some] - scores[some].max(axis=1, keepdims=True))
+        ratios = _exponentials(_gaps(scores[some], scores[some].max(axis=1, keepdims=True)))
         np.divide(ratios, _sums_over_classes(ratios)[:, None], out=out[some])
 
 
@@ -84,7 +91,7 @@ def largest(scores: Array, n: int) -> NDArray[np.intp]:
 
 def decisions(scores: Array) -> Array:
     """The scores (n, K); for two classes the log-odds of the second, (n,), as in scikit-learn."""
-    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+    return _gaps(scores[:, 1], scores[:, 0]) if scores.shape[1] == 2 else scores
 
 
 def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, Array, Array]:
@@ -108,7 +115,7 @@ def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, 
         ln p(true class | x).
     """
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
-    gaps = scores - scores[rows, best][:, None]
+    gaps = _gaps(scores, scores[rows, best][:, None])
     ratios = _exponentials(gaps)
     total = _sums_over_classes(ratios)
     log_odds = gaps - np.log(np.maximum(total[:, None] - ratios, 0.5))

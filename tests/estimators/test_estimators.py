@@ -315,6 +315,13 @@ def test_rows_whose_sum_is_too_large_for_float64_are_scored(model):
     np.testing.assert_array_equal(model().fit(X, y).score_samples(far), [-np.inf, -np.inf])
 
 
+def test_a_row_whose_scores_differ_by_more_than_float64_holds_is_of_one_class_for_certain():
+    X, y = np.array([[-3.0], [-1.0], [-1.0], [1.0], [1.0], [3.0]]), [0, 0, 1, 1, 2, 2]
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba([[8e307]]), [[0.0, 0.0, 1.0]])
+    np.testing.assert_array_equal(model.predict_log_proba([[8e307]]), [[-np.inf, -1.6e308, 0.0]])
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_only_statistics_make_a_model(model):
     with pytest.raises(TypeError, match="statistics are needed, as accumulate returns; got list"):
