@@ -216,8 +216,12 @@ def _limits(formula: ScoreFormula) -> Array:
 
 
 def _number_or_null(value: str, limit: float, name: str) -> str:
-    """A column of numbers; NULL for too large ones and NaN, which databases take for the largest number."""
-    return f"CASE WHEN ABS({value}) <= {number(limit)} THEN {value} END AS {name}"
+    """A column of numbers; NULL for too large ones and NaN.
+
+    Databases take NaN for the largest number, equal to itself. DuckDB leaves out a comparison that holds by the
+    minimum and maximum that a Parquet file gives, in which no NaN is; what NaN lacks of itself is NaN still.
+    """
+    return f"CASE WHEN ABS({value}) <= {number(limit)} AND {value} - {value} = 0e0 THEN {value} END AS {name}"
 
 
 def _names_to_keep(keep: Iterable[str], labels: list[Any]) -> list[str]:

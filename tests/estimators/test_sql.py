@@ -6,6 +6,8 @@ from contextlib import closing
 import duckdb
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
@@ -175,6 +177,21 @@ def test_rows_without_a_score_have_no_label(model, value):
             assert answers[1] == (None,) * 4, (name, in_database)
             assert None not in answers[0]
             assert None not in answers[2]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("model", MODELS[:3], ids=str)
+def test_nan_in_a_file_has_no_label_though_its_statistics_leave_it_out(model, kind, tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    rows = X.iloc[[0, 75, 140]].astype(kind).reset_index(drop=True)
+    rows.loc[1, "petal width (cm)"] = np.nan
+    pq.write_table(pa.table({name: rows[name].to_numpy() for name in rows}), tmp_path / "rows.parquet")
+    query = clone(model).fit(X, y).to_sql("rows")
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW rows AS FROM '{tmp_path}/rows.parquet'")
+        answers = connection.sql(query).fetchall()
+    assert answers[1] == (None,) * 4
+    assert None not in answers[0] + answers[2]
 
 
 def test_a_feature_of_no_weight_is_needed_all_the_same():
