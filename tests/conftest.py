@@ -2,7 +2,7 @@
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest runs a process for each core; before NumPy loads
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest runs a process for each core
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
 
@@ -17,6 +17,10 @@ import distributed.utils
 import pytest
 from distributed import Client, LocalCluster
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
+
+# A plugin of pytest may have loaded NumPy before the environment was set.
+threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]), user_api="blas")
 
 settings.register_profile(
     "quick", deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow], derandomize=True

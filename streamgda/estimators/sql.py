@@ -218,8 +218,8 @@ def _limits(formula: ScoreFormula) -> Array:
 def _number_or_null(value: str, limit: float, name: str) -> str:
     """A column of numbers; NULL for too large ones and NaN.
 
-    Databases take NaN for the largest number, equal to itself. DuckDB leaves out a comparison that holds by the
-    minimum and maximum that a Parquet file gives, in which no NaN is; what NaN lacks of itself is NaN still.
+    Databases take NaN for the largest number, equal to itself. DuckDB leaves out a comparison that holds for
+    the minimum and maximum that a Parquet file states, which NaN is not part of; but NaN less NaN is not 0.
     """
     return f"CASE WHEN ABS({value}) <= {number(limit)} AND {value} - {value} = 0e0 THEN {value} END AS {name}"
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from threadpoolctl import threadpool_limits
 
 import streamgda
 from streamgda import (
@@ -46,6 +47,13 @@ def entered(call):
     finally:
         sys.setprofile(None)
     return found
+
+
+@pytest.fixture(autouse=True)
+def one_blas_thread():
+    """To set their number enters functions besides."""
+    with threadpool_limits(1):
+        yield
 
 
 def n_files(functions):
