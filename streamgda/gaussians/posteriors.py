@@ -14,6 +14,7 @@ _VALUES_AT_ONCE = 1 << 15  # float64 values that stay in the second-level cache
 _LEAST_LOG = -707.0  # below -708 exp is subnormal, and NumPy takes up to a hundred times as long
 _LEAST_EXP = float(np.exp(_LEAST_LOG))
 _LOG_OF_ZERO = -746.0  # exp of this is 0
+_TO_INFINITY = np.errstate(over="ignore")  # where a difference of scores exceeds float64
 _LEAST_SUM = 1e-290  # below this, terms may be subnormal and lose digits
 
 
@@ -29,20 +30,14 @@ def log_evidence(scores: Array) -> Array:
     return evidence
 
 
-def _gaps(scores: Array, others: Array) -> Array:
-    """Scores less others, infinite where the difference exceeds float64."""
-    with np.errstate(over="ignore"):
-        gaps: Array = scores - others
-    return gaps
-
-
+@_TO_INFINITY
 def log_posteriors(scores: Array) -> Array:
     """Ln p(k | x): (n, K).
 
     The largest score of each row is subtracted first. Added to a large score, the terms of the other classes
     would lose their digits.
     """
-    gaps = _gaps(scores, scores.max(axis=1, keepdims=True))
+    gaps = scores - scores.max(axis=1, keepdims=True)
     log_probabilities: Array = gaps - log_evidence(gaps)[:, None]
     return log_probabilities
 
@@ -54,12 +49,13 @@ def posteriors(scores: Array) -> Array:
     return probabilities
 
 
+@_TO_INFINITY
 def write_posteriors(scores: Array, out: Array) -> None:
     """Write `posteriors` to `out` (n, K), which may be the scores."""
     step = max(1, _VALUES_AT_ONCE // scores.shape[1])
     for start in range(0, len(scores), step):
         some = slice(start, start + step)
-        ratios = _exponentials(_gaps(scores[some], scores[some].max(axis=1, keepdims=True)))
+        ratios = _exponentials(scores[some] - scores[some].max(axis=1, keepdims=True))
         np.divide(ratios, _sums_over_classes(ratios)[:, None], out=out[some])
 
 
@@ -89,11 +85,13 @@ def largest(scores: Array, n: int) -> NDArray[np.intp]:
     return positions
 
 
+@_TO_INFINITY
 def decisions(scores: Array) -> Array:
     """The scores (n, K); for two classes the log-odds of the second, (n,), as in scikit-learn."""
-    return _gaps(scores[:, 1], scores[:, 0]) if scores.shape[1] == 2 else scores
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
+@_TO_INFINITY
 def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, Array, Array]:
     """Posteriors, log-odds, and the log posterior of the true class.
 
@@ -115,7 +113,7 @@ def posteriors_and_odds(scores: Array, truth: NDArray[np.intp]) -> tuple[Array, 
         ln p(true class | x).
     """
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
-    gaps = _gaps(scores, scores[rows, best][:, None])
+    gaps = scores - scores[rows, best][:, None]
     ratios = _exponentials(gaps)
     total = _sums_over_classes(ratios)
     log_odds = gaps - np.log(np.maximum(total[:, None] - ratios, 0.5))
