@@ -28,6 +28,7 @@ Reason = Callable[[], Exception]
 """Returns the error that says why a class is singular, that is, without a density."""
 
 _EPS = float(np.finfo(np.float64).eps)
+_ROUNDING = 8 * _EPS  # of an element of a correlation matrix; a hundred merged states reach 2 EPS a feature
 _SMALL = 64  # rows; up to here, LAPACK inverts a triangle as fast as products do
 _LEAST_PART = 1e-3  # norm of a feature's part in the null space; above, the feature counts as collinear
 
@@ -46,7 +47,7 @@ def constant_features(variances: Array, means: Array) -> NDArray[np.bool_]:
 
 def largest_zero(n_features: int, least_eigenvalue: float) -> float:
     """Eigenvalues of a correlation matrix up to this count as zero: the least one given, or rounding."""
-    return max(least_eigenvalue, n_features * _EPS)
+    return max(least_eigenvalue, n_features * _ROUNDING)
 
 
 @dataclass(frozen=True, eq=False)
