@@ -112,7 +112,7 @@ def _names(text: str) -> list[str]:
 
     (row,) = csv.reader([text], skipinitialspace=True)
     names = row if '"' in text else [name.strip() for name in row]
-    if not names or not all(names):  # an unset shell variable; no name would mean all columns
+    if not all(names or [""]) and '""' not in text:  # an unset shell variable; no name would mean all columns
         raise ValueError(f"{text!r}: a name is empty.")
     return names
 

@@ -165,6 +165,11 @@ def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell
     assert "days/1.parquet: by default all columns are features, also 'id'. A column of" in said
     assert said.endswith("Set exclude=['id'], or name the features to use\n")
     assert warned(made, *fit, "--exclude", "id") == warned(made, *fit, "--quiet") == ""
+    rows = pq.read_table(made / "days" / "1.parquet").drop_columns("id").to_pandas()
+    rows.to_csv(tmp_path / "a.csv")  # with a column of row numbers, which has no name
+    fit[1] = tmp_path / "a.csv"
+    assert "also ''. A column of" in warned(made, *fit)
+    assert warned(made, *fit, "--exclude", '""') == ""
 
 
 def test_fit_learns_from_parquet_what_scikit_learn_learns_in_memory(made, iris, tmp_path):

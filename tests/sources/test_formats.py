@@ -220,6 +220,13 @@ def test_a_ledger_reads_a_path_with_the_options_of_its_files(tmp_path):
         )
 
 
+def test_the_row_numbers_that_pandas_writes_are_mentioned(tmp_path):
+    TABLE.to_pandas().to_csv(tmp_path / "a.csv")
+    with pytest.warns(UserWarning, match="also ''. A column of such a name mostly identifies rows"):
+        assert "" in scan(tmp_path, "kind").feature_names
+    assert scan(tmp_path, "kind", exclude=[""]).feature_names == ("x", "n", "shop")
+
+
 def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path):
     (tmp_path / "rows.txt").write_text("x;kind\n1;a\n2;b\n")
     assert accumulate(scan(tmp_path / "rows.txt", "kind", format="csv delimiter=;")).n_rows == 2
