@@ -191,18 +191,6 @@ def test_options_that_no_text_tells_are_refused_by_name(tmp_path):
         scan(tmp_path, "kind", format=ds.CsvFileFormat(convert_options=types))
 
 
-def test_rows_read_by_other_options_are_not_found_again(tmp_path):
-    (tmp_path / "data").mkdir()
-    write_csv(TABLE, tmp_path / "data" / "a.csv")
-    all_rows, fewer = (
-        scan(tmp_path / "data", "kind", format=f"csv skip_rows_after_names={n}") for n in (0, 9)
-    )
-    model = sg.LinearDiscriminantAnalysis().fit(all_rows)
-    assert predict_dataset(model, all_rows, tmp_path / "out").n_rows == N
-    assert predict_dataset(model, fewer, tmp_path / "out").n_rows == N - 9
-    assert pq.read_table(tmp_path / "out").num_rows == N - 9
-
-
 def test_a_ledger_reads_a_path_with_the_options_of_its_files(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("x;kind\n1,5;a\n-999;a\n3;b\n")

@@ -339,24 +339,8 @@ def test_equal_values_have_equal_digests_whatever_they_look_like_in_memory(tmp_p
 
 
 def test_values_that_look_alike_have_different_digests():
-    values = [
-        1,
-        1.0,
-        True,
-        "1",
-        b"1",
-        -1.0,
-        0.0,
-        -0.0,
-        None,
-        "None",
-        [1],
-        (1,),
-        [[1], 2],
-        [1, [2]],
-        {1: 2},
-        {2: 1},
-    ]
+    values = [1, 1.0, True, "1", b"1", -1.0, 0.0, -0.0, None, "None", [1], (1,), [[1], 2], [1, [2]], {1: 2}]
+    values += [{2: 1}, {1}, {"1"}, frozenset()]
     values += [{"a": 1, "b": 2}, {"b": 2, "a": 1}, np.ones(2), np.ones((2, 1)), np.ones(2, np.float32)]
     values += [np.array([1, 256], "<i4"), np.array([1, 256], ">i4"), np.int8(1), np.int16(1), np.log, np.log2]
     values += [np.random.RandomState(0), np.random.RandomState(1), pd.Series([1, 2]), pd.Series([1.0, 2.0])]
