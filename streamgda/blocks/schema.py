@@ -104,6 +104,10 @@ class Schema(ABC):
     def check_size(self, n_rows: int, features: Any = None) -> None:  # noqa: B027 - numbers have no limit
         """Raise ValueError if a state cannot have so many features; those of a block may be `features`."""
 
+    def misread(self) -> dict[str, str]:
+        """What columns hold that were read as something else, and how to read them."""
+        return {}
+
     def to_document(self) -> Any:
         """Plain values that JSON holds, and `from_plain` of the class reads."""
         return None

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from streamgda.blocks.labels import Codes, Labels, code_dtype
 from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
-from streamgda.blocks.wording import callers_level, counted, value_named
+from streamgda.blocks.wording import callers_level, counted, listed, value_named
+from streamgda.categories.text import read_as_what
 from streamgda.gaussians.whitening import constant_features
 from streamgda.sources.roles import is_identifier
 
@@ -203,25 +204,36 @@ class Categories(Schema):
             means = statistics.overall_mean()[None]
             self._refuse(n_rows, constant_features(statistics.total_variance(), means))
 
+    def misread(self) -> dict[str, str]:
+        """What columns of dates or numbers hold that are learnt as text, and how to read them."""
+        told = {name: read_as_what(name, own) for name, own in zip(self.columns, self.values, strict=True)}
+        return {name: holds for name, holds in told.items() if holds}
+
     def _refuse(self, n_rows: int, is_constant: Iterable[bool]) -> None:
         """Name the columns with too many values, and those to use, of numbers the ones that vary."""
-        n_values = dict(zip(self.columns, map(len, self.values), strict=True))
-        wrong = [name for name, n in n_values.items() if n > _most_categories(n_rows)]
+        values_of = dict(zip(self.columns, self.values, strict=True))
+        wrong = [name for name in values_of if len(values_of[name]) > _most_categories(n_rows)]
+        told = {name: read_as_what(name, values_of[name]) for name in wrong}
         found = [
-            f"column {name!r} has {counted(n_values[name], 'category')} in {counted(n_rows, 'row')}: "
-            + ("it identifies rows" if n_values[name] > n_rows / 2 else f"{MOST_CATEGORIES:,} are the most")
+            f"column {name!r} has {counted(len(values_of[name]), 'category')} in {counted(n_rows, 'row')}: "
+            + (told[name] or self._fault(len(values_of[name]), n_rows))
             for name in wrong
         ]
+        others = [name for name in wrong if not told[name]]
         vain = {
             *wrong,
             *compress(self.numbers, is_constant),
-            *(name for name in n_values if n_values[name] == 1),
+            *(name for name in values_of if len(values_of[name]) == 1),
         }
         usable = [name for name in self.names if name not in vain and not is_identifier(name)]
-        raise ValueError(
-            f"{'; '.join(found)}. Leave {'it' if len(wrong) == 1 else 'them'} out, of a source with "
-            f"exclude={wrong!r}" + (f", or name the columns to use, as features={usable!r}" if usable else "")
-        )
+        those = listed(others) if len(others) < len(wrong) else "it" if len(wrong) == 1 else "them"
+        out = f". Leave {those} out, of a source with exclude={others!r}" if others else ""
+        named = f", or name the columns to use, as features={usable!r}" if others and usable else ""
+        raise ValueError("; ".join(found) + out + named)
+
+    @staticmethod
+    def _fault(n_values: int, n_rows: int) -> str:
+        return "it identifies rows" if n_values > n_rows / 2 else f"{MOST_CATEGORIES:,} are the most"
 
     def to_document(self) -> dict[str, Any]:
         """The categories as plain values, from which `from_plain` makes them again."""

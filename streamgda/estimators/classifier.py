@@ -168,8 +168,18 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
             now["priors"] = self.priors
             self._warn_of_priors(warned.get("priors"))
+        if misread := self.statistics_.schema.misread():
+            now["misread"] = misread
+            self._warn_of_misread(misread, warned.get("misread", ()))
         if now:
             self._warned = now
+
+    def _warn_of_misread(self, misread: dict[str, str], warned: Container[str]) -> None:
+        """Warn of columns that were read as something else than they hold, unless they are known."""
+        for name, holds in misread.items():
+            if name not in warned:
+                said = f"column {name!r} is learnt as categories, and holds {holds}"
+                warnings.warn(said, stacklevel=callers_level())
 
     def _warn_of_none(self, why_none: Reason, knows: bool) -> None:
         """Warn that rows determine the density of no class, unless it is known."""

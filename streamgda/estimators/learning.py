@@ -323,8 +323,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         array([0.667, 4.667])
         """
         self._check_learns_in_parts()
-        announced = None if classes is None else announced_labels(classes)
         in_memory = isinstance(X, np.ndarray) or not (isinstance(X, Source) or is_dask(X))
+        announced = None if classes is None else announced_labels(classes, y if in_memory else None)
         now = None
         if time is not None or self.half_life is not None:
             now, sample_weight = newest_and_weights(self, time, sample_weight, in_memory=in_memory)

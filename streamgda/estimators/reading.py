@@ -240,8 +240,12 @@ def encoded_columns(X: Any, encoding: Encoding | None) -> MadeColumns | None:
     return learnt_columns(X, encoding) if encoding.by_name or arrays.columns_of_other_types(X) else None
 
 
-def announced_labels(classes: ArrayLike) -> labels.Labels:
-    """The labels that a caller announces, sorted."""
+def announced_labels(classes: ArrayLike, y: Any = None) -> labels.Labels:
+    """The labels that a caller announces, sorted; ValueError for the weights of rows with labels y."""
+    given = np.asarray(classes)
+    is_by_row = given.ndim == 1 and len({*given.tolist()}) < len(given) and given.shape == np.shape(y)
+    if is_by_row and not np.array_equal(given, y):
+        raise ValueError("classes has a value for each row; weights of rows are given as sample_weight=")
     announced: labels.Labels = np.unique(labels.as_labels(classes))
     return announced
 
@@ -253,7 +257,10 @@ def check_announced(seen: labels.Labels, announced: labels.Labels | None) -> Non
     labels.union(seen, announced)  # raises if the two are labels of different kinds
     other = np.setdiff1d(seen, announced)
     if len(other):
-        raise ValueError(f"The target label(s) {other} in y do not exist in the initial classes {announced}")
+        hint = "; weights of rows are given as sample_weight=" if len(other) == len(seen) else ""
+        raise ValueError(
+            f"The target label(s) {other} in y do not exist in the initial classes {announced}{hint}"
+        )
 
 
 def reading_blocks(blocks: Callable[[], Iterator[Block]]) -> Read:

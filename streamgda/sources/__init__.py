@@ -8,7 +8,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `parquet`: files. `discovery` lists them, `planning` makes a `Dataset` of the list by the keys in the names
   of folders and one footer, and plans each `InputFile` by its own footer. A task reads `row_groups`, decoded
   in bounded memory.
-- `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
+- `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order;
+  `format_options`: their options as text.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
@@ -16,7 +17,7 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features.
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
-  `identity` hashes a transformer by its values, which `parts` finds: of functions by what their `code` reads.
+  `identity` hashes a transformer by its values, and functions by what their `code` names.
 - `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.
 
 How to write another one

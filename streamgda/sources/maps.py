@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from streamgda.blocks.block import Block, rows_per_block
 from streamgda.blocks.labels import drop_unused
 from streamgda.blocks.wording import counted
-from streamgda.sources.identity import value_digest
 from streamgda.storage.documents import digest
 
 _RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
@@ -70,6 +69,8 @@ class FeatureMap:
 
     def digest_now(self) -> str:
         """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
+        from streamgda.sources.identity import value_digest
+
         given, name = self.given, f"the map by {name_of(self.transformer)}"
         return digest([given is not self.transformer, value_digest(given, name), self.names])
 

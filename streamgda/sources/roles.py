@@ -395,13 +395,13 @@ def _is_pattern(name: str) -> bool:
 
 
 _IDENTIFIER = re.compile(
-    r"(.*[_. -])?(id|uuid|guid)|\w*[a-z]I[dD]|index|row_?(id|index|number)|__index_level_\d+__|Unnamed: 0",
+    r"(.*[_. -])?(id|uuid|guid)|\w*[a-z]I[dD]|index|row_?(id|index|number)|__index_level_\d+__|(Unnamed: 0)?",
     re.ASCII,
 )
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a column is named like an identifier: id, user_id, userId, uuid, index and their likes."""
+    """Whether a column is named like an identifier: id, user_id, userId, uuid, index, or not at all."""
     return bool(_IDENTIFIER.fullmatch(name) or _IDENTIFIER.fullmatch(name.lower()))
 
 

@@ -165,6 +165,11 @@ def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell
     assert "days/1.parquet: by default all columns are features, also 'id'. A column of" in said
     assert said.endswith("Set exclude=['id'], or name the features to use\n")
     assert warned(made, *fit, "--exclude", "id") == warned(made, *fit, "--quiet") == ""
+    rows = pq.read_table(made / "days" / "1.parquet").drop_columns("id").to_pandas()
+    rows.to_csv(tmp_path / "a.csv")  # with a column of row numbers, which has no name
+    fit[1] = tmp_path / "a.csv"
+    assert "also ''. A column of" in warned(made, *fit)
+    assert warned(made, *fit, "--exclude", '""') == ""
 
 
 def test_fit_learns_from_parquet_what_scikit_learn_learns_in_memory(made, iris, tmp_path):
@@ -687,7 +692,7 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     (tmp_path / "days").mkdir()
     for i in range(2):
         iris[i::2].to_csv(tmp_path / "days" / f"{i}.csv", index=False)
-    iris.to_csv(tmp_path / "all.txt", sep=";", index=False)
+    iris.to_csv(tmp_path / "all.txt", sep=";", decimal=",", index=False)
     invoke(tmp_path, "fit", "days", "--target", "kind", "--out", "model.parquet")
     whole = load(made / "model.parquet")
     assert load(tmp_path / "model.parquet").statistics_.allclose(whole.statistics_, rtol=1e-12)
@@ -700,7 +705,7 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     assert "rows: 80\n" in invoke(made, "inspect", "days/1.parquet")
     assert "--format" in fails(tmp_path, "fit", "all.txt", "--target", "kind", "--out", "model.parquet")
     fit = "fit", "all.txt", "--target", "kind", "--out", "model.parquet"
-    invoke(tmp_path, *fit, "--format", "csv delimiter=;")
+    invoke(tmp_path, *fit, "--format", "csv delimiter=; decimal_point=,")
     assert load(tmp_path / "model.parquet").statistics_.n_rows == 150
 
 

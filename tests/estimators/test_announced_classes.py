@@ -173,6 +173,12 @@ def test_a_label_that_is_not_announced_with_its_batch_changes_nothing(pair):
         model.partial_fit(X[:0], [], classes=["a"])
     with pytest.raises(ValueError, match="row 1 has no label"):
         model.partial_fit(X[:2], [0, None], classes=[0, 1])
+    for weights in (np.arange(60) % 3 + 7, np.arange(60) % 3, np.arange(60) % 3 / 2, [5] * 60):
+        with pytest.raises(ValueError, match="weights of rows are given as sample_weight="):
+            model.partial_fit(X, Y, weights)
+    with pytest.raises(ValueError, match=r"weights of rows are given as sample_weight="):
+        model.partial_fit(X[:1], Y[:1], [5])
+    assert clone(model).partial_fit(X, Y, Y).classes_.tolist() == [0, 2]
     assert from_bytes(before).classes_.tolist() == model.classes_.tolist() == [0, 1, 2]
 
 

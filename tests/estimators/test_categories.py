@@ -1,9 +1,12 @@
 """Linear discriminant analysis of tables with categories, against scikit-learn's on one-hot columns."""
 
+import re
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from pyarrow.parquet import write_to_dataset
 from scipy.special import log_softmax
@@ -24,11 +27,13 @@ from streamgda import (
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     StatisticsSearchCV,
+    accumulate,
     cross_validate,
     drift,
     evaluate,
     load,
     predict_dataset,
+    scan,
     scan_arrow,
     scan_dask,
     scan_parquet,
@@ -302,6 +307,81 @@ def test_all_identifiers_are_named_with_features_without_them_and_without_consta
     message = r"'name' has .*'key' has .*them out.*exclude=\['name', 'key'\].*features=\['age', 'city'\]"
     with pytest.raises(ValueError, match=message):
         LinearDiscriminantAnalysis(categories="auto").fit(rows, np.tile(kinds, times))
+
+
+DAYS = [f"{day:02d}/0{month}/2021" for month in (1, 2) for day in range(1, 29)]
+AMOUNTS = [n / 8 for n in range(56)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "meant"),
+    [
+        (DAYS, DAYS),
+        ([f"{day[3:5]}/{day[:2]}/21" for day in DAYS], DAYS),
+        ([day.replace("/", ".") + " 00:00" for day in DAYS], DAYS),
+        ([f"{n}".replace(".", ",") for n in AMOUNTS], AMOUNTS),
+        (["?", *map(str, AMOUNTS[1:])], [None, *AMOUNTS[1:]]),
+        ([f"{n}%" for n in AMOUNTS], AMOUNTS),
+        ([f"$ {1000 + n:,}" for n in AMOUNTS], [1000 + n for n in AMOUNTS]),
+        (
+            [f"{1000 + n:_} €".replace(".", ",").replace("_", ".") for n in AMOUNTS],
+            [1000 + n for n in AMOUNTS],
+        ),
+    ],
+    ids=["d/m/y", "m/d/y", "d.m.y h:m", "1,5", "1.5 or ?", "1.5%", "$ 1,200.5", "1.200,5 €"],
+)
+@pytest.mark.parametrize("times", [1, 2], ids=["refused", "warned of"])
+def test_dates_and_numbers_in_text_are_named_with_what_reads_them(texts, meant, times, tmp_path):
+    frame = pd.DataFrame({"x": 1, "sold": texts * times, "kind": list("ab") * (28 * times)})
+    frame["x"] = np.random.default_rng(0).integers(0, 9, len(frame))
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    said = re.escape(f"such as '{min(texts, key=lambda text: (text == '?', text))}'")
+    fit = GaussianNB().fit
+    if times == 1:
+        with pytest.raises(ValueError, match=said) as caught:
+            fit(scan(tmp_path / "a.csv", "kind"))
+        assert "exclude=" not in str(caught.value)
+        remedy = str(caught.value)
+    else:
+        with pytest.warns(UserWarning, match=said) as warned:
+            fit(scan(tmp_path / "a.csv", "kind"))
+        remedy = str(warned[0].message)
+        assert len(warned) == 1
+    if option := re.search("format='(.*?)' \\(", remedy):
+        source = scan(tmp_path / "a.csv", "kind", format=option[1], missing="drop")
+    else:
+        number = re.search(r"number=(.*\))\), by", remedy)[1]
+        source = scan(tmp_path / "a.csv", "kind", exclude=["sold"])
+        source = source.with_columns(sold=eval(number, vars(pyarrow.compute)))
+    meant = pd.Series(meant * times)
+    if isinstance(meant[5], str):
+        meant = (pd.to_datetime(meant, format="%d/%m/%Y") - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    expected = pd.to_numeric(meant).groupby(frame["kind"]).mean()
+    np.testing.assert_allclose(accumulate(source, "diag").means[:, 1], expected)
+
+
+@pytest.mark.parametrize("way", ["json", "parquet", "frame"])
+def test_dates_in_text_are_named_whatever_holds_them(way, tmp_path):
+    frame = pd.DataFrame({"x": np.arange(56.0) % 9, "sold": DAYS, "kind": list("ab") * 28})
+    if way == "json":
+        frame.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    elif way == "parquet":
+        frame.to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="'sold' has 56 categories in 56 rows: dates as text, such as"):
+        if way == "frame":
+            GaussianNB(categories="auto").fit(frame[["x", "sold"]], frame["kind"])
+        else:
+            GaussianNB().fit(scan(tmp_path, "kind"))
+
+
+def test_text_that_is_just_text_is_learnt_without_a_word(customers, kinds):
+    for texts in (
+        [f"{n % 90:05d}" for n in range(400)],  # codes
+        [f"192.168.{n % 4}.{n % 30}" for n in range(400)],
+        [f"{n % 9}0-{n % 9}9" for n in range(400)],
+        [f"32/{n % 60}/2021" for n in range(400)],
+    ):
+        GaussianNB(categories="auto").fit(customers[["age"]].assign(text=texts), kinds)
 
 
 def test_new_categories_are_reported_beside_the_drift(source, customers, kinds):

@@ -1,5 +1,6 @@
 """The digest of a map: it changes with all that the map reads, and with nothing else."""
 
+import decimal
 import functools
 import importlib
 import itertools
@@ -27,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsTransformer
 
-from streamgda.sources.identity import value_digest
+from streamgda.sources.identity import _library_of, value_digest
 
 # Modules with a function `f` of rows, which reads the number K, and does not read N.
 TEXT = """
@@ -70,12 +71,11 @@ D = dict(a=lambda X: X * {K})
 def f(X): return D['a'](X)
 ## an attribute
 import types
-s = types.SimpleNamespace(scale={K}, name={N})
+s = types.SimpleNamespace(scale={K}); U = {N}
 def f(X): return X * s.scale
 ## an attribute of a class
 class C:
   scale = {K}
-  other = {N}
 def f(X): return X * C.scale
 ## an attribute of a module
 import {M} as m
@@ -339,24 +339,8 @@ def test_equal_values_have_equal_digests_whatever_they_look_like_in_memory(tmp_p
 
 
 def test_values_that_look_alike_have_different_digests():
-    values = [
-        1,
-        1.0,
-        True,
-        "1",
-        b"1",
-        -1.0,
-        0.0,
-        -0.0,
-        None,
-        "None",
-        [1],
-        (1,),
-        [[1], 2],
-        [1, [2]],
-        {1: 2},
-        {2: 1},
-    ]
+    values = [1, 1.0, True, "1", b"1", -1.0, 0.0, -0.0, None, "None", [1], (1,), [[1], 2], [1, [2]], {1: 2}]
+    values += [{2: 1}, {1}, {"1"}, frozenset()]
     values += [{"a": 1, "b": 2}, {"b": 2, "a": 1}, np.ones(2), np.ones((2, 1)), np.ones(2, np.float32)]
     values += [np.array([1, 256], "<i4"), np.array([1, 256], ">i4"), np.int8(1), np.int16(1), np.log, np.log2]
     values += [np.random.RandomState(0), np.random.RandomState(1), pd.Series([1, 2]), pd.Series([1.0, 2.0])]
@@ -378,6 +362,7 @@ LOCK = threading.Lock()
 LINES = iter([1, 2])
 MODULE = types.ModuleType("config")
 MODULE.lock = LOCK
+HERE = Path()
 
 
 def counting(rows):
@@ -420,29 +405,38 @@ def of_a_file(rows):
 @pytest.mark.parametrize(
     ("function", "named"),
     [
-        (of_the_environment, "what system.environ gives"),
-        (of_a_file, "numpy.loadtxt: what it gives"),
-        (functools.partial(pd.read_csv, "scale"), "what it gives"),
-        (lambda rows: rows * np.load("scale.npy"), "np.load: what it gives"),
-        (lambda rows: rows * xr.open_dataset("scale.nc").a.values, "xr.open_dataset: what it gives"),
-        (lambda rows: rows * sqlite3.connect("scale").total_changes, "sqlite3.connect: what it gives"),
-        (lambda rows: rows * float(Path("scale").read_text()), "what .read_text gives"),
-        (lambda rows: rows * importlib.import_module("scale").SCALE, "import_module: what it gives"),
+        (of_the_environment, "os.environ: what os._Environ tells"),
+        (of_a_file, "numpy.loadtxt: what numpy.loadtxt tells"),
+        (functools.partial(pd.read_csv, "scale"), "what pandas.read_csv tells"),
+        (lambda rows: rows * np.load("scale.npy"), "what numpy.load tells"),
+        (lambda rows: rows * xr.open_dataset("scale.nc").a.values, "xr.open_dataset: what"),
+        (lambda rows: rows * sqlite3.connect("scale").total_changes, "sqlite3.connect: what"),
+        (lambda rows: rows * float(Path("scale").read_text()), "Path: what pathlib.Path tells"),
+        (lambda rows: rows * importlib.import_module("scale").SCALE, "what importlib.import_module tells"),
         (counting, "COUNT, which it changes itself"),
         (remembering(), "last, which it changes itself"),
-        (lambda rows: rows if LOCK.locked() else -rows, r"LOCK: <unlocked _thread.lock .* \(cannot pickle"),
+        (
+            lambda rows: rows if LOCK.locked() else -rows,
+            r"LOCK: <unlocked _thread.lock .* \(TypeError: cannot pickle",
+        ),
         (lambda rows: rows * next(LINES), "LINES: <list_iterator .* changes when it is read"),
         (lambda rows: rows if MODULE.lock else -rows, "MODULE.lock: <unlocked"),
-        (lambda rows: rows * float(os.environ["SCALE"]), "what os.environ gives"),
-        (lambda rows: rows * float(subprocess.check_output(["cat", "scale"])), "check_output: what it gives"),
-        (lambda rows: rows * np.memmap("scale")[0], "np.memmap: what it gives"),
-        (lambda rows: rows * Path("scale").stat().st_size, "what .stat gives"),
-        (lambda rows: rows - time.time(), "time.time: what it gives"),
-        (lambda rows: rows - datetime.now().year, "what .now gives"),
-        (lambda rows: rows * float(open("scale").read()), "what open gives"),  # noqa: SIM115, PTH123
+        (lambda rows: rows * float(os.environ["SCALE"]), "os.environ: what os._Environ tells"),
+        (
+            lambda rows: rows * float(subprocess.check_output(["cat", "scale"])),
+            "what subprocess.check_output tells",
+        ),
+        (lambda rows: rows * np.memmap("scale")[0], "what numpy.memmap tells"),
+        (lambda rows: rows * os.path.exists("scale"), "what genericpath.exists tells"),  # noqa: PTH110
+        (lambda rows: rows * HERE.exists(), "HERE: what pathlib"),
+        (lambda rows: rows * len(np.geterr()), "what numpy.geterr tells"),
+        (lambda rows: rows * decimal.getcontext().prec, "decimal.getcontext: what"),
+        (lambda rows: rows - time.time(), "what time.time tells"),
+        (lambda rows: rows - datetime.now().year, "what .now tells"),
+        (lambda rows: rows * float(open("scale").read()), "what io.open tells"),  # noqa: SIM115, PTH123
         (functools.partial(np.multiply, (n for n in range(3))), "<generator .* changes when it is read"),
         (np.frompyfunc(lambda x: x, 1, 1), "whose code cannot be read"),
-        (Locked(), r"\.lock: <unlocked"),
+        (Locked(), "LOCK: <unlocked"),
     ],
 )
 def test_what_has_no_value_is_refused_by_name(function, named):
@@ -455,5 +449,7 @@ def test_the_version_of_a_library_counts(monkeypatch):
 
     before, of_arrays = digest(KNeighborsTransformer), digest(np.log)
     monkeypatch.setattr(sklearn, "__version__", "99.0")
+    _library_of.cache_clear()
     assert digest(KNeighborsTransformer) != before
     assert digest(np.log) == of_arrays
+    _library_of.cache_clear()

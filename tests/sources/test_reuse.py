@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import zarr
@@ -17,6 +18,7 @@ from streamgda import (
     StatisticsLedger,
     accumulate,
     predict_dataset,
+    scan,
     scan_parquet,
     scan_zarr,
 )
@@ -100,6 +102,13 @@ def computed(folder, divisor=2):
     return plain(folder).with_columns(b=pc.field("a") / divisor)
 
 
+def as_text(folder, options=""):
+    (folder / "text").mkdir(exist_ok=True)
+    if not (folder / "text" / "0.csv").exists():
+        pyarrow.csv.write_csv(pq.read_table(folder / "0.parquet"), folder / "text" / "0.csv")
+    return scan(folder / "text", "y", features=["a", "b"], format=f"csv {options}")
+
+
 SCALE = 2.0
 
 
@@ -179,6 +188,7 @@ OF_FILES = {
     "another filter": (filtered, plain),
     "computed column": (computed, lambda folder: computed(folder, 3)),
     "type of a value": (computed, lambda folder: computed(folder, 2.0)),
+    "options of CSV": (as_text, lambda folder: as_text(folder, "skip_rows_after_names=7")),
     "a global": with_global(by_global, globals(), "SCALE"),
     "a global of a helper": with_global(by_helper, globals(), "SCALE"),
     "a class": with_global(ByAttribute(), ByAttribute, "factor"),
