@@ -26,7 +26,7 @@ class Interrupted(click.ClickException):
     exit_code = 130  # by the convention of shells: 128 and the number of SIGINT
 
 
-class Quarantined(click.ClickException):
+class Refused(click.ClickException):
     """The error for files that drifted too far. The user must accept or reject them."""
 
     exit_code = 3

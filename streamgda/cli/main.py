@@ -7,7 +7,7 @@ import json
 import pkgutil
 import re
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -162,8 +162,6 @@ _KINDS: dict[str, Any] = {
     "FORMAT": _format,
     "NUMBER": float,
     "INTEGER": int,
-    "DATE": lambda text: datetime.fromisoformat(text).astimezone(),
-    "DAYS": lambda text: timedelta(days=float(text)),
     **dict.fromkeys(("TEXT", "ADDRESS", "FILE"), _path),
 }
 

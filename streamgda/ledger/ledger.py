@@ -1,72 +1,93 @@
-"""`StatisticsLedger`: refresh it, merge its statistics, answer its alarms, and compact it."""
+"""`StatisticsLedger`: refresh it with what has come, changed or gone, and take its statistics."""
 
 from __future__ import annotations
 
-import fnmatch
+import json
 import os
-import warnings
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
-from operator import methodcaller
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import abridged, as_html, counted
-from streamgda.ledger.drift import DriftReport, RefreshReport
-from streamgda.ledger.entries import TABLE_BYTES, State, total_of
-from streamgda.ledger.folder import Contents, LedgerFolder
-from streamgda.ledger.manifest import (
-    OPTIONS,
-    Age,
-    FileFilter,
+from streamgda.blocks.wording import as_html, counted
+from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
+from streamgda.ledger.entries import (
+    COLUMNS,
+    FORMAT,
+    Entries,
+    Entry,
     FileRecord,
-    Manifest,
-    Status,
-    check_reads_alike,
-    n_files_of,
-    scan_options_of,
-    select,
-    to_table,
-    weights_by_age,
+    State,
+    state_in,
+    table_of,
+    total_of,
 )
-from streamgda.ledger.refresh import OnError, Reader, RefreshPlan, as_known, compare, plan_refresh, read_files
-from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
+from streamgda.passes.accumulate import accumulate_splits
+from streamgda.passes.compute import Scheduler, compute_plans, opening_on, scheduler_for
+from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
-from streamgda.sources.base import FileSource, Source
+from streamgda.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Source, Split, group_into_tasks
 from streamgda.sources.formats import scan
+from streamgda.sources.maps import is_of_map
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
-from streamgda.statistics.rules import RowRule, to_metadata
+from streamgda.statistics.rules import RULES, RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.filesystems import Version, resolve
-from streamgda.storage.paths import Address, AnyFileSystem, Path
+from streamgda.storage import tables
+from streamgda.storage.documents import SENSELESS, digest
+from streamgda.storage.filesystems import LOCK, finished_name, reached, resolve
+from streamgda.storage.paths import Address, AnyFileSystem, Path, one_line
+from streamgda.storage.retries import repeated
 
-_FILES_OF_TABLE = 256  # a table of fewer files, and of less than half the usual size, is small
+LEDGER = "ledger.parquet"
+ENTRIES = "entries"
 
-_MOST_SMALL = 16  # tables; if there are more, they are joined
+_FILES_PER_TASK = 256  # so that all threads have some, and a crash loses the work of few
+_PARAMETERS = (*Required().keywords(), "folds", "groups")
+_SCANNED = ("target", "features", "weight", "missing", "format")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a ledger holds: how files are read, which files in which versions, and their statistics."""
+
+    reads: Mapping[str, Any]
+    records: Sequence[FileRecord]
+    table: pa.Table
+    document: Mapping[str, Any]
+    path: str
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows count."""
+        return sum(record.rows for record in self.records)
+
+    def state(self, empty: State) -> State:
+        """The merged statistics, of the kind of `empty`."""
+        return state_in(self.table, self.document, self.path, empty)
 
 
 class StatisticsLedger:
     """A folder with the statistics of each file of a dataset whose files come, change and go.
 
-    `refresh` reads only the files that are new or have changed, and drops those that are gone; `statistics`
-    merges what is held. The statistics of many files share a Parquet table. ``manifest.parquet``, a table
-    too, lists the files that count, and is replaced atomically at the end of a refresh. A refresh that is
-    killed or meets a full disk therefore changes nothing, and the next one finds the tables that it wrote.
+    `refresh` reads only the files that are new or have changed, and drops those that are gone. At its end it
+    replaces ``ledger.parquet``, which holds the list of the files and their merged statistics. A refresh that
+    is killed or meets a full disk therefore changes nothing, and the next one finds what it has read in
+    ``entries``, where the statistics of many files share a table.
 
     A local ledger is refreshed by one process at a time, which locks the folder; a second one stops at once
-    with an error. An object store has no locks. There, the manifest that is written last counts, so what the
-    other refresh found is found again by the next one. Tables are deleted there when they are a day old and
-    the manifest does not name them. No file is ever counted twice.
+    with an error. An object store has no locks. There, the list that is written last counts, and tables are
+    deleted when they are a day old. No file is ever counted twice.
 
     Parameters
     ----------
@@ -78,8 +99,8 @@ class StatisticsLedger:
     fourth_moments : bool, default=False
         Whether to keep fourth moments too, for ``shrinkage="auto"``; see `ClassStatistics`.
     exact : bool, default=False
-        Whether sums are exact: then the merged state has the same bits as a pass over all the files, whatever
-        files were dropped or changed before. See `ExactClassStatistics`.
+        Whether sums are exact: then the merged state has the same bits as a pass over all the files. See
+        `ExactClassStatistics`.
     folds : int, optional
         The number of folds whose statistics are kept, for `fold_statistics`. It cannot be changed later.
     groups : str, optional
@@ -89,7 +110,7 @@ class StatisticsLedger:
         If not given, as the source says.
     rule : RowRule, optional
         A rule that divides the rows of each class, as `draw_centers` of a
-        `MixtureDiscriminantAnalysis` returns them. A ledger keeps its centres.
+        `MixtureDiscriminantAnalysis` returns them.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is. If None, inferred from `path`.
 
@@ -132,30 +153,146 @@ class StatisticsLedger:
         if groups is not None and folds is None:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
-        self._place = Address(path)
         self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
         if missing is not None:
             policy_of(missing)
         self.missing, self.rule = missing, rule
-        in_folds = {
-            name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None
-        }
-        self._own_options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
+        in_folds = {name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None}
+        self._options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         where, name = resolve(path, filesystem)
-        storage, folder = where.unwrapped(name)
-        self._folder = LedgerFolder(storage, folder.rstrip("/"))
+        self._storage, folder = where.unwrapped(name)
+        self._folder = folder.rstrip("/")
 
     def _state_of_no_rows(self, missing: MissingRows = "raise") -> State:
-        """The state of no rows; with patterns, if features may be missing in rows to be read."""
         empty = empty_statistics(self.required, missing=missing, rule=self.rule)
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
     def __repr__(self) -> str:
-        return f"StatisticsLedger({self._place!r}, {self.required.covariance_type!r})"
+        return f"StatisticsLedger({Address(self.path)!r}, {self.required.covariance_type!r})"
 
     def _repr_html_(self) -> str:
         return as_html(repr(self), self.files.to_pandas())
+
+    # ------------------------------------------------------------------ what is held
+
+    @property
+    def files(self) -> pa.Table:
+        """The files that count: path, size, time and rows of each; partition keys are columns."""
+        return pa.Table.from_pylist([_row_of(record) for record in self._existing().records])
+
+    @property
+    def read_options(self) -> dict[str, Any]:
+        """What is read of each file, and what is kept of it, as plain values."""
+        return dict(self._existing().reads)
+
+    def statistics(self, weights: Mapping[str, float] | None = None) -> Statistics:
+        """The merged statistics of all the files, or of some of them.
+
+        Parameters
+        ----------
+        weights : mapping of str to float, optional
+            The weight of each file that is to count, from 0 to 1, by its path as in `files`. So old files may
+            count less, and single ones not at all.
+
+        Returns
+        -------
+        ClassStatistics or ExactClassStatistics
+            Merged in the order of the paths, so the same files give the same bits whatever the history.
+
+        Raises
+        ------
+        ValueError
+            If nothing is held, or a path is unknown.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, pyarrow.parquet as pq, tempfile
+        >>> from streamgda import StatisticsLedger, scan_parquet
+        >>> folder = tempfile.mkdtemp()
+        >>> for day in (1, 2):
+        ...     table = pa.table({"width": [1.0, 2.0], "kind": ["a", "a"]})
+        ...     pq.write_table(table, f"{folder}/{day}.parquet")
+        >>> ledger = StatisticsLedger(f"{folder}/_ledger")
+        >>> _ = ledger.refresh(scan_parquet(folder, "kind"))
+        >>> half_lives = [1, 0]  # of each file, as computed from the times in ledger.files
+        >>> paths = ledger.files["path"].to_pylist()
+        >>> ledger.statistics({path: 0.5**age for path, age in zip(paths, half_lives)}).weights
+        array([3.])
+        """
+        return total_of(self._state(weights))
+
+    def fold_statistics(self, weights: Mapping[str, float] | None = None) -> FoldStatistics:
+        """The merged statistics of each fold. `StatisticsSearchCV.fit` takes them, and then reads no rows.
+
+        Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from sklearn.datasets import load_wine
+        >>> from streamgda import GaussianNB, StatisticsLedger, StatisticsSearchCV, scan_parquet
+        >>> folder = tempfile.mkdtemp()
+        >>> load_wine(as_frame=True).frame.to_parquet(f"{folder}/monday.parquet")
+        >>> ledger = StatisticsLedger(f"{folder}/ledger", "diag", folds=5)
+        >>> _ = ledger.refresh(scan_parquet(f"{folder}/*.parquet", "target"))
+        >>> search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-5]})
+        >>> search.fit(ledger.fold_statistics()).best_params_
+        {'var_smoothing': 1e-09}
+        """
+        state = self._state(weights)
+        if not isinstance(state, FoldStatistics):
+            raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
+        return state
+
+    def _state(self, weights: Mapping[str, float] | None) -> State:
+        held = self._existing()
+        self._check_alike(held, {**held.reads, **dict.fromkeys((*_PARAMETERS, *RULES)), **self._options})
+        if weights is None:
+            return held.state(self._empty)
+        if unknown := weights.keys() - {record.path for record in held.records}:
+            raise ValueError(f"{self!r} holds no file {min(unknown)!r}")
+        chosen = [record for record in held.records if weights.get(record.path)]
+        total = self._empty.copy()
+        try:
+            for record, state in self._entries(held.reads).states(chosen, self._empty):
+                total += state if weights[record.path] == 1 else state.decay(weights[record.path])
+        except FileNotFoundError:
+            if (now := self._held()) is None or now.records == held.records:
+                raise
+            return self._state(weights)  # a refresh has ended meanwhile
+        return total
+
+    def _existing(self) -> Held:
+        if (held := self._held()) is None:
+            raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
+        return held
+
+    def _held(self) -> Held | None:
+        path = f"{self._folder}/{LEDGER}"
+        try:
+            table, document = tables.read(path, COLUMNS, self._storage)
+            records = [FileRecord(**row) for row in document["files"]]
+            return Held(document["reads"], records, table, document, path)
+        except FileNotFoundError:
+            return None
+        except SENSELESS as error:
+            raise ValueError(
+                f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its entries"
+            ) from error
+
+    def _entries(self, reads: Mapping[str, Any]) -> Entries:
+        return Entries(self._storage, f"{self._folder}/{ENTRIES}", digest(reads, 4))
+
+    def _check_alike(self, held: Held, reads: Mapping[str, Any]) -> None:
+        for name in dict.fromkeys((*reads, *held.reads)):
+            ours, value = held.reads.get(name), reads.get(name)
+            if ours != value:
+                raise ValueError(
+                    f"the ledger in {self.path} holds statistics with {name}={ours!r:.200}, and here it is "
+                    f"{name}={value!r:.200}; open it as it was made, or use a ledger of its own for each way to "
+                    "read a dataset"
+                )
 
     # ------------------------------------------------------------------ refresh
 
@@ -166,36 +303,34 @@ class StatisticsLedger:
         scheduler: Scheduler = None,
         progress: Progress = False,
         dry_run: bool = False,
-        on_error: OnError = "raise",
-        verify: bool = False,
+        on_error: Literal["raise", "skip"] = "raise",
+        accept: bool = False,
         **limits: Any,
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
-        If limits are given, each of these files is compared by itself with all the rows held. A file that
-        exceeds a limit is quarantined: its statistics are kept, but do not count. Each refresh reports it
-        until you call `accept` or `reject`, or until the file is gone. A file that changes is compared again,
-        and its former version no longer counts. The first refresh has no rows to compare with.
+        If limits are given, each of these files is compared by itself with all the rows held. If one exceeds
+        a limit, the report says so, and the ledger holds what it held before. What was read is kept beside
+        it: refresh once more with other limits or ``accept=True``, or without the file, and no file is read
+        again. The first refresh has no rows to compare with.
 
         Parameters
         ----------
         source : Source, path, or sequence of paths
             A source of files, as `scan` makes it. Its files are listed anew. It must read the same columns in
-            the same way each time. Only the order of the columns may differ, and `missing` may change: to
-            "drop", or to any value while no row has been dropped. If no features are named where it is
-            scanned, they are those of the ledger. A ledger that holds files also takes a path: then it reads
-            the files there by the options with which it has read the others.
+            the same way each time; only their order may differ. If no features are named where it is scanned,
+            they are those of the ledger. A ledger that holds files also takes a path: then it reads the files
+            there by the options with which it has read the others.
         scheduler, progress : optional
             As for `accumulate`. The workers write the entries, so the ledger must be where they reach it.
         dry_run : bool, default=False
             Report what would be read, and change nothing.
         on_error : {"raise", "skip"}, default="raise"
             What to do about a file that cannot be read: raise its error, or skip the file. The report says
-            which files were skipped and why, and the next refresh tries them again. A file is also skipped if
-            a function of `Source.map` raises a ValueError for its rows; any other error of it is raised.
-        verify : bool, default=False
-            Also read the footer of each file that seems unchanged, and count the file as changed if its
-            footer has changed, although its size and time (or ETag) are the same.
+            which files were skipped and why, and the next refresh tries them again. Until then, the former
+            version of such a file counts.
+        accept : bool, default=False
+            Whether files that exceed a limit count nevertheless.
         **limits
             How far a file may drift: `max_shift`, `max_divergence`, `max_share_shift`, `no_new_classes` and
             `no_new_categories`, as for `DriftReport.alarms`. By default there is no limit.
@@ -216,240 +351,6 @@ class StatisticsLedger:
             If another process is refreshing the ledger.
         OSError
             If an entry cannot be written, or the ledger cannot be reached. The ledger is then unchanged.
-        """
-        if on_error not in {"raise", "skip"}:
-            raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
-        alarms_of = methodcaller("alarms", **limits)
-        alarms_of(DriftReport())  # raises if a limit is not known
-        files = self._check_source(self._scanned(source))
-        scheduler = scheduler_for(files, scheduler)
-        if dry_run:
-            plan = self._plan(files, self._folder.contents(), scheduler, verify)
-            return plan.report(plan.reused, DriftReport(), {}, dry_run=True)
-        with self._folder.lock() as contents:
-            plan = self._plan(files, contents, scheduler, verify)
-            before, folder, source, there = plan.before, self._folder, plan.source, contents.tables
-            empty = self._state_of_no_rows(self.missing or source.missing_rows)
-            reader = Reader(folder, before.reads, empty, on_error == "skip")
-            new: list[FileRecord] = []
-            skipped: dict[str, str] = {}
-            if plan.missing:
-                new, skipped = read_files(source, plan.missing, reader, scheduler, progress)
-            there = folder.tables() if new else contents.tables
-            former = [before.records[path] for path in skipped if path in before.records]
-            fresh = [as_known(record, before) for record in (*plan.leftovers, *new)]
-            now = plan.reused.updated([*(one for one in former if one.is_usable(there)), *fresh])
-            if lost := now.tables - there.keys():
-                raise OSError(
-                    f"{counted(len(lost), 'table')} of entries cannot be found in {folder.path}: "
-                    "the workers wrote elsewhere, or another refresh has deleted them; use a folder "
-                    "or URL that all share, and refresh again"
-                )
-            now, drift = compare(folder, before, now, there, self._empty, alarms_of)
-            _warn_of_copies(now.held, {record.path for record in fresh})
-            now = self._compact(now, there)
-            if now != contents.manifest:
-                folder.write_manifest(now, before)
-            folder.restore_apart(now)
-            folder.tidy(now, there)
-            return plan.report(now, drift, skipped)
-
-    def _scanned(self, source: Any) -> Source:
-        """The source of the files at a path, which are read as the ledger has read the files it holds."""
-        is_path = isinstance(source, str | os.PathLike | list | tuple)
-        return scan(source, **scan_options_of(self.read_options)) if is_path else source
-
-    def _check_source(self, source: Source) -> FileSource:
-        if not isinstance(source, FileSource):
-            raise TypeError(
-                f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}"
-            )
-        if source.includes(self._folder.storage, self._folder.manifest_path):
-            raise ValueError(
-                f"the ledger in {self._place} lies in the folder of the dataset, where its own files "
-                'would be taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
-            )
-        return source
-
-    def _plan(self, source: FileSource, there: Contents, scheduler: Scheduler, verify: bool) -> RefreshPlan:
-        """What is to be read, with the features of the source in the order of the ledger."""
-        before = there.manifest or self._folder.read_apart()
-        known = {} if before is None else before.read_options
-        source = source.as_read(known).rescanned()
-        if not known.get("maps"):  # which are given the features in an order of their own
-            source = source.in_order_of(known.get("features") or ())
-        if self.groups is not None:
-            source = source.with_groups(self.groups)
-        read_options = {**source.read_options, **self._own_options}
-        if before is not None:
-            check_reads_alike(before, read_options, str(self._place))
-        before = Manifest(read_options, {} if before is None else before.records)
-        each = opening_on(scheduler)
-        return plan_refresh(source, before, there, self._folder, verify=verify, each=each)
-
-    def _compact(self, now: Manifest, there: Mapping[str, Version], *, every: bool = False) -> Manifest:
-        """The manifest with its entries in other tables.
-
-        Tables of old versions, tables of which less than half is used and, if there are many, small ones are
-        written anew; or all of them.
-        """
-        sizes = Counter(record.entry for record in now.records.values())
-        names = {name for name, n_files in sizes.items() if every or not 0 < n_files_of(name) <= 2 * n_files}
-        few = {name for name, n_files in sizes.items() if n_files < _FILES_OF_TABLE and name in there}
-        small = {name for name in few if 2 * (there[name].size or 0) < TABLE_BYTES}
-        names |= small if len(small) > _MOST_SMALL else set()
-        records = [record for record in now.sorted() if record.entry in names and not record.is_folded]
-        if not records:
-            return now
-        copies = self._folder.write(self._folder.entries(records), now.reads)
-        return now.updated(replace(now.records[one.path], entry=one.entry) for one in copies)
-
-    # ------------------------------------------------------------------ files and statistics
-
-    @property
-    def rejected(self) -> tuple[str, ...]:
-        """The files that were rejected, and do not count until they change; see `StatisticsLedger.reject`."""
-        return self._existing_manifest().rejected
-
-    @property
-    def read_options(self) -> dict[str, Any]:
-        """What is read of each file, and what is kept of it, as plain values."""
-        return dict(self._existing_manifest().read_options)
-
-    @property
-    def files(self) -> pa.Table:
-        """The files that count: size, time, rows and entry of each; partition keys are columns."""
-        return to_table(self._existing_manifest().held)
-
-    @property
-    def quarantined(self) -> dict[str, str]:
-        """The files that do not count, because they have drifted, and why; see `StatisticsLedger.accept`."""
-        return self._existing_manifest().quarantined
-
-    def statistics(
-        self,
-        *,
-        where: FileFilter = None,
-        half_life: timedelta | None = None,
-        since: datetime | None = None,
-        age: Age = None,
-    ) -> Statistics:
-        """The merged statistics of all the files held, or of some of them.
-
-        Parameters
-        ----------
-        where : str, pyarrow expression, or list of tuples, optional
-            Which of the files to merge: a pattern such as ``"2024/*"`` for their paths, or a filter over the
-            columns of `files`, such as ``[("region", "=", "north")]``, as `pyarrow.parquet.read_table` takes
-            it.
-        half_life : timedelta, optional
-            The time in which the weight of a row halves. Its age is the difference between the time of its
-            file and that of the newest chosen file. A file that is dated in the future counts as new.
-        since : datetime, optional
-            Only files modified at or after this time are merged. It is in UTC, unless it has a time zone.
-        age : str, sequence of str, or mapping of str to date, optional
-            With `half_life`, the date of a file, to be used instead of its modification time: a partition key
-            such as "day", with values like 2026-01-31; several keys, such as ``["year", "month", "day"]``; or
-            a mapping from each path in `files` to its date.
-
-        Returns
-        -------
-        ClassStatistics or ExactClassStatistics
-            Merged in the order of the paths, so the same files give the same bits whatever the history.
-
-        Raises
-        ------
-        ValueError
-            If nothing is held, if no file is chosen, or if the age of a file is not known.
-        """
-        return total_of(self._merged(where, half_life, since, age))
-
-    def fold_statistics(self, **chosen: Any) -> FoldStatistics:
-        """The merged statistics of each fold. `StatisticsSearchCV.fit` takes them, and then reads no rows.
-
-        Parameters and errors are those of `statistics`; it is an error too if the ledger keeps no folds.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from sklearn.datasets import load_wine
-        >>> from streamgda import GaussianNB, StatisticsLedger, StatisticsSearchCV, scan_parquet
-        >>> folder = tempfile.mkdtemp()
-        >>> load_wine(as_frame=True).frame.to_parquet(f"{folder}/monday.parquet")
-        >>> ledger = StatisticsLedger(f"{folder}/ledger", "diag", folds=5)
-        >>> _ = ledger.refresh(scan_parquet(f"{folder}/*.parquet", "target"))
-        >>> search = StatisticsSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-5]})
-        >>> search.fit(ledger.fold_statistics()).best_params_
-        {'var_smoothing': 1e-09}
-        """
-        state = self._merged(**chosen)
-        if not isinstance(state, FoldStatistics):
-            raise ValueError(f"{self!r} keeps no folds: make it with folds=5")
-        return state
-
-    def _merged(
-        self,
-        where: FileFilter = None,
-        half_life: timedelta | None = None,
-        since: datetime | None = None,
-        age: Age = None,
-    ) -> State:
-        """The merged entries of the chosen files."""
-
-        def merge(manifest: Manifest) -> State:
-            records = select(manifest.held, where, since)
-            if not records:
-                n_held, n_apart = len(manifest.held.records), len(manifest.quarantined)
-                raise ValueError(
-                    f"the ledger in {self._place} holds no file that is chosen, of {n_held} in all"
-                    + (f"; {counted(n_apart, 'file')} quarantined" if n_apart else "")
-                )
-            if len(records) < len(manifest.held.records) or half_life:
-                _check_unfolded(records)
-            weights = weights_by_age(records, half_life, age)
-            return self._folder.merged(records, self._empty, weights)
-
-        manifest = None
-        while True:
-            before, manifest = manifest, self._checked_manifest()
-            try:
-                return merge(manifest)
-            except FileNotFoundError:
-                if manifest == before:
-                    raise
-                # A refresh has replaced the manifest meanwhile.
-
-    def _checked_manifest(self) -> Manifest:
-        """The manifest; a ValueError if the ledger was filled with other options than it is opened with."""
-        manifest = self._existing_manifest()
-        options = {name: value for name, value in manifest.read_options.items() if name not in OPTIONS}
-        check_reads_alike(manifest, {**options, **self._own_options}, str(self._place))
-        return manifest
-
-    def _existing_manifest(self) -> Manifest:
-        return self._existing(self._folder.read_manifest())
-
-    def _existing(self, manifest: Manifest | None) -> Manifest:
-        if manifest is None:
-            raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
-        return manifest
-
-    # ------------------------------------------------------------------ quarantined files
-
-    def accept(self, *paths: str) -> None:
-        """Let quarantined or rejected files count. No file is read again.
-
-        Parameters
-        ----------
-        *paths : str
-            Paths as in `quarantined`, or patterns such as ``"2026/*"`` for those of quarantined files.
-
-        Raises
-        ------
-        ValueError
-            If the ledger has no such file.
-        RuntimeError
-            If another process is refreshing the ledger.
 
         Examples
         --------
@@ -460,97 +361,260 @@ class StatisticsLedger:
         >>> for day, shift in (("monday", 0.0), ("tuesday", 9.0)):
         ...     table = pa.table({"width": width + shift, "kind": ["a"] * 100})
         ...     pq.write_table(table, f"{folder}/{day}.parquet")
-        ...     _ = ledger.refresh(scan_parquet(folder, "kind"), max_shift=1)
-        >>> ledger.quarantined
+        ...     report = ledger.refresh(scan_parquet(folder, "kind"), max_shift=1)
+        >>> report.alarms_by_file
         {'tuesday.parquet': 'class a: the mean of width has shifted by 9.354 standard deviations'}
         >>> ledger.statistics().n_rows
         100
-        >>> ledger.accept("tuesday.parquet")
-        >>> ledger.statistics().n_rows
+        >>> ledger.refresh(scan_parquet(folder, "kind"), max_shift=1, accept=True).rows_held
         200
         """
-        self._answer(paths, "held")
+        if on_error not in {"raise", "skip"}:
+            raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
+        DriftReport().alarms(**limits)  # raises if a limit is not known
+        if isinstance(source, str | os.PathLike | list | tuple):
+            source = scan(source, **scan_options_of(self.read_options))
+        self._check_source(source)
+        with self._locked(dry_run):
+            held = self._held()
+            source, reads = self._as_read(source, held)
+            scheduler = scheduler_for(source, scheduler)
+            before = {record.path: record for record in held.records} if held else {}
+            entries, files = self._entries(reads), {FileRecord.of(file).identity: file for file in source.files()}
+            there = entries.there()
+            known = {one.identity: one for one in before.values() if one.table in there}
+            kept = set(known)
+            if files.keys() - kept:  # a refresh that was killed may have read some of them
+                strays = entries.found(there.keys() - {one.table for one in known.values()})
+                known = {**strays, **known}
+            missing = [file for identity, file in files.items() if identity not in known]
+            now = [known[identity] for identity in files if identity in known]
+            skipped: dict[str, str] = {}
+            if missing and not dry_run:
+                reader = Reader(entries, self._state_of_no_rows(self.missing or source.missing_rows), on_error)
+                new, skipped = reader.read(source, missing, scheduler, progress)
+                there = entries.there()
+                old = [before[path] for path in skipped if path in before]
+                now += [*new, *(one for one in old if one.table in there)]
+            now.sort(key=lambda record: record.path)
+            paths = {file.path for file in files.values()}
+            outcome = {
+                "dry_run": dry_run,
+                "skipped": dict(sorted(skipped.items())),
+                "dropped": tuple(sorted(before.keys() - paths)),
+            }
+            if dry_run:
+                return RefreshReport(**_changes(before, [*now, *map(FileRecord.of, missing)], kept), **outcome)
+            if lost := {record.table for record in now} - there.keys():
+                raise OSError(
+                    f"{counted(len(lost), 'table')} of entries cannot be found in {entries.folder}: the workers "
+                    "wrote elsewhere, or another refresh has deleted them; use a folder or URL that all share, "
+                    "and refresh again"
+                )
+            state, drift, alarms = self._merged(entries, now, held, limits)
+            changes, rows = _changes(before, now, kept), sum(r.rows for r in now if r.identity not in kept)
+            outcome |= {"alarms_by_file": alarms, "rows": rows}
+            if held and alarms and not accept:
+                return RefreshReport(**changes, **outcome, **vars(drift), rows_held=held.n_rows, is_refused=True)
+            now = entries.joined(now, there)
+            if held is None or now != held.records or reads != held.reads:
+                table, document = table_of(state)
+                files_now = [asdict(record) for record in now]
+                document |= {"format_version": FORMAT, "reads": reads, "files": files_now}
+                tables.write(f"{self._folder}/{LEDGER}", table, document, self._storage)
+            entries.tidy({record.table for record in now}, there)
+            return RefreshReport(**changes, **outcome, **vars(drift), rows_held=sum(r.rows for r in now))
 
-    def reject(self, *paths: str) -> None:
-        """Leave quarantined files, or files that count, out until they change. `accept` undoes it.
-
-        Parameters and errors are those of `accept`.
-        """
-        self._answer(paths, "rejected")
-
-    def _answer(self, paths: Sequence[str], status: Status) -> None:
-        if not paths:
-            return
-        with self._folder.lock() as contents:
-            manifest = self._existing(contents.manifest)
-            records = [manifest.records[path] for name in paths for path in _matching(manifest, name)]
-            _check_unfolded(records)
-            answers = [
-                replace(record, status=status, alarm="" if status == "held" else record.alarm)
-                for record in records
-            ]
-            self._folder.write_manifest(manifest.updated(answers), manifest)
-
-    # ------------------------------------------------------------------ compaction
-
-    def compact(self) -> int:
-        """Write all entries anew, in the order of their paths, into as few tables as hold them.
-
-        A refresh joins small tables by itself, and writes tables anew that are hardly used. In the order of
-        their paths, entries take the least memory to merge.
-
-        Returns
-        -------
-        int
-            How many tables there are now.
-
-        Raises
-        ------
-        ValueError
-            If nothing is held.
-        RuntimeError
-            If another process is refreshing the ledger.
-        OSError
-            If a table cannot be written, or the ledger cannot be reached.
-        """
-        with self._folder.lock() as contents:
-            manifest = self._existing(contents.manifest)
-            now = self._compact(manifest, contents.tables, every=True)
-            self._folder.write_manifest(now, manifest)
-            self._folder.tidy(now, contents.tables)
-            return len(now.tables)
-
-
-def _warn_of_copies(held: Manifest, new: Collection[str]) -> None:
-    """Warn of files that have just been read, and have the content of another file that counts."""
-    if not new:
-        return
-    known: dict[tuple[Any, ...], str] = {}
-    for record in sorted(held.sorted(), key=lambda record: record.path in new):
-        content = record.size, record.footer, record.rows
-        other = known.setdefault(content, record.path)
-        if other != record.path and record.path in new and record.footer and record.rows:
-            warnings.warn(
-                f"{record.path} seems to be a copy of {other}: its rows count twice; reject or delete it",
-                stacklevel=3,
-            )
-
-
-def _check_unfolded(records: Sequence[FileRecord]) -> None:
-    """Raise ValueError if the statistics of some files are not to be had by themselves."""
-    for record in records:
-        if record.is_folded:
+    def _check_source(self, source: Any) -> None:
+        if not isinstance(source, FileSource):
+            raise TypeError(f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}")
+        if source.includes(self._storage, f"{self._folder}/{LEDGER}"):
             raise ValueError(
-                f"an older version has folded {record.path} with other files; refresh the ledger first, "
-                "which reads them again"
+                f"the ledger in {self.path} lies in the folder of the dataset, where its own files would be taken "
+                'for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
 
+    @contextmanager
+    def _locked(self, dry_run: bool) -> Iterator[None]:
+        """Lock a local folder, and make it; a folder of other things is left alone."""
+        inside = reached(self._folder, partial(self._storage.children, self._folder))
+        own = {LEDGER, ENTRIES, LOCK}
+        if foreign := [name for name in inside if (finished_name(name) or name) not in own]:
+            if LEDGER not in inside:
+                raise ValueError(
+                    f"{self._folder} is a folder of other things, such as {min(foreign)}, and no ledger of this "
+                    "version; name a new one"
+                )
+        if dry_run:
+            yield
+            return
+        if not self._storage.is_object_store:
+            make = partial(self._storage.filesystem.create_dir, f"{self._folder}/{ENTRIES}", recursive=True)
+            reached(self._folder, make)
+        busy = f"another process is refreshing the ledger {self._folder}; try again when it has ended"
+        with self._storage.locked(self._folder, busy):
+            for name in inside if self._storage.is_local else ():
+                if finished_name(name) == LEDGER:
+                    self._storage.filesystem.delete_file(f"{self._folder}/{name}")
+            yield
 
-def _matching(manifest: Manifest, name: str) -> list[str]:
-    """The file with this path, or the quarantined files whose paths match this pattern."""
-    apart = list(manifest.quarantined)
-    paths = [name] if name in manifest.records else fnmatch.filter(apart, name)
-    if not paths:
-        hint = f"quarantined: {abridged(apart, 10)}" if apart else "no file is quarantined"
-        raise ValueError(f"the ledger has no file {name!r}; {hint}")
-    return paths
+    def _as_read(self, source: FileSource, held: Held | None) -> tuple[FileSource, dict[str, Any]]:
+        """The source with the features in the order of the ledger, and what is read."""
+        known = held.reads if held else {}
+        source = source.as_read(known).rescanned()
+        if not known.get("maps"):  # which are given the features in an order of their own
+            source = source.in_order_of(known.get("features") or ())
+        if self.groups is not None:
+            source = source.with_groups(self.groups)
+        reads = {**source.read_options, **self._options}
+        if held:
+            self._check_alike(held, reads)
+        return source, reads
+
+    def _merged(
+        self, entries: Entries, now: Sequence[FileRecord], held: Held | None, limits: Mapping[str, Any]
+    ) -> tuple[State, DriftReport, dict[str, str]]:
+        """The state of the files, and how those that the ledger did not hold compare with those it did."""
+        before = {record.identity for record in held.records} if held else set()
+        if held and before == {record.identity for record in now}:
+            return held.state(self._empty), DriftReport(), {}
+        baseline = Baseline(total_of(held.state(self._empty) if held else self._empty))
+        total, new = self._empty.copy(), self._empty.copy()
+        alarms: dict[str, str] = {}
+        for run, part in entries.parts(now, self._empty):  # new entries are in tables of their own
+            if run[0].identity not in before:
+                new += part
+            total += part
+            del part  # or it would be in memory while the next one is read
+        if held and limits:
+            for record, state in entries.states([one for one in now if one.identity not in before], self._empty):
+                if said := baseline.drift(total_of(state)).alarms(**limits):
+                    alarms[record.path] = "; ".join(said)
+        return total, baseline.drift(total_of(new)), alarms
+
+
+def _row_of(record: FileRecord) -> dict[str, Any]:
+    import pandas as pd
+
+    time = None if record.modified is None else pd.Timestamp(record.modified, tz="UTC")
+    sizes = {"path": record.path, "size": record.size, "modified": time, "rows": record.rows}
+    return {**sizes, "dropped": record.dropped, **_keys_of(record)}
+
+
+def _keys_of(record: FileRecord) -> dict[str, Any]:
+    keys: dict[str, Any] = json.loads(record.partition)
+    return keys
+
+
+def _changes(before: Collection[str], now: Iterable[FileRecord], kept: Collection[Any]) -> dict[str, Any]:
+    """Which files are new, changed and reused, by the paths held before and the identities that are kept."""
+    names: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
+    for record in now:
+        read_as = "changed" if record.path in before else "added"
+        kind = "reused" if record.identity in kept else read_as
+        names[kind].append(record.path)
+    return {kind: tuple(sorted(paths)) for kind, paths in names.items()}
+
+
+def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with which a path is scanned as the files of a ledger were."""
+    return {name: read_options[name] for name in _SCANNED if read_options.get(name) is not None}
+
+
+def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a ledger was made with, from its read options."""
+    options = {name: read_options[name] for name in _PARAMETERS if name in read_options}
+    rule = rule_in(read_options)
+    return options if rule is None else {**options, "rule": rule}
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What the tasks of a refresh do: read files into copies of an empty state, and write their entries."""
+
+    entries: Entries
+    empty: State
+    on_error: str
+
+    def read(
+        self, source: FileSource, files: Sequence[InputFile], scheduler: Scheduler, progress: Progress
+    ) -> tuple[list[FileRecord], dict[str, str]]:
+        """Read files, and return their records; and why some could not be read, by path.
+
+        Tables are written while other files are read, so that no file need be read again if others fail later.
+        """
+        planned, skipped = self._planned(source, files, opening_on(scheduler))
+        plans = list(self._plans(sorted(planned, key=lambda file: file.path)))
+        outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
+        every = list(chain.from_iterable(outcomes))
+        skipped |= dict(one for one in every if isinstance(one, tuple))
+        return [one for one in every if isinstance(one, FileRecord)], skipped
+
+    def _planned(
+        self, source: FileSource, files: Sequence[InputFile], each: Map
+    ) -> tuple[list[InputFile], dict[str, str]]:
+        """The files with what is to be read of each; and why some cannot be opened."""
+        try:
+            return source.plans(files, each), {}
+        except (ValueError, OSError):
+            if self.on_error == "raise":
+                raise
+        planned: list[InputFile] = []
+        skipped = {}
+        for file in files:
+            try:
+                planned += source.plans([file])
+            except (ValueError, OSError) as error:
+                skipped[file.path] = str(error)
+        return planned, skipped
+
+    def _plans(self, files: Sequence[InputFile]) -> Iterator[Plan]:
+        """One task reads many small files, and several read a large one."""
+        for group in group_into_tasks(files):
+            if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
+                runs = [group[i : i + _FILES_PER_TASK] for i in range(0, len(group), _FILES_PER_TASK)]
+                yield Plan(runs, self._read_small, None, retries=0)
+            else:
+                finish = partial(self._write_large, group[0])
+                yield Plan(list(group_into_tasks(group[0].splits)), self._state_of, None, self._add, finish, 0)
+
+    def _read_small(self, files: Iterable[InputFile], _: None) -> list[Any]:
+        """Read some files one by one, and write their entries."""
+        unread: list[Any] = []
+
+        def entries() -> Iterator[Entry]:
+            for file in files:
+                state = self._state_of([file], None)
+                if isinstance(state, str):
+                    unread.append((file.path, state))
+                else:
+                    yield _entry_of(file, state)
+
+        return [*self.entries.write(entries()), *unread]
+
+    def _state_of(self, splits: Iterable[Split], _: None) -> State | str:
+        """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
+        try:
+            return repeated(partial(accumulate_splits, splits, self.empty))
+        except (ValueError, OSError) as error:
+            # An OSError of a user's function says nothing about the file.
+            if self.on_error == "raise" or (isinstance(error, OSError) and is_of_map(error)):
+                raise
+            return "; ".join([str(error), *getattr(error, "__notes__", ())])
+
+    def _add(self, total: State | str, part: State | str) -> State | str:
+        return next((one for one in (total, part) if isinstance(one, str)), None) or total + part
+
+    def _write_large(self, file: InputFile, state: State | str) -> list[Any]:
+        if isinstance(state, str):
+            return [(file.path, state)]
+        return self.entries.write([_entry_of(file, state)])
+
+
+def _entry_of(file: InputFile, state: State) -> Entry:
+    record = FileRecord.of(file)
+    counts = {"rows": state.n_rows, "dropped": state.n_dropped}
+    return Entry(FileRecord(**{**asdict(record), **counts}), *table_of(state))

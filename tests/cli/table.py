@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -25,8 +25,8 @@ GROUP = """Gaussian discriminant analysis of data that does not fit in memory or
 Learn models from files of Parquet, CSV, JSON lines, Feather and ORC, and from Zarr stores, of any size in one
 read, save them as small Parquet files, update them with more data, and predict.
 
-The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 while a file is
-quarantined, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
+The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 if a refresh is
+refused, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
 come from.
 
 For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
@@ -53,7 +53,6 @@ PLACES = {  # the functions of the library, and their parameters that are no opt
     "ledger": (streamgda.StatisticsLedger, "path missing rule filesystem"),
     "refresh": (streamgda.StatisticsLedger.refresh, "source scheduler progress limits"),
     "alarms": (DriftReport.alarms, ""),
-    "statistics": (streamgda.StatisticsLedger.statistics, ""),
     "predict": (streamgda.predict_dataset, "model source out costs filesystem scheduler progress"),
     "evaluate": (streamgda.evaluate, "model source y sample_weight costs scheduler progress"),
     "search": (streamgda.StatisticsSearchCV, "estimator param_grid refit error_score"),
@@ -82,12 +81,10 @@ SPECIAL = {
     "categories": "A,B,...",
     "scheduler": "ADDRESS",
     **dict.fromkeys(("groups", "fold"), "TEXT"),
-    **dict.fromkeys(("out", "accept", "reject", "tried"), "FILE"),
+    **dict.fromkeys(("out", "tried"), "FILE"),
 }
 
 KINDS = {
-    datetime: "DATE",
-    timedelta: "DAYS",
     Sequence: "A,B,...",
     str: "TEXT",
     float: "NUMBER",
@@ -96,7 +93,7 @@ KINDS = {
 
 FLAGS = {"filters": ["--filter"], "tried": ["--try"], "quiet": ["-q", "--quiet"]}
 
-SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"accept", "reject", "tried"}
+SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"tried"}
 
 RENAMED = {
     "--skip-unreadable": "--on-error skip",

@@ -113,7 +113,6 @@ FITS = {
         LinearDiscriminantAnalysis(predictive="student"), {}
     ).fit(source, scheduler=get),
     "search by groups": search(scoring="accuracy", cv=2, groups="group"),
-    "leaving out one row": search(cv="loo"),
     "cross_validate": lambda source, get: cross_validate(
         GaussianNB(), source, scoring="neg_log_loss", scheduler=get
     ),
