@@ -290,7 +290,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None) -> None:
         click.echo(f"Warning: skipped {one_line(f'{path}: {reason}')}", err=True)
     if found.is_refused:
         alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.alarms_by_file.items())
-        raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept them, or leave them out")
+        raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept or --leave-out them")
 
 
 def predict(saved_in: str, data: Paths, *, out: str) -> None:

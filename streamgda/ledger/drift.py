@@ -264,11 +264,11 @@ class RefreshReport(DriftReport):
         As in `DriftReport`, of the rows of added and changed files.
     """
 
-    dry_run: bool
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    reused: tuple[str, ...]
-    dropped: tuple[str, ...]
+    dry_run: bool = False
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    reused: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     alarms_by_file: Mapping[str, str] = field(default_factory=dict)
     is_refused: bool = False
@@ -281,11 +281,9 @@ class RefreshReport(DriftReport):
         return tuple(sorted((*self.added, *self.changed)))
 
     def __str__(self) -> str:
-        lines = [
-            f"{'would read' if self.dry_run else 'read'} {counted(len(self.read), 'file')} "
-            f"({len(self.added):,} new, {len(self.changed):,} changed), "
-            f"reused {len(self.reused):,}, dropped {len(self.dropped):,}"
-        ]
+        did, n_files = "would read" if self.dry_run else "read", counted(len(self.read), "file")
+        changes = f"{len(self.added):,} new, {len(self.changed):,} changed"
+        lines = [f"{did} {n_files} ({changes}), reused {len(self.reused):,}, dropped {len(self.dropped):,}"]
         lines += [f"skipped {path}: {reason}" for path, reason in self.skipped.items()]
         if not self.dry_run:
             lines.append(f"{counted(self.rows, 'row')} read, {self.rows_held:,} held")

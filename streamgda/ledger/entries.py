@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -38,6 +40,7 @@ from streamgda.storage.fetching import read_ahead
 from streamgda.storage.filesystems import Storage, Version, finished_name, reached
 from streamgda.storage.paths import one_line
 from streamgda.storage.reading import open_whole
+from streamgda.storage.retries import storing
 
 State = Statistics | FoldStatistics
 
@@ -51,6 +54,7 @@ _MOST_SMALL = 64
 _READERS = 16  # an object store answers many requests in the time of one
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh or a reader takes
 _NAME = re.compile(r"[0-9a-f]{32}\.parquet")
+_RUN = re.compile(r"[0-9a-f]{32}\.run")
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,26 @@ class FileRecord:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The path, the version and the partition keys, which a file of the same rows shares."""
+        """The path, the version and the partition keys: equal as long as the file has the same rows."""
         return self.path, self.size, self.modified if self.etag is None else self.etag, self.partition
+
+
+_FIELDS = tuple(field.name for field in fields(FileRecord))
+
+
+def listed(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
+    """The records as plain values, by column, so that a list of many files is short and read soon."""
+    return {name: [getattr(record, name) for record in records] for name in _FIELDS}
+
+
+def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
+    """The records that `listed` has listed."""
+    return [FileRecord(*values) for values in zip(*(columns[name] for name in _FIELDS), strict=True)]
+
+
+def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
+    """The records in the order of their paths, in which states are merged."""
+    return sorted(records, key=attrgetter("path"))
 
 
 class Entry(NamedTuple):
@@ -113,18 +135,46 @@ class Entries:
         Where it is.
     reads : str
         A hash of what is read of each file.
+    run : str
+        The name of a file that is there as long as tables may be written; "" if they always may.
     """
 
     storage: Storage
     folder: str
     reads: str
+    run: str = ""
 
     def there(self) -> dict[str, Version]:
-        """The tables in the folder, also those that a crash has left half-written."""
+        """What refreshes have left in the folder, also tables that are half-written."""
         versions = reached(self.folder, partial(self.storage.listing, self.folder))
         above = self.folder.strip("/") + "/"
         names = {path.strip("/").removeprefix(above): version for path, version in versions.items()}
-        return {name: one for name, one in names.items() if _NAME.fullmatch(finished_name(name) or name)}
+        return {
+            name: version
+            for name, version in names.items()
+            if _NAME.fullmatch(finished_name(name) or name) or _RUN.fullmatch(name)
+        }
+
+    @contextmanager
+    def open(self) -> Iterator[Entries]:
+        """The same folder, for one refresh: after the block, nothing that still runs writes a table.
+
+        Threads and tasks may outlive a refresh that fails. Each looks for the file `run` before its table
+        gets a name, so only one that has just looked can still write.
+        """
+        run = f"{uuid.uuid4().hex}.run"
+        path, filesystem = f"{self.folder}/{run}", self.storage.filesystem
+        with storing(path):
+            filesystem.open_output_stream(path, compression=None).close()
+        try:
+            yield replace(self, run=run)
+        finally:
+            with suppress(OSError):
+                filesystem.delete_file(path)
+
+    def _check_run(self) -> None:
+        if self.run:
+            self.storage.version(f"{self.folder}/{self.run}")  # an error if it is gone
 
     def write(self, entries: Iterable[Entry]) -> list[FileRecord]:
         """Write some entries into tables of a few megabytes, and return the records, which name these."""
@@ -148,13 +198,13 @@ class Entries:
             "format_version": FORMAT,
             "kind": "LedgerEntries",
             "reads": self.reads,
-            "files": [asdict(record) for record in records],
+            "files": listed(records),
             "lengths": [len(entry.table) for entry in run],
             "common": common,
             "own": [{k: v for k, v in e.document.items() if v != common[k]} for e in run],
         }
         table = pa.concat_tables([entry.table for entry in run])
-        tables.write(f"{self.folder}/{name}", table, document, self.storage)
+        tables.write(f"{self.folder}/{name}", table, document, self.storage, check=self._check_run)
         return records
 
     def found(self, names: Iterable[str]) -> dict[tuple[Any, ...], FileRecord]:
@@ -163,13 +213,13 @@ class Entries:
         for name in filter(_NAME.fullmatch, names):
             with suppress(FileNotFoundError, *SENSELESS):
                 document = tables.read_metadata(f"{self.folder}/{name}", self.storage)
-                records = [FileRecord(**row) for row in document["files"]]
+                records = records_in(document["files"])
                 if document["reads"] == self.reads and {one.table for one in records} == {name}:
                     found |= {record.identity: record for record in records}
         return found
 
     def parts(self, records: Sequence[FileRecord], empty: State) -> Iterator[tuple[list[FileRecord], Any]]:
-        """Yield the states of some files, in order; those of neighbours in a table come as one `JoinedStates`."""
+        """Yield the states of some files, in order; of neighbours in a table, as one `JoinedStates`."""
         for table, run in self._runs(records):
             start, stop = (table.ends[one.place + last] for last, one in ((0, run[0]), (1, run[-1])))
             documents = table.documents[run[0].place : run[-1].place + 1]
@@ -189,7 +239,7 @@ class Entries:
         last = {record.table: i for i, record in enumerate(records)}
         held: dict[str, _Table] = {}
         with closing(read_ahead(self._read, list(last), min(_READERS, len(last) - 1))) as coming:
-            for (name, _), pairs in groupby(enumerate(records), lambda at: (at[1].table, at[1].place - at[0])):
+            for (name, _), pairs in groupby(enumerate(records), _place):
                 places, run = zip(*pairs, strict=True)
                 while name not in held:
                     held |= dict([next(coming)])
@@ -222,16 +272,22 @@ class Entries:
             return list(records)
         runs = self._runs([one for one in records if one.table in small])
         inside = self.write(table.entry(one) for table, run in runs for one in run)
-        return sorted([*inside, *(one for one in records if one.table not in small)], key=lambda one: one.path)
+        return in_order([*inside, *(one for one in records if one.table not in small)])
 
     def tidy(self, named: set[str], there: Mapping[str, Version]) -> None:
-        """Delete tables that are not named; where there is no lock, those that are older than a day."""
+        """Delete what is not named; where there is no lock, what is older than a day."""
         latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
         for name in there.keys() - named:
             if self.storage.is_local or (there[name].modified or latest) < latest:
                 path = f"{self.folder}/{name}"
                 with suppress(FileNotFoundError):
                     reached(path, partial(self.storage.filesystem.delete_file, path))
+
+
+def _place(at: tuple[int, FileRecord]) -> tuple[str, int]:
+    """The table of a record at a position; and a number that neighbours in the table share."""
+    position, record = at
+    return record.table, record.place - position
 
 
 def _are_alike(one: Entry, other: Entry) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,20 +20,20 @@ from streamgda.ledger.entries import (
     COLUMNS,
     FORMAT,
     Entries,
-    Entry,
     FileRecord,
     State,
+    listed,
+    records_in,
     state_in,
     table_of,
     total_of,
 )
-from streamgda.passes.accumulate import accumulate_splits
-from streamgda.passes.compute import Scheduler, compute_plans, opening_on, scheduler_for
-from streamgda.passes.plan import Plan
+from streamgda.ledger.refresh import OnError, Reader, plan_refresh
+from streamgda.passes.compute import Scheduler, scheduler_for
 from streamgda.passes.progress import Progress
-from streamgda.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Source, Split, group_into_tasks
+from streamgda.sources.base import FileSource, Source
+from streamgda.sources.encoding import AS_NAMED
 from streamgda.sources.formats import scan
-from streamgda.sources.maps import is_of_map
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -44,15 +43,14 @@ from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import check_whole
 from streamgda.storage import tables
-from streamgda.storage.documents import SENSELESS, digest
+from streamgda.storage.documents import SENSELESS, digest, to_json
 from streamgda.storage.filesystems import LOCK, finished_name, reached, resolve
 from streamgda.storage.paths import Address, AnyFileSystem, Path, one_line
-from streamgda.storage.retries import repeated
 
 LEDGER = "ledger.parquet"
 ENTRIES = "entries"
 
-_FILES_PER_TASK = 256  # so that all threads have some, and a crash loses the work of few
+_OLD = "manifest.parquet"  # of ledgers up to version 0.3
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
 _SCANNED = ("target", "features", "weight", "missing", "format")
 
@@ -157,7 +155,7 @@ class StatisticsLedger:
         if missing is not None:
             policy_of(missing)
         self.missing, self.rule = missing, rule
-        in_folds = {name: value for name, value in (("folds", folds), ("groups", groups)) if value is not None}
+        in_folds = {"folds": folds, "groups": groups}
         self._options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         where, name = resolve(path, filesystem)
@@ -265,6 +263,7 @@ class StatisticsLedger:
 
     def _existing(self) -> Held:
         if (held := self._held()) is None:
+            self._names()  # which may be those of an older ledger
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
         return held
 
@@ -272,13 +271,13 @@ class StatisticsLedger:
         path = f"{self._folder}/{LEDGER}"
         try:
             table, document = tables.read(path, COLUMNS, self._storage)
-            records = [FileRecord(**row) for row in document["files"]]
-            return Held(document["reads"], records, table, document, path)
+            return Held(document["reads"], records_in(document["files"]), table, document, path)
         except FileNotFoundError:
             return None
         except SENSELESS as error:
             raise ValueError(
-                f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its entries"
+                f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its "
+                "entries"
             ) from error
 
     def _entries(self, reads: Mapping[str, Any]) -> Entries:
@@ -288,11 +287,25 @@ class StatisticsLedger:
         for name in dict.fromkeys((*reads, *held.reads)):
             ours, value = held.reads.get(name), reads.get(name)
             if ours != value:
+                option = AS_NAMED.get(name, name)
                 raise ValueError(
-                    f"the ledger in {self.path} holds statistics with {name}={ours!r:.200}, and here it is "
-                    f"{name}={value!r:.200}; open it as it was made, or use a ledger of its own for each way to "
-                    "read a dataset"
+                    f"the ledger in {self.path} holds statistics with {option}={ours!r:.200}, and here it is "
+                    f"{option}={value!r:.200}; open it as it was made, with {_made_with(held.reads)}, or use "
+                    "a ledger of its own for each way to read a dataset"
                 )
+
+    @contextmanager
+    def _naming(self, reads: Mapping[str, Any]) -> Iterator[None]:
+        """Say how the ledger was made in errors of reading a source in the same way."""
+        try:
+            yield
+        except ValueError as error:
+            if not reads:
+                raise
+            raise ValueError(
+                f"{error}; the ledger in {self.path} was made with {_made_with(reads)}: use another one for "
+                "other data"
+            ) from error
 
     # ------------------------------------------------------------------ refresh
 
@@ -303,8 +316,9 @@ class StatisticsLedger:
         scheduler: Scheduler = None,
         progress: Progress = False,
         dry_run: bool = False,
-        on_error: Literal["raise", "skip"] = "raise",
+        on_error: OnError = "raise",
         accept: bool = False,
+        exclude: Collection[str] = (),
         **limits: Any,
     ) -> RefreshReport:
         """Read the files of a source that are new or have changed, and drop those that are gone.
@@ -373,78 +387,68 @@ class StatisticsLedger:
             raise ValueError(f"on_error must be 'raise' or 'skip'; got {on_error!r}")
         DriftReport().alarms(**limits)  # raises if a limit is not known
         if isinstance(source, str | os.PathLike | list | tuple):
-            source = scan(source, **scan_options_of(self.read_options))
+            reads = self.read_options
+            with self._naming(reads):
+                source = scan(source, **scan_options_of(reads))
         self._check_source(source)
         with self._locked(dry_run):
             held = self._held()
             source, reads = self._as_read(source, held)
-            scheduler = scheduler_for(source, scheduler)
-            before = {record.path: record for record in held.records} if held else {}
-            entries, files = self._entries(reads), {FileRecord.of(file).identity: file for file in source.files()}
-            there = entries.there()
-            known = {one.identity: one for one in before.values() if one.table in there}
-            kept = set(known)
-            if files.keys() - kept:  # a refresh that was killed may have read some of them
-                strays = entries.found(there.keys() - {one.table for one in known.values()})
-                known = {**strays, **known}
-            missing = [file for identity, file in files.items() if identity not in known]
-            now = [known[identity] for identity in files if identity in known]
-            skipped: dict[str, str] = {}
-            if missing and not dry_run:
-                reader = Reader(entries, self._state_of_no_rows(self.missing or source.missing_rows), on_error)
-                new, skipped = reader.read(source, missing, scheduler, progress)
-                there = entries.there()
-                old = [before[path] for path in skipped if path in before]
-                now += [*new, *(one for one in old if one.table in there)]
-            now.sort(key=lambda record: record.path)
-            paths = {file.path for file in files.values()}
-            outcome = {
-                "dry_run": dry_run,
-                "skipped": dict(sorted(skipped.items())),
-                "dropped": tuple(sorted(before.keys() - paths)),
-            }
+            scheduler, entries = scheduler_for(source, scheduler), self._entries(reads)
+            planned, there = plan_refresh(source.files(), exclude, held.records if held else (), entries)
             if dry_run:
-                return RefreshReport(**_changes(before, [*now, *map(FileRecord.of, missing)], kept), **outcome)
-            if lost := {record.table for record in now} - there.keys():
-                raise OSError(
-                    f"{counted(len(lost), 'table')} of entries cannot be found in {entries.folder}: the workers "
-                    "wrote elsewhere, or another refresh has deleted them; use a folder or URL that all share, "
-                    "and refresh again"
-                )
+                return planned.report([*planned.known, *map(FileRecord.of, planned.missing)], dry_run=True)
+            now, skipped = planned.known, dict[str, str]()
+            if planned.missing:
+                with entries.open() as opened:
+                    empty = self._state_of_no_rows(self.missing or source.missing_rows)
+                    reader = Reader(opened, empty, on_error)
+                    new, skipped = reader.read(source, planned.missing, scheduler, progress)
+                there = entries.there()
+                now = planned.after(new, skipped, there)
+            self._check_there(now, there)
             state, drift, alarms = self._merged(entries, now, held, limits)
-            changes, rows = _changes(before, now, kept), sum(r.rows for r in now if r.identity not in kept)
-            outcome |= {"alarms_by_file": alarms, "rows": rows}
-            if held and alarms and not accept:
-                return RefreshReport(**changes, **outcome, **vars(drift), rows_held=held.n_rows, is_refused=True)
+            outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
+            if alarms and not accept and held:
+                return planned.report(now, **outcome, rows_held=held.n_rows, is_refused=True)
             now = entries.joined(now, there)
-            if held is None or now != held.records or reads != held.reads:
-                table, document = table_of(state)
-                files_now = [asdict(record) for record in now]
-                document |= {"format_version": FORMAT, "reads": reads, "files": files_now}
-                tables.write(f"{self._folder}/{LEDGER}", table, document, self._storage)
+            if held is None or now != held.records:
+                document = {**state[1], "format_version": FORMAT, "reads": reads, "files": listed(now)}
+                tables.write(f"{self._folder}/{LEDGER}", state[0], document, self._storage)
             entries.tidy({record.table for record in now}, there)
-            return RefreshReport(**changes, **outcome, **vars(drift), rows_held=sum(r.rows for r in now))
+            return planned.report(now, **outcome, rows_held=sum(record.rows for record in now))
 
     def _check_source(self, source: Any) -> None:
         if not isinstance(source, FileSource):
-            raise TypeError(f"a ledger keeps up with files, such as scan_parquet finds; got {type(source).__name__}")
+            raise TypeError(f"a ledger keeps up with files, as scan finds; got {type(source).__name__}")
         if source.includes(self._storage, f"{self._folder}/{LEDGER}"):
             raise ValueError(
-                f"the ledger in {self.path} lies in the folder of the dataset, where its own files would be taken "
-                'for data; put it elsewhere, or into a subfolder whose name begins with "_"'
+                f"the ledger in {self.path} lies in the folder of the dataset, where its own files would be "
+                'taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
+
+    def _check_there(self, now: Iterable[FileRecord], there: Collection[str]) -> None:
+        if lost := {record.table for record in now}.difference(there):
+            raise OSError(
+                f"{counted(len(lost), 'table')} of entries cannot be found in {self._folder}/{ENTRIES}: the "
+                "workers wrote elsewhere, or another refresh has deleted them; use a folder or URL that all "
+                "share, and refresh again"
+            )
+
+    def _names(self) -> list[str]:
+        """What lies in the folder. ValueError if it is of other things, or is an older ledger."""
+        inside = reached(self._folder, partial(self._storage.children, self._folder))
+        foreign = [name for name in inside if (finished_name(name) or name) not in {LEDGER, ENTRIES, LOCK}]
+        if LEDGER in inside or not foreign:
+            return inside
+        if _OLD in inside:
+            raise ValueError(f"the ledger in {self.path} is of an older format: name a new folder")
+        raise ValueError(f"{self._folder} is a folder of other things, such as {min(foreign)}: name a new one")
 
     @contextmanager
     def _locked(self, dry_run: bool) -> Iterator[None]:
         """Lock a local folder, and make it; a folder of other things is left alone."""
-        inside = reached(self._folder, partial(self._storage.children, self._folder))
-        own = {LEDGER, ENTRIES, LOCK}
-        if foreign := [name for name in inside if (finished_name(name) or name) not in own]:
-            if LEDGER not in inside:
-                raise ValueError(
-                    f"{self._folder} is a folder of other things, such as {min(foreign)}, and no ledger of this "
-                    "version; name a new one"
-                )
+        inside = self._names()
         if dry_run:
             yield
             return
@@ -455,42 +459,48 @@ class StatisticsLedger:
         with self._storage.locked(self._folder, busy):
             for name in inside if self._storage.is_local else ():
                 if finished_name(name) == LEDGER:
-                    self._storage.filesystem.delete_file(f"{self._folder}/{name}")
+                    with suppress(FileNotFoundError):  # it was that of a refresh that has ended now
+                        self._storage.filesystem.delete_file(f"{self._folder}/{name}")
             yield
 
-    def _as_read(self, source: FileSource, held: Held | None) -> tuple[FileSource, dict[str, Any]]:
+    def _as_read(self, source: Any, held: Held | None) -> tuple[FileSource, dict[str, Any]]:
         """The source with the features in the order of the ledger, and what is read."""
         known = held.reads if held else {}
-        source = source.as_read(known).rescanned()
+        with self._naming(known):
+            source = source.as_read(known)
+        source = source.rescanned()
         if not known.get("maps"):  # which are given the features in an order of their own
             source = source.in_order_of(known.get("features") or ())
         if self.groups is not None:
             source = source.with_groups(self.groups)
-        reads = {**source.read_options, **self._options}
+        reads = json.loads(to_json({**source.read_options, **self._options}))
         if held:
             self._check_alike(held, reads)
         return source, reads
 
     def _merged(
         self, entries: Entries, now: Sequence[FileRecord], held: Held | None, limits: Mapping[str, Any]
-    ) -> tuple[State, DriftReport, dict[str, str]]:
-        """The state of the files, and how those that the ledger did not hold compare with those it did."""
-        before = {record.identity for record in held.records} if held else set()
+    ) -> tuple[tuple[pa.Table, Mapping[str, Any]], DriftReport, dict[str, str]]:
+        """The state of the files, as a table with its document; and how new files compare with those held."""
+        records, empty = (held.records if held else []), self._empty
+        before = {record.identity for record in records}
         if held and before == {record.identity for record in now}:
-            return held.state(self._empty), DriftReport(), {}
-        baseline = Baseline(total_of(held.state(self._empty) if held else self._empty))
-        total, new = self._empty.copy(), self._empty.copy()
-        alarms: dict[str, str] = {}
-        for run, part in entries.parts(now, self._empty):  # new entries are in tables of their own
+            return (held.table, held.document), DriftReport(), {}
+        old = held.state(empty) if held else empty
+        baseline, new, alarms = Baseline(total_of(old)), empty.copy(), dict[str, str]()
+        # The states are merged in the order of the paths. So what follows all that is held is added to it.
+        n_merged = len(records) if list(now[: len(records)]) == list(records) else 0
+        total = (old if n_merged else empty).copy()
+        for run, part in entries.parts(now[n_merged:], empty):  # new entries are in tables of their own
             if run[0].identity not in before:
                 new += part
             total += part
             del part  # or it would be in memory while the next one is read
-        if held and limits:
-            for record, state in entries.states([one for one in now if one.identity not in before], self._empty):
+        if limits and old.n_rows:
+            for record, state in entries.states([one for one in now if one.identity not in before], empty):
                 if said := baseline.drift(total_of(state)).alarms(**limits):
                     alarms[record.path] = "; ".join(said)
-        return total, baseline.drift(total_of(new)), alarms
+        return table_of(total), baseline.drift(total_of(new)), alarms
 
 
 def _row_of(record: FileRecord) -> dict[str, Any]:
@@ -506,16 +516,6 @@ def _keys_of(record: FileRecord) -> dict[str, Any]:
     return keys
 
 
-def _changes(before: Collection[str], now: Iterable[FileRecord], kept: Collection[Any]) -> dict[str, Any]:
-    """Which files are new, changed and reused, by the paths held before and the identities that are kept."""
-    names: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
-    for record in now:
-        read_as = "changed" if record.path in before else "added"
-        kind = "reused" if record.identity in kept else read_as
-        names[kind].append(record.path)
-    return {kind: tuple(sorted(paths)) for kind, paths in names.items()}
-
-
 def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with which a path is scanned as the files of a ledger were."""
     return {name: read_options[name] for name in _SCANNED if read_options.get(name) is not None}
@@ -528,93 +528,7 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     return options if rule is None else {**options, "rule": rule}
 
 
-# ---------------------------------------------------------------------- reading
-
-
-@dataclass(frozen=True)
-class Reader:
-    """What the tasks of a refresh do: read files into copies of an empty state, and write their entries."""
-
-    entries: Entries
-    empty: State
-    on_error: str
-
-    def read(
-        self, source: FileSource, files: Sequence[InputFile], scheduler: Scheduler, progress: Progress
-    ) -> tuple[list[FileRecord], dict[str, str]]:
-        """Read files, and return their records; and why some could not be read, by path.
-
-        Tables are written while other files are read, so that no file need be read again if others fail later.
-        """
-        planned, skipped = self._planned(source, files, opening_on(scheduler))
-        plans = list(self._plans(sorted(planned, key=lambda file: file.path)))
-        outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
-        every = list(chain.from_iterable(outcomes))
-        skipped |= dict(one for one in every if isinstance(one, tuple))
-        return [one for one in every if isinstance(one, FileRecord)], skipped
-
-    def _planned(
-        self, source: FileSource, files: Sequence[InputFile], each: Map
-    ) -> tuple[list[InputFile], dict[str, str]]:
-        """The files with what is to be read of each; and why some cannot be opened."""
-        try:
-            return source.plans(files, each), {}
-        except (ValueError, OSError):
-            if self.on_error == "raise":
-                raise
-        planned: list[InputFile] = []
-        skipped = {}
-        for file in files:
-            try:
-                planned += source.plans([file])
-            except (ValueError, OSError) as error:
-                skipped[file.path] = str(error)
-        return planned, skipped
-
-    def _plans(self, files: Sequence[InputFile]) -> Iterator[Plan]:
-        """One task reads many small files, and several read a large one."""
-        for group in group_into_tasks(files):
-            if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
-                runs = [group[i : i + _FILES_PER_TASK] for i in range(0, len(group), _FILES_PER_TASK)]
-                yield Plan(runs, self._read_small, None, retries=0)
-            else:
-                finish = partial(self._write_large, group[0])
-                yield Plan(list(group_into_tasks(group[0].splits)), self._state_of, None, self._add, finish, 0)
-
-    def _read_small(self, files: Iterable[InputFile], _: None) -> list[Any]:
-        """Read some files one by one, and write their entries."""
-        unread: list[Any] = []
-
-        def entries() -> Iterator[Entry]:
-            for file in files:
-                state = self._state_of([file], None)
-                if isinstance(state, str):
-                    unread.append((file.path, state))
-                else:
-                    yield _entry_of(file, state)
-
-        return [*self.entries.write(entries()), *unread]
-
-    def _state_of(self, splits: Iterable[Split], _: None) -> State | str:
-        """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
-        try:
-            return repeated(partial(accumulate_splits, splits, self.empty))
-        except (ValueError, OSError) as error:
-            # An OSError of a user's function says nothing about the file.
-            if self.on_error == "raise" or (isinstance(error, OSError) and is_of_map(error)):
-                raise
-            return "; ".join([str(error), *getattr(error, "__notes__", ())])
-
-    def _add(self, total: State | str, part: State | str) -> State | str:
-        return next((one for one in (total, part) if isinstance(one, str)), None) or total + part
-
-    def _write_large(self, file: InputFile, state: State | str) -> list[Any]:
-        if isinstance(state, str):
-            return [(file.path, state)]
-        return self.entries.write([_entry_of(file, state)])
-
-
-def _entry_of(file: InputFile, state: State) -> Entry:
-    record = FileRecord.of(file)
-    counts = {"rows": state.n_rows, "dropped": state.n_dropped}
-    return Entry(FileRecord(**{**asdict(record), **counts}), *table_of(state))
+def _made_with(read_options: Mapping[str, Any]) -> str:
+    """How a ledger was made, as the arguments of `scan` and its own parameters."""
+    known = {name: read_options.get(name) for name in (*_SCANNED, *_PARAMETERS)}
+    return ", ".join(f"{name}={value!r:.200}" for name, value in known.items() if value)

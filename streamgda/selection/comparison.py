@@ -6,6 +6,7 @@ second time: each held-out row is scored by all the models of its fold at once.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, FoldRule
 from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.schema import UNNAMED, Schema
-from streamgda.blocks.wording import RowError, named
+from streamgda.blocks.wording import RowError, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
 from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, score_finalised
@@ -31,12 +32,7 @@ from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import maps_and_model
 from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.selection.candidates import Candidate
-from streamgda.selection.scorings import (
-    LOG_LIKELIHOOD,
-    Metric,
-    Scored,
-    mean_log_likelihood,
-)
+from streamgda.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
 from streamgda.selection.splitters import tested_folds
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
@@ -45,6 +41,7 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.missing import MissingRows
 
 _VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
+_MOST_NAMED = 10
 
 
 @dataclass
@@ -194,10 +191,7 @@ class Comparison:
 
     def reasons(self) -> list[str]:
         """Why each candidate failed, in one line: each error once, with its folds; "" if no trial failed."""
-        return [
-            "; ".join(f"fold {trial.tested[0]}: {trial.error}" for trial in row if trial.error)
-            for row in self.trials
-        ]
+        return [_reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
 
     def best_calibrations(self) -> Array:
         """The best temperature of each candidate for the held-out rows: (n_candidates,)."""
@@ -248,6 +242,32 @@ def compare(
         columns.append([trials.add(one, of_state[id(state)], [fold], state) for one, state in pairs])
     n_reads = trials.read(source, **how)
     return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
+
+
+_AMOUNTS = re.compile(r"\b(rank [\d,]+ of|[\d,]+ rows?|\(of weight [^)]*\))")
+
+
+def _reasons_of_folds(failed: Mapping[Any, str]) -> str:
+    """List each error once, with the folds in which it occurred.
+
+    Errors that differ only in ranks and numbers of rows count as one: the first is shown, with the other
+    folds.
+    """
+    alike: dict[str, dict[Any, str]] = {}
+    for fold, error in failed.items():
+        alike.setdefault(_AMOUNTS.sub("", error), {})[fold] = error
+    reasons = []
+    for errors in alike.values():
+        first = next(iter(errors.values()))
+        same = [fold for fold, error in errors.items() if error == first]
+        rest = [fold for fold, error in errors.items() if error != first]
+        likewise = f"; {_listed(rest)}: likewise" if rest else ""
+        reasons.append(f"{_listed(same)}: {first}{likewise}")
+    return "; ".join(reasons)
+
+
+def _listed(folds: list[Any]) -> str:
+    return f"fold{'s' if len(folds) > 1 else ''} {abridged(folds, _MOST_NAMED)}"
 
 
 # ---------------------------------------------------------------------- the second read

@@ -146,7 +146,7 @@ class F1Macro(Metric):
 
 
 class RocAuc(Metric):
-    """The area below the ROC curve: of the second of two classes, or the mean over one class against the rest."""
+    """The ROC area of the second of two classes, or the mean of the areas of each class against the rest."""
 
     def __init__(self, n_classes: int) -> None:
         self._sums = [ScoreHistogram() for _ in range(n_classes)]

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from datetime import datetime
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -84,12 +83,7 @@ SPECIAL = {
     **dict.fromkeys(("out", "tried"), "FILE"),
 }
 
-KINDS = {
-    Sequence: "A,B,...",
-    str: "TEXT",
-    float: "NUMBER",
-    int: "INTEGER",
-}
+KINDS = {Sequence: "A,B,...", str: "TEXT", float: "NUMBER", int: "INTEGER"}
 
 FLAGS = {"filters": ["--filter"], "tried": ["--try"], "quiet": ["-q", "--quiet"]}
 

@@ -473,7 +473,9 @@ def test_an_alarm_stands_night_after_night_until_it_is_accepted(drifting, iris):
     for _ in range(2):
         out, err, rows = guarded(drifting, code=3)
         assert "alarm of 3.parquet: class setosa: the mean of petal_width has shifted by 9." in out
-        assert err.startswith("Error: nothing has changed, since files lie too far: 3.parquet (class setosa: ")
+        assert err.startswith(
+            "Error: nothing has changed, since files lie too far: 3.parquet (class setosa: "
+        )
         assert (err.count("\n"), rows) == (1, 150)
     document = json.loads(guarded(drifting, "--json", code=3)[0])
     assert list(document["alarms_by_file"]) == ["3.parquet"]

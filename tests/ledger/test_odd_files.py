@@ -152,7 +152,8 @@ def test_a_refresh_of_text_that_is_killed_goes_on(n_tables, tmp_path):
     arguments = [sys.executable, "-c", code, tmp_path / "ledger", tmp_path / "data"]
     with subprocess.Popen(arguments) as process:
         while (
-            process.poll() is None and len(list((tmp_path / "ledger" / "entries").glob("*.parquet"))) < n_tables
+            process.poll() is None
+            and len(list((tmp_path / "ledger" / "entries").glob("*.parquet"))) < n_tables
         ):
             time.sleep(0.001)
         process.kill()

@@ -1,0 +1,191 @@
+"""The steps of a refresh: plan which files to read, and read them on any scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any, Literal, cast
+
+from streamgda.ledger.drift import RefreshReport
+from streamgda.ledger.entries import Entries, Entry, FileRecord, State, in_order, table_of
+from streamgda.passes.accumulate import accumulate_splits
+from streamgda.passes.compute import Scheduler, compute_plans, opening_on
+from streamgda.passes.plan import Plan
+from streamgda.passes.progress import Progress
+from streamgda.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Split, group_into_tasks
+from streamgda.sources.maps import is_of_map
+from streamgda.storage.filesystems import Version
+from streamgda.storage.retries import repeated
+
+OnError = Literal["raise", "skip"]
+
+_FILES_PER_TASK = 256  # so that all threads have some, and a crash loses the work of few
+
+
+@dataclass(frozen=True)
+class RefreshPlan:
+    """What happens to each file.
+
+    Attributes
+    ----------
+    paths : collection of str
+        The files that are there now.
+    before : mapping of str to FileRecord
+        The files that the ledger holds, by path.
+    kept : collection of tuple
+        The identities of those whose tables are there.
+    known : list of FileRecord
+        The files whose states are in tables: those that the ledger holds, and what a refresh has read that
+        was refused or killed.
+    missing : list of InputFile
+        The files to read.
+    """
+
+    paths: Collection[str]
+    before: Mapping[str, FileRecord]
+    kept: Collection[tuple[Any, ...]]
+    known: list[FileRecord]
+    missing: list[InputFile]
+
+    def after(
+        self, new: Iterable[FileRecord], skipped: Iterable[str], there: Collection[str]
+    ) -> list[FileRecord]:
+        """The files that count once others were read; of those that cannot be read, the former version."""
+        former = [self.before[path] for path in skipped if path in self.before]
+        return in_order([*self.known, *new, *(record for record in former if record.table in there)])
+
+    def report(self, now: Iterable[FileRecord], **outcome: Any) -> RefreshReport:
+        """The report of a refresh after which these files count."""
+        files: dict[str, list[FileRecord]] = {"added": [], "changed": [], "reused": []}
+        for record in now:
+            read_as = "changed" if record.path in self.before else "added"
+            files["reused" if record.identity in self.kept else read_as].append(record)
+        paths: dict[str, Any] = {kind: tuple(one.path for one in records) for kind, records in files.items()}
+        read = () if outcome.get("dry_run") else (*files["added"], *files["changed"])
+        dropped = tuple(sorted(self.before.keys() - self.paths))
+        return RefreshReport(**paths, dropped=dropped, rows=sum(record.rows for record in read), **outcome)
+
+
+def plan_refresh(
+    files: Sequence[InputFile], exclude: Collection[str], records: Sequence[FileRecord], entries: Entries
+) -> tuple[RefreshPlan, dict[str, Version]]:
+    """Compare the files of a source with those that a ledger holds, and with the tables that are there.
+
+    Raises
+    ------
+    ValueError
+        If a file is excluded that there is not.
+    """
+    if unknown := {*exclude}.difference(file.path for file in files):
+        raise ValueError(
+            f"exclude: the source has no file {min(unknown)!r}; paths are as in ledger.files and the report"
+        )
+    present, there = {}, entries.there()
+    for file in files:
+        if file.version is not None:
+            file.version.warn_if_size_alone(file.path)
+        if file.path not in exclude:
+            present[FileRecord.of(file).identity] = file
+    kept = {record.identity: record for record in records if record.table in there}
+    known = dict(kept)
+    if present.keys() - kept:  # a refresh that was refused or killed may have read some of them
+        known = entries.found(there.keys() - {record.table for record in records}) | kept
+    plan = RefreshPlan(
+        {file.path for file in present.values()},
+        {record.path: record for record in records},
+        kept.keys(),
+        in_order(known[one] for one in present if one in known),
+        [file for one, file in present.items() if one not in known],
+    )
+    return plan, there
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What the tasks of a refresh do: read files into copies of an empty state, and write their entries."""
+
+    entries: Entries
+    empty: State
+    on_error: OnError
+
+    def read(
+        self, source: FileSource, files: Sequence[InputFile], scheduler: Scheduler, progress: Progress
+    ) -> tuple[list[FileRecord], dict[str, str]]:
+        """Read files, and return their records; and why some could not be read, by path.
+
+        Tables are written while other files are read. So no file need be read again if others fail later.
+        """
+        planned, skipped = self._planned(source, files, opening_on(scheduler))
+        plans = list(self._plans(sorted(planned, key=lambda file: file.path)))
+        outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
+        every = list(chain.from_iterable(outcomes))
+        skipped |= dict(one for one in every if isinstance(one, tuple))
+        return [one for one in every if isinstance(one, FileRecord)], dict(sorted(skipped.items()))
+
+    def _planned(
+        self, source: FileSource, files: Sequence[InputFile], each: Map
+    ) -> tuple[list[InputFile], dict[str, str]]:
+        """The files with what is to be read of each; and why some cannot be opened, found by halving."""
+        try:
+            return source.plans(files, each), {}
+        except (ValueError, OSError) as error:
+            if self.on_error == "raise":
+                raise
+            if len(files) == 1:
+                return [], {files[0].path: str(error)}
+        middle = len(files) // 2
+        halves = (self._planned(source, half, each) for half in (files[:middle], files[middle:]))
+        (first, unread), (second, others) = halves
+        return first + second, unread | others
+
+    def _plans(self, files: Sequence[InputFile]) -> Iterator[Plan]:
+        """One task reads many small files, and several read a large one."""
+        for group in group_into_tasks(files):
+            if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
+                runs = [group[i : i + _FILES_PER_TASK] for i in range(0, len(group), _FILES_PER_TASK)]
+                yield Plan(runs, self._read_small, None, retries=0)
+            else:
+                finish = partial(self._write_large, group[0])
+                parts = list(group_into_tasks(group[0].splits))
+                yield Plan(parts, self._state_of, None, self._add, finish, retries=0)
+
+    def _read_small(self, files: Iterable[InputFile], _: None) -> list[Any]:
+        """Read some files one by one, and write their entries."""
+        unread: list[Any] = []
+
+        def entries() -> Iterator[Entry]:
+            for file in files:
+                state = self._state_of([file], None)
+                if isinstance(state, str):
+                    unread.append((file.path, state))
+                else:
+                    yield _entry_of(file, state)
+
+        return [*self.entries.write(entries()), *unread]
+
+    def _state_of(self, splits: Iterable[Split], _: None) -> State | str:
+        """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
+        try:
+            return repeated(partial(accumulate_splits, splits, self.empty))
+        except (ValueError, OSError) as error:
+            # An OSError of a user's function says nothing about the file.
+            if self.on_error == "raise" or (isinstance(error, OSError) and is_of_map(error)):
+                raise
+            return "; ".join([str(error), *getattr(error, "__notes__", ())])
+
+    def _add(self, total: State | str, part: State | str) -> State | str:
+        if isinstance(total, str) or isinstance(part, str):
+            return total if isinstance(total, str) else part
+        return cast("State", cast("Any", total) + part)
+
+    def _write_large(self, file: InputFile, state: State | str) -> list[Any]:
+        if isinstance(state, str):
+            return [(file.path, state)]
+        return self.entries.write([_entry_of(file, state)])
+
+
+def _entry_of(file: InputFile, state: State) -> Entry:
+    record = replace(FileRecord.of(file), rows=state.n_rows, dropped=state.n_dropped)
+    return Entry(record, *table_of(state))
