@@ -328,20 +328,9 @@ class Baseline:
                 distance = divergence(old[label], new[label])
             error = math.sqrt(1 / other.rows + 1 / size.rows) if other.count else math.inf
             mean, by_chance = _divergence_by_chance(kind, n_features, size, other)
-            yield ClassDrift(
-                label,
-                size.count,
-                other.count,
-                shifts,
-                distance,
-                mean,
-                size.share,
-                other.share,
-                _share_shift(size, other),
-                error,
-                _shift_by_chance(n_features, size, error),
-                by_chance,
-            )
+            rows, shares = (size.count, other.count), (size.share, other.share, _share_shift(size, other))
+            chance = error, _shift_by_chance(n_features, size, error), by_chance
+            yield ClassDrift(label, *rows, shifts, distance, mean, *shares, *chance)
 
 
 @dataclass(frozen=True)

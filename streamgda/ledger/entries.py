@@ -102,6 +102,51 @@ def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
     return sorted(records, key=attrgetter("path"))
 
 
+@dataclass(frozen=True)
+class Held:
+    """What ``ledger.parquet`` holds: how files are read, the files that count, and their merged state."""
+
+    reads: Mapping[str, Any]
+    records: Sequence[FileRecord]
+    table: pa.Table
+    document: Mapping[str, Any]
+    path: str
+
+    @classmethod
+    def at(cls, path: str, storage: Storage) -> Held | None:
+        """What lies at a path; None if nothing does.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged.
+        """
+        try:
+            table, document = tables.read(path, COLUMNS, storage)
+            return cls(document["reads"], records_in(document["files"]), table, document, path)
+        except FileNotFoundError:
+            return None
+        except SENSELESS as error:
+            raise ValueError(
+                f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its "
+                "entries"
+            ) from error
+
+    def write(self, storage: Storage) -> None:
+        """Replace what lies there: the commit of a refresh."""
+        known = {"format_version": FORMAT, "reads": self.reads, "files": listed(self.records)}
+        tables.write(self.path, self.table, {**self.document, **known}, storage)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows count."""
+        return sum(record.rows for record in self.records)
+
+    def state(self, empty: State) -> State:
+        """The merged statistics, of the kind of `empty`."""
+        return state_in(self.table, self.document, self.path, empty)
+
+
 class Entry(NamedTuple):
     """The state of a file as a table with its document, and the record of the file."""
 
@@ -258,7 +303,10 @@ class Entries:
             documents = [{**document["common"], **own, "definite": False} for own in document["own"]]
             return name, _Table(path, table, list(accumulate(document["lengths"], initial=0)), documents)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{path} is missing; refresh the ledger") from error
+            raise FileNotFoundError(
+                f"{path} is missing: another refresh has deleted it, or workers wrote elsewhere; refresh the "
+                "ledger, in a folder or at a URL that all share"
+            ) from error
         except SENSELESS as error:
             raise self._damaged(name, one_line(error)) from error
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,20 +13,9 @@ import pyarrow as pa
 
 from streamgda.blocks.block import FoldRule
 from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import as_html, counted
+from streamgda.blocks.wording import as_html
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.ledger.entries import (
-    COLUMNS,
-    FORMAT,
-    Entries,
-    FileRecord,
-    State,
-    listed,
-    records_in,
-    state_in,
-    table_of,
-    total_of,
-)
+from streamgda.ledger.entries import Entries, FileRecord, Held, State, table_of, total_of
 from streamgda.ledger.refresh import OnError, Reader, plan_refresh
 from streamgda.passes.compute import Scheduler, scheduler_for
 from streamgda.passes.progress import Progress
@@ -42,10 +30,9 @@ from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import check_whole
-from streamgda.storage import tables
-from streamgda.storage.documents import SENSELESS, digest, to_json
+from streamgda.storage.documents import digest, to_json
 from streamgda.storage.filesystems import LOCK, finished_name, reached, resolve
-from streamgda.storage.paths import Address, AnyFileSystem, Path, one_line
+from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 LEDGER = "ledger.parquet"
 ENTRIES = "entries"
@@ -53,26 +40,6 @@ ENTRIES = "entries"
 _OLD = "manifest.parquet"  # of ledgers up to version 0.3
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
 _SCANNED = ("target", "features", "weight", "missing", "format")
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a ledger holds: how files are read, which files in which versions, and their statistics."""
-
-    reads: Mapping[str, Any]
-    records: Sequence[FileRecord]
-    table: pa.Table
-    document: Mapping[str, Any]
-    path: str
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows count."""
-        return sum(record.rows for record in self.records)
-
-    def state(self, empty: State) -> State:
-        """The merged statistics, of the kind of `empty`."""
-        return state_in(self.table, self.document, self.path, empty)
 
 
 class StatisticsLedger:
@@ -268,17 +235,7 @@ class StatisticsLedger:
         return held
 
     def _held(self) -> Held | None:
-        path = f"{self._folder}/{LEDGER}"
-        try:
-            table, document = tables.read(path, COLUMNS, self._storage)
-            return Held(document["reads"], records_in(document["files"]), table, document, path)
-        except FileNotFoundError:
-            return None
-        except SENSELESS as error:
-            raise ValueError(
-                f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its "
-                "entries"
-            ) from error
+        return Held.at(f"{self._folder}/{LEDGER}", self._storage)
 
     def _entries(self, reads: Mapping[str, Any]) -> Entries:
         return Entries(self._storage, f"{self._folder}/{ENTRIES}", digest(reads, 4))
@@ -406,15 +363,13 @@ class StatisticsLedger:
                     new, skipped = reader.read(source, planned.missing, scheduler, progress)
                 there = entries.there()
                 now = planned.after(new, skipped, there)
-            self._check_there(now, there)
             state, drift, alarms = self._merged(entries, now, held, limits)
             outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
             if alarms and not accept and held:
                 return planned.report(now, **outcome, rows_held=held.n_rows, is_refused=True)
             now = entries.joined(now, there)
             if held is None or now != held.records:
-                document = {**state[1], "format_version": FORMAT, "reads": reads, "files": listed(now)}
-                tables.write(f"{self._folder}/{LEDGER}", state[0], document, self._storage)
+                Held(reads, now, *state, f"{self._folder}/{LEDGER}").write(self._storage)
             entries.tidy({record.table for record in now}, there)
             return planned.report(now, **outcome, rows_held=sum(record.rows for record in now))
 
@@ -427,14 +382,6 @@ class StatisticsLedger:
                 'taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
 
-    def _check_there(self, now: Iterable[FileRecord], there: Collection[str]) -> None:
-        if lost := {record.table for record in now}.difference(there):
-            raise OSError(
-                f"{counted(len(lost), 'table')} of entries cannot be found in {self._folder}/{ENTRIES}: the "
-                "workers wrote elsewhere, or another refresh has deleted them; use a folder or URL that all "
-                "share, and refresh again"
-            )
-
     def _names(self) -> list[str]:
         """What lies in the folder. ValueError if it is of other things, or is an older ledger."""
         inside = reached(self._folder, partial(self._storage.children, self._folder))
@@ -443,7 +390,9 @@ class StatisticsLedger:
             return inside
         if _OLD in inside:
             raise ValueError(f"the ledger in {self.path} is of an older format: name a new folder")
-        raise ValueError(f"{self._folder} is a folder of other things, such as {min(foreign)}: name a new one")
+        raise ValueError(
+            f"{self._folder} is a folder of other things, such as {min(foreign)}: name a new one"
+        )
 
     @contextmanager
     def _locked(self, dry_run: bool) -> Iterator[None]:

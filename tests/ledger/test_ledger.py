@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -502,7 +503,7 @@ def test_a_damaged_entry_is_named_and_can_be_read_again(data, ledger):
     with pytest.raises(ValueError, match=f"{entry.name} is truncated.*; delete it, and refresh the ledger"):
         ledger.statistics({"0.parquet": 1})
     entry.unlink()
-    with pytest.raises(FileNotFoundError, match=f"{entry.name} is missing; refresh the ledger"):
+    with pytest.raises(FileNotFoundError, match=f"{entry.name} is missing: another refresh has"):
         ledger.statistics({"0.parquet": 1})
     assert ledger.statistics() == before
     assert len(ledger.refresh(scan(data)).changed) == 4
@@ -778,6 +779,49 @@ def test_files_that_exceed_a_limit_change_nothing_until_they_are_accepted(data, 
     fresh = StatisticsLedger(tmp_path / "fresh", exact=exact)
     fresh.refresh(scan(data))
     assert ledger.statistics() == fresh.statistics()
+
+
+def test_a_file_that_is_excluded_does_not_count(data, ledger):
+    ledger.refresh(scan(data), max_shift=1)
+    put(data / "5.parquet", rows(shift=9), 5)
+    put(data / "6.parquet", rows(), 6)
+    assert ledger.refresh(scan(data), max_shift=1).is_refused
+    report = ledger.refresh(scan(data), max_shift=1, exclude=["5.parquet", "0.parquet"])
+    assert (report.added, report.dropped, report.is_refused) == (("6.parquet",), ("0.parquet",), False)
+    others = [data / f"{n}.parquet" for n in (1, 2, 3, 6)]
+    assert ledger.statistics().allclose(accumulate(scan(others)), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"exclude: the source has no file '7.parquet'"):
+        ledger.refresh(scan(data), exclude=["7.parquet"])
+
+
+def slowly(X):
+    if X[0, 0] > 1e5:
+        raise ValueError("bad rows")
+    time.sleep(0.3)
+    return X
+
+
+def test_nothing_is_written_after_a_refresh_that_has_failed(data, ledger, monkeypatch):
+    """The threads that read other files then go on, and what they have read comes too late."""
+    monkeypatch.setattr("streamgda.ledger.refresh._FILES_PER_TASK", 1)
+    put(data / "0.parquet", rows(shift=1e6))
+    with pytest.raises(ValueError, match="bad rows"), dask.config.set(num_workers=4):
+        ledger.refresh(scan(data).map(slowly, features=["u", "v"]), scheduler="threads")
+    time.sleep(0.6)
+    assert tables(ledger) == []
+    assert not ledger.refresh(scan(data)).reused
+
+
+def test_a_ledger_of_an_older_format_is_refused(data, tmp_path):
+    old = Path(__file__).parents[1] / "data" / "format-3-ledger"
+    shutil.copytree(old, tmp_path / "old")
+    ledger = StatisticsLedger(tmp_path / "old")
+    for use in (ledger.statistics, lambda: ledger.files, lambda: ledger.refresh(scan(data))):
+        with pytest.raises(ValueError, match=r"the ledger in \S+ is of an older format: name a new folder$"):
+            use()
+    assert everything(tmp_path / "old").keys() == {
+        tmp_path / "old" / p.relative_to(old) for p in everything(old)
+    }
 
 
 def test_many_small_tables_are_joined(data, tmp_path, ledger, monkeypatch):
