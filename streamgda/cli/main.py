@@ -135,20 +135,6 @@ def _missing(text: str) -> Any:
     return OPTIONS["missing"].kind().with_params(**{name: value_of(value) for name, _, value in pairs})
 
 
-def _format(text: str) -> Any:
-    """A word, or CSV with options of pyarrow, as in ``csv delimiter=; skip_rows=1``."""
-    from streamgda.sources.formats import csv_format
-
-    word, *params = text.split(" ")
-    if word != "csv" or not params:
-        return text
-    pairs = (param.partition("=") for param in params if param)
-    try:
-        return csv_format(**{name: value_of(value) for name, _, value in pairs})
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-
-
 def _path(text: str) -> str:
     if not text:  # as of an unset shell variable; an empty path would mean the working directory
         raise ValueError("it is empty.")
@@ -159,10 +145,9 @@ _KINDS: dict[str, Any] = {
     "A,B,...": _names,
     "COLUMN>=VALUE": _comparisons,
     "raise|drop|marginal": _missing,
-    "FORMAT": _format,
     "NUMBER": float,
     "INTEGER": int,
-    **dict.fromkeys(("TEXT", "ADDRESS", "FILE"), _path),
+    **dict.fromkeys(("TEXT", "FORMAT", "ADDRESS", "FILE"), _path),
 }
 
 

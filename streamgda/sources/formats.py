@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
 from streamgda.blocks.block import Missing, Places
 from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import check_known, listed
+from streamgda.blocks.wording import listed
 from streamgda.sources.base import InputFile, Map
 from streamgda.sources.batches import rebatched
 from streamgda.sources.discovery import SUFFIXES, find_files
 from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter
+from streamgda.sources.format_options import format_of, text_of, word_of
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import Check, Dataset, name_of_format
 from streamgda.sources.roles import Roles, check_named
@@ -90,8 +90,8 @@ def scan(
     target : str, optional
         The column of labels, as for `scan_parquet`.
     format : str or pyarrow.dataset.FileFormat, optional
-        The format of files whose names do not tell it: parquet, csv, json, feather or orc. A format of
-        pyarrow has options too, such as the delimiter of CSV.
+        The format of files whose names do not tell it: parquet, csv, json, feather or orc. Options of pyarrow
+        follow, as in "csv delimiter=; decimal_point=,"; or a format of pyarrow has them.
     features, exclude, categories, weight, filters, filesystem, missing : optional
         As for `scan_parquet`.
 
@@ -112,10 +112,8 @@ def scan(
     >>> import pathlib, tempfile
     >>> from streamgda import accumulate, scan
     >>> path = pathlib.Path(tempfile.mkdtemp(), "flowers.csv")
-    >>> _ = path.write_text("width;kind\n1;a\n3;a\n8.5;b\n")
-    >>> import pyarrow.csv, pyarrow.dataset
-    >>> semicolons = pyarrow.csv.ParseOptions(delimiter=";")
-    >>> source = scan(path, "kind", format=pyarrow.dataset.CsvFileFormat(semicolons))
+    >>> _ = path.write_text("width;kind\n1;a\n3;a\n8,5;b\n")
+    >>> source = scan(path, "kind", format="csv delimiter=; decimal_point=,")
     >>> accumulate(source, "diag").means
     array([[2. ],
            [8.5]])
@@ -131,7 +129,7 @@ def scan(
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
     names = [path] if isinstance(path, str | PathLike) else path
-    kinds = _kinds(names) if kind is None else [_name_of(kind)]
+    kinds = _kinds(names) if kind is None else [word_of(kind)]
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
@@ -144,16 +142,9 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
         raise ValueError(f"{path} stands for files of several formats: {listed(kinds)}; name one, as format=")
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
-    if not isinstance(kind, ds.FileFormat):
-        kind = _made(kinds[0], listing.files)
-    return FormatDataset.of(listing, find, check, kind)
-
-
-def _name_of(kind: Any) -> str:
-    name = (kind if isinstance(kind, str) else name_of_format(kind)).lower()
-    name = {"ipc": "feather", "arrow": "feather"}.get(name, name)
-    check_known([name], list(_NAMES), "format")
-    return name
+    made = format_of(kinds[0] if kind is None else kind, listing.files)
+    text_of(made)  # raises for options that no text tells
+    return FormatDataset.of(listing, find, check, made)
 
 
 def _kinds(names: Any) -> list[str]:
@@ -169,28 +160,6 @@ def _kinds_found(path: Any, filesystem: Any) -> list[str]:
     with suppress(FileNotFoundError):
         return _kinds(find_files(path, filesystem, endings=endings).files)
     return []
-
-
-def _made(name: str, paths: Iterable[str]) -> ds.FileFormat:
-    """The format of files with these names."""
-    if name == "csv":
-        return csv_format(delimiter="\t" if all(".tsv" in path[-8:] for path in paths) else ",")
-    return {"json": ds.JsonFileFormat, "feather": ds.IpcFileFormat, "orc": ds.OrcFileFormat}[name]()
-
-
-def csv_format(**options: Any) -> ds.CsvFileFormat:
-    """CSV in which an empty field is a missing value, with options of pyarrow such as the delimiter.
-
-    Raises
-    ------
-    ValueError
-        For an option that pyarrow does not have, or a value that it cannot have.
-    """
-    parts = (pa.csv.ParseOptions, pa.csv.ConvertOptions, pa.csv.ReadOptions)
-    check_known(options, [name for part in parts for name in dir(part) if name[0] != "_"], "format csv")
-    options = {"strings_can_be_null": True, **options}
-    made = [part(**{name: one for name, one in options.items() if hasattr(part, name)}) for part in parts]
-    return ds.CsvFileFormat(made[0], convert_options=made[1], read_options=made[2])
 
 
 # ---------------------------------------------------------------------- the files
@@ -226,13 +195,14 @@ class FormatDataset(Dataset):
         if _is_text(self.format):
             plain = set(roles.features).difference(roles.encoded, read_options.keep)
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
+        written_as = text_of(self.format)
         for file in files:
             path, version = file.location, file.version or self.listing.files[file.location]
             if version is None:
                 with opening(path):
                     version = retried(partial(storage.version, path), place=path)
             what = read_options, path, version, file.partition, b"", None
-            rows = FileRows(*what, format=self.format, types=columns)
+            rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
             digest = _digest(storage, path) if file.version else ""
             yield replace(file, splits=[rows], columns=columns, footer=digest)
 
@@ -265,13 +235,14 @@ class FileRows(RowGroups):
 
     format: ds.FileFormat = None
     types: pa.Schema = None  # of the columns to read
+    written_as: str = ""  # the format and its options, as text
 
     is_remote = False
 
     @property
     def identity(self) -> list[Any]:
-        """The file and its version, and what is read of it, as plain values."""
-        return [*self._rows_and_roles(), name_of_format(self.format).lower(), str(self.types)]
+        """The file and its version, what is read of it and how, as plain values."""
+        return [*self._rows_and_roles(), self.written_as, str(self.types)]
 
     def enclosing(self, start: int, stop: int) -> tuple[FileRows, int]:
         """The file, which is read from its beginning."""

@@ -19,6 +19,7 @@ from streamgda.sources.base import FileSource, InputFile, Map, ScorableSource, S
 from streamgda.sources.discovery import find_files
 from streamgda.sources.encoding import AS_STORED, Wanted
 from streamgda.sources.expressions import Filter
+from streamgda.sources.format_options import text_of
 from streamgda.sources.planning import Dataset, unified_types
 from streamgda.sources.roles import Roles, TabularSource, check_named
 from streamgda.sources.row_groups import ReadOptions, RowGroups
@@ -182,7 +183,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, condition, written_as = self._roles, self._options.filter, self._dataset.written_as
+        roles, condition = self._roles, self._options.filter
+        written_as = text_of(self._dataset.format)
         return {
             "target": roles.target,
             "features": list(roles.features),
@@ -193,7 +195,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             **(roles.identity if roles.derived else {}),
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
-            **({} if written_as == "Parquet" else {"format": written_as.lower()}),
+            **({} if written_as == "parquet" else {"format": written_as}),
         }
 
     def files(self) -> list[InputFile]:

@@ -607,7 +607,7 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     (tmp_path / "days").mkdir()
     for i in range(2):
         iris[i::2].to_csv(tmp_path / "days" / f"{i}.csv", index=False)
-    iris.to_csv(tmp_path / "all.txt", sep=";", index=False)
+    iris.to_csv(tmp_path / "all.txt", sep=";", decimal=",", index=False)
     invoke(tmp_path, "fit", "days", "--target", "kind", "--out", "model.parquet")
     whole = load(made / "model.parquet")
     assert load(tmp_path / "model.parquet").statistics_.allclose(whole.statistics_, rtol=1e-12)
@@ -620,7 +620,7 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     assert "rows: 80\n" in invoke(made, "inspect", "days/1.parquet")
     assert "--format" in fails(tmp_path, "fit", "all.txt", "--target", "kind", "--out", "model.parquet")
     fit = "fit", "all.txt", "--target", "kind", "--out", "model.parquet"
-    invoke(tmp_path, *fit, "--format", "csv delimiter=;")
+    invoke(tmp_path, *fit, "--format", "csv delimiter=; decimal_point=,")
     assert load(tmp_path / "model.parquet").statistics_.n_rows == 150
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import streamgda as sg
 from streamgda import StatisticsLedger, accumulate, predict_dataset, scan
+from streamgda.sources.format_options import format_of, text_of
 from tests.logged_filesystem import NotingHandler
 from tests.sources.test_sources import SourceContract
 
@@ -97,12 +98,8 @@ def test_compressed_text(ending, pack, tmp_path):
 def test_every_scheduler_gives_the_bits_of_a_file_in_one_block(scheduler, tmp_path):
     write_csv(TABLE, tmp_path / "a.csv")
     write_csv(TABLE.slice(7), tmp_path / "b.csv")
-    blocks = pa.csv.ReadOptions(block_size=1 << 14)
-    small = ds.CsvFileFormat(
-        read_options=blocks, convert_options=pa.csv.ConvertOptions(strings_can_be_null=True)
-    )
     whole = accumulate(scan(tmp_path, "kind"), scheduler="synchronous")
-    assert accumulate(scan(tmp_path, "kind", format=small), scheduler=scheduler) == whole
+    assert accumulate(scan(tmp_path, "kind", format="csv block_size=16384"), scheduler=scheduler) == whole
 
 
 def test_keys_filters_weights_and_computed_columns(tmp_path):
@@ -134,10 +131,9 @@ def test_a_later_value_that_does_not_fit_is_named_with_file_and_line(ending, n_l
 
 
 def test_whole_numbers_and_empty_columns_of_the_sample_may_go_on_as_any_number(tmp_path):
-    block = pa.csv.ReadOptions(block_size=64)
     lines = ["x,late,kind", *["1,,a"] * 30, "2.5,7,b", "2.5,8,b"]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    source = scan(tmp_path, "kind", format=ds.CsvFileFormat(read_options=block), missing="drop")
+    source = scan(tmp_path, "kind", format="csv block_size=64", missing="drop")
     assert accumulate(source, "diag").means.tolist() == [[2.5, 7.5]]
 
 
@@ -153,10 +149,80 @@ def test_a_missing_value_is_that_of_the_row_and_an_absent_column_of_the_file(tmp
         accumulate(scan(tmp_path, "kind", missing="drop"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("csv", "json", "feather", "orc", "csv delimiter=';' decimal_point=','", "csv delimiter='\\t'"),
+        "csv delimiter=' ' escape_char='\\\\' quote_char=\"'\" null_values=['-999.0', 'no = x'] skip_rows=2",
+        "csv quote_char=False column_types={'a': 'decimal128(5, 2)', 'b': 'timestamp[us, tz=UTC]'}",
+        "csv strings_can_be_null=False timestamp_parsers=['ISO8601', '%d/%m/%Y %H:%M'] block_size=64",
+        "json explicit_schema={'a': 'int8'} newlines_in_values=True",
+    ],
+)
+def test_a_format_with_options_is_a_text_that_makes_it_again(text):
+    made = format_of(text)
+    assert text_of(made) == text
+    assert made.equals(format_of(text_of(made)))
+
+
+def test_options_as_users_write_them():
+    text = 'csv delimiter=; decimal_point=, quote_char=" null_values=NA,-9 header=x'
+    with pytest.raises(ValueError, match="format csv: there is no option 'header'"):
+        format_of(text)
+    options = format_of(text.removesuffix(" header=x")).default_fragment_scan_options.convert_options
+    assert (options.decimal_point, options.null_values) == (",", ["NA", "-9"])
+    assert format_of(r"csv delimiter=\t").parse_options.delimiter == "\t"
+    assert format_of("csv skip_rows=1", ["a.tsv"]).parse_options.delimiter == "\t"
+    for odd in (
+        "csv skip_rows=x",
+        "csv delimiter=ab",
+        "csv double_quote=maybe",
+        "csv ;",
+        "csv column_types=a",
+    ):
+        with pytest.raises(ValueError, match="^format "):
+            format_of(odd)
+
+
+def test_options_that_no_text_tells_are_refused_by_name(tmp_path):
+    write_csv(TABLE, tmp_path / "a.csv")
+    types = pa.csv.ConvertOptions(column_types={"shop": pa.dictionary(pa.int32(), pa.string())})
+    with pytest.raises(ValueError, match="column_types of 'shop' is dictionary"):
+        scan(tmp_path, "kind", format=ds.CsvFileFormat(convert_options=types))
+
+
+def test_rows_read_by_other_options_are_not_found_again(tmp_path):
+    (tmp_path / "data").mkdir()
+    write_csv(TABLE, tmp_path / "data" / "a.csv")
+    all_rows, fewer = (
+        scan(tmp_path / "data", "kind", format=f"csv skip_rows_after_names={n}") for n in (0, 9)
+    )
+    model = sg.LinearDiscriminantAnalysis().fit(all_rows)
+    assert predict_dataset(model, all_rows, tmp_path / "out").n_rows == N
+    assert predict_dataset(model, fewer, tmp_path / "out").n_rows == N - 9
+    assert pq.read_table(tmp_path / "out").num_rows == N - 9
+
+
+def test_a_ledger_reads_a_path_with_the_options_of_its_files(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("x;kind\n1,5;a\n-999;a\n3;b\n")
+    source = scan(
+        tmp_path / "data", "kind", format="csv delimiter=; decimal_point=, null_values=-999", missing="drop"
+    )
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(source)
+    (tmp_path / "data" / "b.csv").write_text("x;kind\n-999;a\n2,5;a\n")
+    assert ledger.refresh(tmp_path / "data").added == ("b.csv",)
+    assert ledger.statistics().means.tolist() == [[2.0], [3.0]]
+    with pytest.raises(ValueError, match="null_values.* and here"):
+        ledger.refresh(
+            scan(tmp_path / "data", "kind", format="csv delimiter=; decimal_point=,", missing="drop")
+        )
+
+
 def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path):
     (tmp_path / "rows.txt").write_text("x;kind\n1;a\n2;b\n")
-    semicolons = ds.CsvFileFormat(pa.csv.ParseOptions(delimiter=";"))
-    assert accumulate(scan(tmp_path / "rows.txt", "kind", format=semicolons)).n_rows == 2
+    assert accumulate(scan(tmp_path / "rows.txt", "kind", format="csv delimiter=;")).n_rows == 2
     with pytest.raises(ValueError, match="format='csv'"):
         scan(tmp_path / "rows.txt", "kind")
     with pytest.raises(FileNotFoundError, match="holds no file"):
