@@ -29,10 +29,9 @@ import pyarrow.parquet as pq
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, StatisticsLedger, scan_parquet
-from streamgda.ledger.entries import Entry
-from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.entries import Entry, FileRecord, Held, table_of
 from streamgda.sources.base import FileSource, InputFile
-from streamgda.storage.documents import digest
+from streamgda.storage.filesystems import Version
 
 FEATURES, CLASSES, ROWS = 20, 3, 12
 DISTINCT = 200  # simulated states
@@ -104,45 +103,51 @@ class Simulated(FileSource):
         """No file that is written is one of the list."""
         return False
 
-    def footers(self, *_: Any) -> Any:
+    def plans(self, *_: Any) -> Any:
         """No file can be opened."""
         raise NotImplementedError
 
-    plans = splits = footers
+    footers = splits = plans
+
+
+class AndOne(Simulated):
+    """The same files and one more, which has rows."""
+
+    def __init__(self, listed: list[InputFile], one: FileSource) -> None:
+        super().__init__([*listed, *one.files()])
+        self._one = one
+
+    def plans(self, files: Any, *how: Any) -> Any:
+        """What is to be read of that file."""
+        return self._one.plans(files, *how)
 
 
 def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
-    """Refresh a ledger of states whose files are not there, and merge them."""
+    """Refresh a ledger of states whose files are not there, and then one more that is."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "entries").mkdir()
-        ledger, y = StatisticsLedger(folder), np.arange(ROWS) % CLASSES
-        first = FileRecord("", 1, 1, None, ROWS, 0, "schema", "{}", "", "footer")
+        Path(folder, "ledger", "entries").mkdir(parents=True)
+        ledger, y = StatisticsLedger(Path(folder, "ledger")), np.arange(ROWS) % CLASSES
         states = [ClassStatistics(feature_names=Simulated.feature_names) for _ in range(DISTINCT)]
-        entries = [Entry.of(first, one.update(RNG.normal(size=(ROWS, FEATURES)), y)) for one in states]
-        records = [
-            replace(first, path=f"day={n // 100:05}/{n:06}.parquet", modified=10**18 + n)
-            for n in range(n_files)
-        ]
-        listed = [InputFile(one.path, one.path, one.version, {}) for one in records]
+        packed = [table_of(one.update(RNG.normal(size=(ROWS, FEATURES)), y)) for one in states]
+        total, versions = ClassStatistics(feature_names=Simulated.feature_names), range(10**18, 10**18 + n_files)
+        paths = [f"day={n // 100:05}/{n:06}.parquet" for n in range(n_files)]
+        listed = [InputFile(path, path, Version(1, when), {}) for path, when in zip(paths, versions, strict=True)]
         source = Simulated(listed)
-        reads = {**source.read_options, **ledger._own_options}
-        packed = (entries[n % DISTINCT]._replace(record=record) for n, record in enumerate(records))
-        written = ledger._folder.write(packed, digest(reads, 4))
-        manifest = Manifest(reads, {record.path: record for record in written})
-        ledger._folder.write_manifest(manifest, Manifest(reads, {}))
-        del written, manifest, packed, records
+        reads = {**source.read_options, **ledger._options}
+        records = (replace(FileRecord.of(file), rows=ROWS) for file in listed)
+        entries = (Entry(one, *packed[n % DISTINCT]) for n, one in enumerate(records))
+        written = ledger._entries(reads).write(entries)
+        for _, part in ledger._entries(reads).parts(written, ledger._empty):
+            total += part
+        Held(reads, written, *table_of(total), f"{ledger.path}/ledger.parquet").write(ledger._storage)
+        del written, total, records, entries
 
         def refresh() -> None:
             assert not ledger.refresh(source).read
 
         measured = {"nothing new, beside the listing": timed(refresh, 3)}
-        measured["statistics()"] = timed(ledger.statistics)
-    return [
-        *lines(f"{n_files:,} states", measured, goals),
-        line(f"{n_files:,} states", "peak, MB", peak(), goals["peak"]),
-    ]
-
-
+        for name in ("{}", "day=00000/{}"):  # behind all others, and among them
+            put(new := Path(folder, "data", name.format("new.parquet")))
 def in_a_store(n_files: int, goals: dict[str, float]) -> list[Line]:
     """Refresh a ledger in an object store that answers after 20 ms."""
     with tempfile.TemporaryDirectory() as folder:

@@ -229,7 +229,7 @@ def merge(files: Paths, *, out: str) -> None:
     _save(build(total) if given("model") else total, out)
 
 
-def refresh(ledger: str, data: Paths, *, out: Out = None) -> None:
+def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ()) -> None:
     """Keep up with a dataset whose files come, change and go.
 
     LEDGER is a folder of small statistics, one entry for each file of DATA; it is made if there is none.
@@ -238,7 +238,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None) -> None:
     interrupted changes nothing; the next one goes on.
 
     With --max-shift and the like, nothing changes if a new file lies too far from what is held. The report
-    names the file, and the exit code is 3. With --accept it counts nevertheless.
+    names the file, and the exit code is 3. With --accept it counts nevertheless, and with --leave-out it does
+    not, and the others do.
 
     A ledger knows its target, features and categories, and reads later files by them if no options say
     otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out.
@@ -247,6 +248,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None) -> None:
     ----------
     out
         Where to save a model of the files of the ledger, if at all.
+    leave_out
+        A file that is not to count, by its path as reported.
 
     Other Parameters
     ----------------
@@ -278,7 +281,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None) -> None:
             + ", or choose another --model or --shrinkage"
         )
     kept.missing = None if isinstance(missing, str) else missing
-    found, saved = kept.refresh(source, **given("refresh"), **given("alarms"), **running()), None
+    how = {**given("refresh"), **given("alarms"), **running()}
+    found, saved = kept.refresh(source, exclude=leave_out, **how), None
     try:
         if out is not None and not found.dry_run and not found.is_refused:
             build(kept.statistics()).save(out)

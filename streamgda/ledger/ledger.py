@@ -281,9 +281,9 @@ class StatisticsLedger:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
         If limits are given, each of these files is compared by itself with all the rows held. If one exceeds
-        a limit, the report says so, and the ledger holds what it held before. What was read is kept beside
-        it: refresh once more with other limits or ``accept=True``, or without the file, and no file is read
-        again. The first refresh has no rows to compare with.
+        a limit, the report names it, and the ledger holds what it held before. What was read is kept beside it.
+        So refresh once more with ``accept=True``, other limits, or `exclude`, and no file is read again. The
+        first refresh has no rows to compare with.
 
         Parameters
         ----------
@@ -302,6 +302,8 @@ class StatisticsLedger:
             version of such a file counts.
         accept : bool, default=False
             Whether files that exceed a limit count nevertheless.
+        exclude : collection of str, optional
+            Files that are not to count, by their paths as in `files` and in the report. Name them each time.
         **limits
             How far a file may drift: `max_shift`, `max_divergence`, `max_share_shift`, `no_new_classes` and
             `no_new_categories`, as for `DriftReport.alarms`. By default there is no limit.
@@ -336,6 +338,8 @@ class StatisticsLedger:
         >>> report.alarms_by_file
         {'tuesday.parquet': 'class a: the mean of width has shifted by 9.354 standard deviations'}
         >>> ledger.statistics().n_rows
+        100
+        >>> ledger.refresh(scan_parquet(folder, "kind"), max_shift=1, exclude=["tuesday.parquet"]).rows_held
         100
         >>> ledger.refresh(scan_parquet(folder, "kind"), max_shift=1, accept=True).rows_held
         200

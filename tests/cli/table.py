@@ -50,7 +50,7 @@ PLACES = {  # the functions of the library, and their parameters that are no opt
     "run": (streamgda.accumulate, f"{OF_STATE} rows_per_task retries checkpoint"),
     "accumulate": (streamgda.accumulate, f"{OF_STATE} progress scheduler"),
     "ledger": (streamgda.StatisticsLedger, "path missing rule filesystem"),
-    "refresh": (streamgda.StatisticsLedger.refresh, "source scheduler progress limits"),
+    "refresh": (streamgda.StatisticsLedger.refresh, "source scheduler progress exclude limits"),
     "alarms": (DriftReport.alarms, ""),
     "predict": (streamgda.predict_dataset, "model source out costs filesystem scheduler progress"),
     "evaluate": (streamgda.evaluate, "model source y sample_weight costs scheduler progress"),
@@ -80,14 +80,14 @@ SPECIAL = {
     "categories": "A,B,...",
     "scheduler": "ADDRESS",
     **dict.fromkeys(("groups", "fold"), "TEXT"),
-    **dict.fromkeys(("out", "tried"), "FILE"),
+    **dict.fromkeys(("out", "leave_out", "tried"), "FILE"),
 }
 
 KINDS = {Sequence: "A,B,...", str: "TEXT", float: "NUMBER", int: "INTEGER"}
 
 FLAGS = {"filters": ["--filter"], "tried": ["--try"], "quiet": ["-q", "--quiet"]}
 
-SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"tried"}
+SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"leave_out", "tried"}
 
 RENAMED = {
     "--skip-unreadable": "--on-error skip",

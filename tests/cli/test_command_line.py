@@ -480,6 +480,7 @@ def test_an_alarm_stands_night_after_night_until_it_is_accepted(drifting, iris):
     document = json.loads(guarded(drifting, "--json", code=3)[0])
     assert list(document["alarms_by_file"]) == ["3.parquet"]
     assert document["out"] is None
+    assert guarded(drifting, "--leave-out", "3.parquet")[1:] == ("", 150)
     assert guarded(drifting, "--accept")[1:] == ("", 300)
     (drifting / "days" / "3.parquet").unlink()
     assert guarded(drifting)[2] == 150
