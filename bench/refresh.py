@@ -44,6 +44,7 @@ def put(path: Path) -> None:
     """Write a file of a few rows."""
     columns: dict[str, Any] = {f"x{j}": RNG.normal(size=ROWS) for j in range(FEATURES)}
     table = pa.table({**columns, "y": np.arange(ROWS) % CLASSES})
+    path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="none", use_dictionary=False)
 
 
@@ -66,7 +67,6 @@ def on_disk(n_files: int, goals: dict[str, float]) -> list[Line]:
     """Refresh a ledger of small files on this machine."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
-        data.mkdir()
         for n in range(n_files):
             put(data / f"{n:06}.parquet")
         ledger = StatisticsLedger(Path(folder, "ledger"))
@@ -77,7 +77,12 @@ def on_disk(n_files: int, goals: dict[str, float]) -> list[Line]:
         measured = {"the first refresh": timed(refresh), "nothing new": timed(refresh, 3)}
         measured["statistics()"] = timed(ledger.statistics, 3)
         put(data / "new.parquet")
-        measured["one new file"] = timed(refresh)
+
+        def grow() -> None:
+            refresh()
+            ledger.statistics()
+
+        measured["one new file, and statistics()"] = timed(grow)
     return lines(f"{n_files:,} files, on a disk", measured, goals)
 
 
@@ -129,9 +134,14 @@ def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
         ledger, y = StatisticsLedger(Path(folder, "ledger")), np.arange(ROWS) % CLASSES
         states = [ClassStatistics(feature_names=Simulated.feature_names) for _ in range(DISTINCT)]
         packed = [table_of(one.update(RNG.normal(size=(ROWS, FEATURES)), y)) for one in states]
-        total, versions = ClassStatistics(feature_names=Simulated.feature_names), range(10**18, 10**18 + n_files)
+        total, versions = (
+            ClassStatistics(feature_names=Simulated.feature_names),
+            range(10**18, 10**18 + n_files),
+        )
         paths = [f"day={n // 100:05}/{n:06}.parquet" for n in range(n_files)]
-        listed = [InputFile(path, path, Version(1, when), {}) for path, when in zip(paths, versions, strict=True)]
+        listed = [
+            InputFile(path, path, Version(1, when), {}) for path, when in zip(paths, versions, strict=True)
+        ]
         source = Simulated(listed)
         reads = {**source.read_options, **ledger._options}
         records = (replace(FileRecord.of(file), rows=ROWS) for file in listed)
@@ -146,13 +156,25 @@ def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
             assert not ledger.refresh(source).read
 
         measured = {"nothing new, beside the listing": timed(refresh, 3)}
-        for name in ("{}", "day=00000/{}"):  # behind all others, and among them
-            put(new := Path(folder, "data", name.format("new.parquet")))
+        for where, name in (("behind", "new.parquet"), ("among", "day=00000/new.parquet")):
+            put(Path(folder, where, name))
+            one = scan_parquet(Path(folder, where), "y", features=list(Simulated.feature_names))
+
+            def grow(one: FileSource = one) -> None:
+                assert ledger.refresh(AndOne(listed, one), scheduler="synchronous").rows == ROWS
+                assert ledger.statistics().n_rows == ROWS * (n_files + 1)
+
+            measured[f"one new file {where} the others, and statistics()"] = timed(grow)
+    return [
+        *lines(f"{n_files:,} states", measured, goals),
+        line(f"{n_files:,} states", "peak, MB", peak(), goals["peak"]),
+    ]
+
+
 def in_a_store(n_files: int, goals: dict[str, float]) -> list[Line]:
     """Refresh a ledger in an object store that answers after 20 ms."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "rows", "data")
-        data.mkdir(parents=True)
         for n in range(n_files):
             put(data / f"{n:04}.parquet")
         with ObjectStore(Path(folder), latency=0.02) as store:
@@ -194,9 +216,10 @@ def line(place: str, name: str, value: float, goal: float | None) -> Line:
 def main() -> None:
     """Measure and keep the table."""
     options = parser_of(__doc__, files=1000, many=20_000, states=100_000, stored=150).parse_args()
-    few = {"the first refresh": 2.9, "nothing new": 0.05, "one new file": 0.08, "statistics()": 0.15}
-    many = {"nothing new, beside the listing": 1.5, "statistics()": 7.0, "peak": 400}
-    stored = {"the first refresh": 2.5, "nothing new": 0.25, "nothing new, requests": 8, "one new file": 0.7}
+    few = {"the first refresh": 5.3, "nothing new": 0.11, "one new file, and statistics()": 0.30}
+    many = {"nothing new, beside the listing": 1.5, "peak": 450}
+    many |= {f"one new file {where} the others, and statistics()": 12 for where in ("behind", "among")}
+    stored = {"the first refresh": 2.5, "nothing new": 0.25, "nothing new, requests": 9, "one new file": 0.7}
     parts: list[tuple[Callable[..., list[Line]], int, dict[str, float]]] = [
         (on_disk, options.files, few),
         (on_disk, options.many, {}),

@@ -12,8 +12,8 @@ A ledger is a folder::
 A refresh locks the folder, reads ``ledger.parquet``, and lists the tables and the files of the source. It
 reads the files that are new or have changed, and writes tables of their entries. Then it replaces
 ``ledger.parquet``. This replacement is atomic, and the only commit: a table that is not named there does not
-count. A refresh that follows an interrupted one reads the footers of such tables, and takes the entries of the
-files that are still in the same version.
+count. A refresh that follows an interrupted one reads the footers of such tables, and takes the entries of
+the files that are still in the same version.
 
 Tables never change. The entry of a file that has changed or is gone stays in its table, where nothing reads
 it. When there are many small tables, a refresh writes their entries into larger ones. Only files whose names

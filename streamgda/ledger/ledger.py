@@ -281,9 +281,9 @@ class StatisticsLedger:
         """Read the files of a source that are new or have changed, and drop those that are gone.
 
         If limits are given, each of these files is compared by itself with all the rows held. If one exceeds
-        a limit, the report names it, and the ledger holds what it held before. What was read is kept beside it.
-        So refresh once more with ``accept=True``, other limits, or `exclude`, and no file is read again. The
-        first refresh has no rows to compare with.
+        a limit, the report names it, and the ledger holds what it held before. What was read is kept beside
+        it. So refresh once more with ``accept=True``, other limits, or `exclude`, and no file is read again.
+        The first refresh has no rows to compare with.
 
         Parameters
         ----------
