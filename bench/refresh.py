@@ -13,7 +13,6 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,7 @@ def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
         ]
         source = Simulated(listed)
         reads = {**source.read_options, **ledger._options}
-        records = (replace(FileRecord.of(file), rows=ROWS) for file in listed)
+        records = (FileRecord.of(file)._replace(rows=ROWS) for file in listed)
         entries = (Entry(one, *packed[n % DISTINCT]) for n, one in enumerate(records))
         written = ledger._entries(reads).write(entries)
         for _, part in ledger._entries(reads).parts(written, ledger._empty):

@@ -17,9 +17,9 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -51,14 +51,13 @@ FORMAT = 4  # of entries, and of the ledger itself
 _TABLE_BYTES = 1 << 23  # of the states in one table, or one larger state
 _SMALL = 1 << 22  # bytes; smaller tables are joined if there are many
 _MOST_SMALL = 64
-_READERS = 16  # an object store answers many requests in the time of one
+_READERS = 4  # tables in memory at once, while others are merged
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh or a reader takes
 _NAME = re.compile(r"[0-9a-f]{32}\.parquet")
 _RUN = re.compile(r"[0-9a-f]{32}\.run")
 
 
-@dataclass(frozen=True)
-class FileRecord:
+class FileRecord(NamedTuple):
     """A file in one version, and the table that holds its statistics."""
 
     path: str
@@ -75,7 +74,7 @@ class FileRecord:
     def of(cls, file: InputFile) -> FileRecord:
         """The record of a file that is not read yet."""
         version = file.version or Version(None, None)
-        partition = json.dumps(dict(file.partition), default=str)
+        partition = _as_json(tuple(file.partition.items()))
         return cls(file.path, version.size, version.modified, version.etag, partition)
 
     @property
@@ -84,17 +83,19 @@ class FileRecord:
         return self.path, self.size, self.modified if self.etag is None else self.etag, self.partition
 
 
-_FIELDS = tuple(field.name for field in fields(FileRecord))
+@lru_cache  # files of one folder share their keys
+def _as_json(partition: tuple[tuple[str, Any], ...]) -> str:
+    return json.dumps(dict(partition), default=str)
 
 
 def listed(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
     """The records as plain values, by column, so that a list of many files is short and read soon."""
-    return {name: [getattr(record, name) for record in records] for name in _FIELDS}
+    return {name: [record[i] for record in records] for i, name in enumerate(FileRecord._fields)}
 
 
 def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     """The records that `listed` has listed."""
-    return [FileRecord(*values) for values in zip(*(columns[name] for name in _FIELDS), strict=True)]
+    return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 
 def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
@@ -238,7 +239,7 @@ class Entries:
     def _write(self, run: Sequence[Entry]) -> list[FileRecord]:
         name = f"{digest([self.reads, [entry.record.identity for entry in run]])}.parquet"
         common = run[0].document
-        records = [replace(entry.record, table=name, place=i) for i, entry in enumerate(run)]
+        records = [entry.record._replace(table=name, place=i) for i, entry in enumerate(run)]
         document = {
             "format_version": FORMAT,
             "kind": "LedgerEntries",

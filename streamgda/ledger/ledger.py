@@ -436,9 +436,9 @@ class StatisticsLedger:
     ) -> tuple[tuple[pa.Table, Mapping[str, Any]], DriftReport, dict[str, str]]:
         """The state of the files, as a table with its document; and how new files compare with those held."""
         records, empty = (held.records if held else []), self._empty
-        before = {record.identity for record in records}
-        if held and before == {record.identity for record in now}:
+        if held and now == records:
             return (held.table, held.document), DriftReport(), {}
+        before = {record.identity for record in records}
         old = held.state(empty) if held else empty
         baseline, new, alarms = Baseline(total_of(old)), empty.copy(), dict[str, str]()
         # The states are merged in the order of the paths. So what follows all that is held is added to it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Literal, cast
@@ -121,7 +121,7 @@ class Reader:
         plans = list(self._plans(sorted(planned, key=lambda file: file.path)))
         outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
         every = list(chain.from_iterable(outcomes))
-        skipped |= dict(one for one in every if isinstance(one, tuple))
+        skipped |= dict(one for one in every if not isinstance(one, FileRecord))
         return [one for one in every if isinstance(one, FileRecord)], dict(sorted(skipped.items()))
 
     def _planned(
@@ -187,5 +187,5 @@ class Reader:
 
 
 def _entry_of(file: InputFile, state: State) -> Entry:
-    record = replace(FileRecord.of(file), rows=state.n_rows, dropped=state.n_dropped)
+    record = FileRecord.of(file)._replace(rows=state.n_rows, dropped=state.n_dropped)
     return Entry(record, *table_of(state))

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
+from streamgda import scan as scan_files
 from tests.interrupted import full_disk
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -384,6 +385,25 @@ def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
         StatisticsLedger(tmp_path, "round")
 
 
+def test_options_of_csv_hold_for_later_files(tmp_path, ledger):
+    """A ledger reads a path as it read the first source; and says how, where another is read otherwise."""
+    data = tmp_path / "data"
+    data.mkdir()
+    how = "csv delimiter=; null_values=-999"
+    for n in range(2):
+        (data / f"{n}.csv").write_text(f"u;v;kind\n1;{n};a\n-999;2;a\n3;4;b\n")
+        ledger.refresh(scan_files(data, "kind", format=how, missing="drop") if n == 0 else data)
+    expected = accumulate(scan_files(data, "kind", format=how, missing="drop"))
+    assert (ledger.statistics(), expected.n_dropped) == (expected, 2)
+    made = r"made, with target='kind', features=\['u', 'v'\], missing='drop', format=\"csv .*-999.*\", cov"
+    with pytest.raises(ValueError, match=f"holds statistics with format=.* and here it is format=.*{made}"):
+        ledger.refresh(scan_files(data, "kind", format="csv delimiter=;", missing="drop"))
+    (tmp_path / "other.csv").write_text("w;sort\n1;a\n")
+    made = r"no column 'kind'.*; the ledger in \S+ was made with target='kind', features=\['u', 'v'\]"
+    with pytest.raises(ValueError, match=made):
+        ledger.refresh(tmp_path / "other.csv")
+
+
 # ---------------------------------------------------------------------- memory
 
 
@@ -405,11 +425,6 @@ def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
 
 
 # ---------------------------------------------------------------------- what goes wrong
-
-
-def test_an_empty_ledger_says_so(ledger):
-    with pytest.raises(ValueError, match="holds nothing yet: refresh it with a source first"):
-        ledger.statistics()
 
 
 def test_a_file_that_cannot_be_read_leaves_the_old_state(data, ledger):
