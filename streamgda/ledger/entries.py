@@ -138,11 +138,6 @@ class Held:
         known = {"format_version": FORMAT, "reads": self.reads, "files": listed(self.records)}
         tables.write(self.path, self.table, {**self.document, **known}, storage)
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows count."""
-        return sum(record.rows for record in self.records)
-
     def state(self, empty: State) -> State:
         """The merged statistics, of the kind of `empty`."""
         return state_in(self.table, self.document, self.path, empty)

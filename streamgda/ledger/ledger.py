@@ -370,12 +370,12 @@ class StatisticsLedger:
             state, drift, alarms = self._merged(entries, now, held, limits)
             outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
             if alarms and not accept and held:
-                return planned.report(now, **outcome, rows_held=held.n_rows, is_refused=True)
+                return planned.report(now, held.records, is_refused=True, **outcome)
             now = entries.joined(now, there)
             if held is None or now != held.records:
                 Held(reads, now, *state, f"{self._folder}/{LEDGER}").write(self._storage)
             entries.tidy({record.table for record in now}, there)
-            return planned.report(now, **outcome, rows_held=sum(record.rows for record in now))
+            return planned.report(now, now, **outcome)
 
     def _check_source(self, source: Any) -> None:
         if not isinstance(source, FileSource):

@@ -56,16 +56,23 @@ class RefreshPlan:
         former = [self.before[path] for path in skipped if path in self.before]
         return in_order([*self.known, *new, *(record for record in former if record.table in there)])
 
-    def report(self, now: Iterable[FileRecord], **outcome: Any) -> RefreshReport:
-        """The report of a refresh after which these files count."""
-        files: dict[str, list[FileRecord]] = {"added": [], "changed": [], "reused": []}
-        for record in now:
-            read_as = "changed" if record.path in self.before else "added"
-            files["reused" if record.identity in self.kept else read_as].append(record)
-        paths: dict[str, Any] = {kind: tuple(one.path for one in records) for kind, records in files.items()}
-        read = () if outcome.get("dry_run") else (*files["added"], *files["changed"])
-        dropped = tuple(sorted(self.before.keys() - self.paths))
-        return RefreshReport(**paths, dropped=dropped, rows=sum(record.rows for record in read), **outcome)
+    def report(
+        self, now: Iterable[FileRecord], held: Iterable[FileRecord] = (), **outcome: Any
+    ) -> RefreshReport:
+        """The report of a refresh that has found these files, after which some files are held."""
+        added, changed, reused = list[FileRecord](), list[FileRecord](), list[FileRecord]()
+        for record in in_order(now):
+            read = changed if record.path in self.before else added
+            (reused if record.identity in self.kept else read).append(record)
+        return RefreshReport(
+            added=tuple(record.path for record in added),
+            changed=tuple(record.path for record in changed),
+            reused=tuple(record.path for record in reused),
+            dropped=tuple(sorted(self.before.keys() - self.paths)),
+            rows=0 if outcome.get("dry_run") else sum(record.rows for record in (*added, *changed)),
+            rows_held=sum(record.rows for record in held),
+            **outcome,
+        )
 
 
 def plan_refresh(
