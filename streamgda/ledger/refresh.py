@@ -60,19 +60,18 @@ class RefreshPlan:
         self, now: Iterable[FileRecord], held: Iterable[FileRecord] = (), **outcome: Any
     ) -> RefreshReport:
         """The report of a refresh that has found these files, after which some files are held."""
-        added, changed, reused = list[FileRecord](), list[FileRecord](), list[FileRecord]()
+        paths: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
+        n_read = 0
         for record in in_order(now):
-            read = changed if record.path in self.before else added
-            (reused if record.identity in self.kept else read).append(record)
-        return RefreshReport(
-            added=tuple(record.path for record in added),
-            changed=tuple(record.path for record in changed),
-            reused=tuple(record.path for record in reused),
-            dropped=tuple(sorted(self.before.keys() - self.paths)),
-            rows=0 if outcome.get("dry_run") else sum(record.rows for record in (*added, *changed)),
-            rows_held=sum(record.rows for record in held),
-            **outcome,
-        )
+            is_reused, read = (
+                record.identity in self.kept,
+                "changed" if record.path in self.before else "added",
+            )
+            paths["reused" if is_reused else read].append(record.path)
+            n_read += 0 if is_reused else record.rows
+        changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
+        changes |= {"dropped": tuple(sorted(self.before.keys() - self.paths)), "rows": n_read}
+        return RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
 
 
 def plan_refresh(
