@@ -299,18 +299,23 @@ class Entries:
             documents = [{**document["common"], **own, "definite": False} for own in document["own"]]
             return name, _Table(path, table, list(accumulate(document["lengths"], initial=0)), documents)
         except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{path} is missing: another refresh has deleted it, or workers wrote elsewhere; refresh the "
-                "ledger, in a folder or at a URL that all share"
-            ) from error
+            raise self._missing(name) from error
         except SENSELESS as error:
             raise self._damaged(name, one_line(error)) from error
+
+    def _missing(self, name: str) -> FileNotFoundError:
+        return FileNotFoundError(
+            f"{self.folder}/{name} is missing: another refresh has deleted it, or workers wrote elsewhere; refresh "
+            "the ledger, in a folder or at a URL that all share"
+        )
 
     def _damaged(self, name: str, fault: str) -> ValueError:
         return ValueError(f"{self.folder}/{name} is damaged: {fault}; delete it, and refresh the ledger")
 
     def joined(self, records: Sequence[FileRecord], there: Mapping[str, Version]) -> list[FileRecord]:
         """The same records; if there are many small tables, what they hold is written into larger ones."""
+        for lost in {one.table for one in records}.difference(there):
+            raise self._missing(lost)
         small = {one.table for one in records if (there[one.table].size or 0) < _SMALL}
         if len(small) <= _MOST_SMALL:
             return list(records)

@@ -525,7 +525,7 @@ def test_a_damaged_entry_is_named_and_can_be_read_again(data, ledger):
     assert ledger.statistics() == before
 
 
-def test_a_torn_entry_that_no_manifest_names_is_read_again(data, ledger):
+def test_a_torn_entry_that_no_list_names_is_read_again(data, ledger):
     ledger.refresh(scan(data))
     before = ledger.statistics()
     Path(ledger.path, "ledger.parquet").unlink()
@@ -536,14 +536,14 @@ def test_a_torn_entry_that_no_manifest_names_is_read_again(data, ledger):
 
 
 @pytest.mark.parametrize("length", [0, 100, 3000])
-def test_a_torn_manifest_says_how_to_go_on(data, ledger, length):
+def test_a_torn_list_says_how_to_go_on(data, ledger, length):
     ledger.refresh(scan(data))
     before, entries = ledger.statistics(), everything(Path(ledger.path, "entries"))
-    manifest = Path(ledger.path, "ledger.parquet")
-    manifest.write_bytes(manifest.read_bytes()[:length])
+    held = Path(ledger.path, "ledger.parquet")
+    held.write_bytes(held.read_bytes()[:length])
     with pytest.raises(ValueError, match="ledger.parquet is .*truncated.*; delete it, and refresh"):
         ledger.refresh(scan(data))
-    manifest.unlink()
+    held.unlink()
     ledger.refresh(scan(data))
     assert everything(Path(ledger.path, "entries")) == entries
     assert ledger.statistics() == before
