@@ -133,6 +133,10 @@ class StatisticsLedger:
         empty = empty_statistics(self.required, missing=missing, rule=self.rule)
         return empty if self.folds is None else FoldStatistics(empty, FoldRule(self.folds, self.groups))
 
+    @property
+    def _name(self) -> str:
+        return f"the ledger in {Address(self.path)}"
+
     def __repr__(self) -> str:
         return f"StatisticsLedger({Address(self.path)!r}, {self.required.covariance_type!r})"
 
@@ -246,7 +250,7 @@ class StatisticsLedger:
             if ours != value and (name, ours) != ("missing", "raise"):  # no row of those files lacks anything
                 option = AS_NAMED.get(name, name)
                 raise ValueError(
-                    f"the ledger in {Address(self.path)} holds statistics with {option}={ours!r:.200}, and here it is "
+                    f"{self._name} holds statistics with {option}={ours!r:.200}, and here it is "
                     f"{option}={value!r:.200}; open it as it was made, with {_made_with(held.reads)}, or use "
                     "a ledger of its own for each way to read a dataset"
                 )
@@ -260,8 +264,7 @@ class StatisticsLedger:
             if not reads:
                 raise
             raise ValueError(
-                f"{error}; the ledger in {Address(self.path)} was made with {_made_with(reads)}: use another one for "
-                "other data"
+                f"{error}; {self._name} was made with {_made_with(reads)}: use another one for other data"
             ) from error
 
     # ------------------------------------------------------------------ refresh
@@ -382,7 +385,7 @@ class StatisticsLedger:
             raise TypeError(f"a ledger keeps up with files, as scan finds; got {type(source).__name__}")
         if source.includes(self._storage, f"{self._folder}/{LEDGER}"):
             raise ValueError(
-                f"the ledger in {Address(self.path)} lies in the folder of the dataset, where its own files would be "
+                f"{self._name} lies in the folder of the dataset, where its own files would be "
                 'taken for data; put it elsewhere, or into a subfolder whose name begins with "_"'
             )
 
@@ -393,7 +396,7 @@ class StatisticsLedger:
         if LEDGER in inside or not foreign:
             return inside
         if _OLD in inside:
-            raise ValueError(f"the ledger in {Address(self.path)} is of an older format: name a new folder")
+            raise ValueError(f"{self._name} is of an older format: name a new folder")
         raise ValueError(
             f"{self._folder} is a folder of other things, such as {min(foreign)}: name a new one"
         )
