@@ -63,12 +63,10 @@ class RefreshPlan:
         paths: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
         n_read = 0
         for record in in_order(now):
-            is_reused, read = (
-                record.identity in self.kept,
-                "changed" if record.path in self.before else "added",
-            )
+            read = "changed" if record.path in self.before else "added"
+            is_reused = record.identity in self.kept
             paths["reused" if is_reused else read].append(record.path)
-            n_read += 0 if is_reused else record.rows
+            n_read += 0 if is_reused or outcome.get("dry_run") else record.rows
         changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
         changes |= {"dropped": tuple(sorted(self.before.keys() - self.paths)), "rows": n_read}
         return RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
@@ -84,7 +82,8 @@ def plan_refresh(
     ValueError
         If a file is excluded that there is not.
     """
-    if unknown := {*exclude}.difference(file.path for file in files):
+    exclude = set(exclude)
+    if unknown := exclude.difference(file.path for file in files):
         raise ValueError(
             f"exclude: the source has no file {min(unknown)!r}; paths are as in ledger.files and the report"
         )
