@@ -13,7 +13,6 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ import pyarrow.parquet as pq
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, StatisticsLedger, scan_parquet
-from streamgda.ledger.entries import Entry
-from streamgda.ledger.manifest import FileRecord, Manifest
+from streamgda.ledger.entries import Entry, FileRecord, Held, table_of
 from streamgda.sources.base import FileSource, InputFile
-from streamgda.storage.documents import digest
+from streamgda.storage.filesystems import Version
 
 FEATURES, CLASSES, ROWS = 20, 3, 12
 DISTINCT = 200  # simulated states
@@ -45,6 +43,7 @@ def put(path: Path) -> None:
     """Write a file of a few rows."""
     columns: dict[str, Any] = {f"x{j}": RNG.normal(size=ROWS) for j in range(FEATURES)}
     table = pa.table({**columns, "y": np.arange(ROWS) % CLASSES})
+    path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="none", use_dictionary=False)
 
 
@@ -67,7 +66,6 @@ def on_disk(n_files: int, goals: dict[str, float]) -> list[Line]:
     """Refresh a ledger of small files on this machine."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
-        data.mkdir()
         for n in range(n_files):
             put(data / f"{n:06}.parquet")
         ledger = StatisticsLedger(Path(folder, "ledger"))
@@ -78,7 +76,12 @@ def on_disk(n_files: int, goals: dict[str, float]) -> list[Line]:
         measured = {"the first refresh": timed(refresh), "nothing new": timed(refresh, 3)}
         measured["statistics()"] = timed(ledger.statistics, 3)
         put(data / "new.parquet")
-        measured["one new file"] = timed(refresh)
+
+        def grow() -> None:
+            refresh()
+            ledger.statistics()
+
+        measured["one new file, and statistics()"] = timed(grow)
     return lines(f"{n_files:,} files, on a disk", measured, goals)
 
 
@@ -104,39 +107,63 @@ class Simulated(FileSource):
         """No file that is written is one of the list."""
         return False
 
-    def footers(self, *_: Any) -> Any:
+    def plans(self, *_: Any) -> Any:
         """No file can be opened."""
         raise NotImplementedError
 
-    plans = splits = footers
+    footers = splits = plans
+
+
+class AndOne(Simulated):
+    """The same files and one more, which has rows."""
+
+    def __init__(self, listed: list[InputFile], one: FileSource) -> None:
+        super().__init__([*listed, *one.files()])
+        self._one = one
+
+    def plans(self, files: Any, *how: Any) -> Any:
+        """What is to be read of that file."""
+        return self._one.plans(files, *how)
 
 
 def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
-    """Refresh a ledger of states whose files are not there, and merge them."""
+    """Refresh a ledger of states whose files are not there, and then one more that is."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "entries").mkdir()
-        ledger, y = StatisticsLedger(folder), np.arange(ROWS) % CLASSES
-        first = FileRecord("", 1, 1, None, ROWS, 0, "schema", "{}", "", "footer")
+        Path(folder, "ledger", "entries").mkdir(parents=True)
+        ledger, y = StatisticsLedger(Path(folder, "ledger")), np.arange(ROWS) % CLASSES
         states = [ClassStatistics(feature_names=Simulated.feature_names) for _ in range(DISTINCT)]
-        entries = [Entry.of(first, one.update(RNG.normal(size=(ROWS, FEATURES)), y)) for one in states]
-        records = [
-            replace(first, path=f"day={n // 100:05}/{n:06}.parquet", modified=10**18 + n)
-            for n in range(n_files)
+        packed = [table_of(one.update(RNG.normal(size=(ROWS, FEATURES)), y)) for one in states]
+        total, versions = (
+            ClassStatistics(feature_names=Simulated.feature_names),
+            range(10**18, 10**18 + n_files),
+        )
+        paths = [f"day={n // 100:05}/{n:06}.parquet" for n in range(n_files)]
+        listed = [
+            InputFile(path, path, Version(1, when), {}) for path, when in zip(paths, versions, strict=True)
         ]
-        listed = [InputFile(one.path, one.path, one.version, {}) for one in records]
         source = Simulated(listed)
-        reads = {**source.read_options, **ledger._own_options}
-        packed = (entries[n % DISTINCT]._replace(record=record) for n, record in enumerate(records))
-        written = ledger._folder.write(packed, digest(reads, 4))
-        manifest = Manifest(reads, {record.path: record for record in written})
-        ledger._folder.write_manifest(manifest, Manifest(reads, {}))
-        del written, manifest, packed, records
+        reads = {**source.read_options, **ledger._options}
+        records = (FileRecord.of(file)._replace(rows=ROWS) for file in listed)
+        entries = (Entry(one, *packed[n % DISTINCT]) for n, one in enumerate(records))
+        written = ledger._entries(reads).write(entries)
+        for _, part in ledger._entries(reads).parts(written, ledger._empty):
+            total += part
+        Held(reads, written, *table_of(total), f"{ledger.path}/ledger.parquet").write(ledger._storage)
+        del written, total, records, entries
 
         def refresh() -> None:
             assert not ledger.refresh(source).read
 
         measured = {"nothing new, beside the listing": timed(refresh, 3)}
-        measured["statistics()"] = timed(ledger.statistics)
+        for where, name in (("behind", "new.parquet"), ("among", "day=00000/new.parquet")):
+            put(Path(folder, where, name))
+            one = scan_parquet(Path(folder, where), "y", features=list(Simulated.feature_names))
+
+            def grow(one: FileSource = one) -> None:
+                assert ledger.refresh(AndOne(listed, one), scheduler="synchronous").rows == ROWS
+                assert ledger.statistics().n_rows == ROWS * (n_files + 1)
+
+            measured[f"one new file {where} the others, and statistics()"] = timed(grow)
     return [
         *lines(f"{n_files:,} states", measured, goals),
         line(f"{n_files:,} states", "peak, MB", peak(), goals["peak"]),
@@ -147,7 +174,6 @@ def in_a_store(n_files: int, goals: dict[str, float]) -> list[Line]:
     """Refresh a ledger in an object store that answers after 20 ms."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "rows", "data")
-        data.mkdir(parents=True)
         for n in range(n_files):
             put(data / f"{n:04}.parquet")
         with ObjectStore(Path(folder), latency=0.02) as store:
@@ -189,9 +215,10 @@ def line(place: str, name: str, value: float, goal: float | None) -> Line:
 def main() -> None:
     """Measure and keep the table."""
     options = parser_of(__doc__, files=1000, many=20_000, states=100_000, stored=150).parse_args()
-    few = {"the first refresh": 2.9, "nothing new": 0.05, "one new file": 0.08, "statistics()": 0.15}
-    many = {"nothing new, beside the listing": 1.5, "statistics()": 7.0, "peak": 400}
-    stored = {"the first refresh": 2.5, "nothing new": 0.25, "nothing new, requests": 8, "one new file": 0.7}
+    few = {"the first refresh": 5.3, "nothing new": 0.11, "one new file, and statistics()": 0.30}
+    many = {"nothing new, beside the listing": 1.5, "peak": 450}
+    many |= {f"one new file {where} the others, and statistics()": 12 for where in ("behind", "among")}
+    stored = {"the first refresh": 2.5, "nothing new": 0.25, "nothing new, requests": 9, "one new file": 0.7}
     parts: list[tuple[Callable[..., list[Line]], int, dict[str, float]]] = [
         (on_disk, options.files, few),
         (on_disk, options.many, {}),

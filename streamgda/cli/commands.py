@@ -15,12 +15,12 @@ import joblib
 import pandas as pd
 
 import streamgda as sg
-from streamgda.cli.errors import Quarantined, describe
+from streamgda.cli.errors import Refused, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.diagnostics import box_m, manova, select_features
 from streamgda.estimators.forgetting import factor_after, newest_and_weights
-from streamgda.ledger.manifest import options_of, scan_options_of
+from streamgda.ledger.ledger import options_of, scan_options_of
 from streamgda.passes.accumulate import read_into
 from streamgda.scoring.inference import columns_of, maps_and_model, with_features_of
 from streamgda.selection.candidates import candidates_of
@@ -229,7 +229,7 @@ def merge(files: Paths, *, out: str) -> None:
     _save(build(total) if given("model") else total, out)
 
 
-def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), reject: Paths = ()) -> None:
+def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ()) -> None:
     """Keep up with a dataset whose files come, change and go.
 
     LEDGER is a folder of small statistics, one entry for each file of DATA; it is made if there is none.
@@ -237,8 +237,9 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     dropped, and the report says how far the new rows lie from the old. A refresh that is killed or
     interrupted changes nothing; the next one goes on.
 
-    With --max-shift and the like, a new file that lies too far from what is held is quarantined: it is in no
-    model, and the exit code is 3, until --accept or --reject answers, or the file changes or goes.
+    With --max-shift and the like, nothing changes if a new file lies too far from what is held. The report
+    names the file, and the exit code is 3. With --accept it counts nevertheless, and with --leave-out it does
+    not, and the others do.
 
     A ledger knows its target, features and categories, and reads later files by them if no options say
     otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out.
@@ -247,10 +248,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     ----------
     out
         Where to save a model of the files of the ledger, if at all.
-    accept
-        Let a quarantined or rejected file count: its path as reported, or a pattern.
-    reject
-        Leave a file out until it changes.
+    leave_out
+        A file that is not to count, by its path as reported.
 
     Other Parameters
     ----------------
@@ -259,19 +258,15 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
     ledger
     refresh
     alarms
-    statistics
     run
     model
 
     Examples
     --------
     streamgda refresh ledger days --target kind --max-shift 1 --out model.parquet
-    streamgda refresh ledger days --reject 2026-01-31.parquet --out model.parquet
     """
-    if out is None and (given("statistics") or given("model")):
-        raise click.UsageError("--model, --where and the like are for the model that --out saves.")
-    if given("refresh").get("dry_run") and (accept or reject):
-        raise click.UsageError("--dry-run does nothing, so --accept and --reject are for another time.")
+    if out is None and given("model"):
+        raise click.UsageError("--model and the like are for the model that --out saves.")
     estimator, build, missing = _model_of()
     known, _ = _tried(lambda: sg.StatisticsLedger(ledger).read_options)
     source = _source_of(data, known=known or {})
@@ -286,21 +281,20 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, accept: Paths = (), re
             + ", or choose another --model or --shrinkage"
         )
     kept.missing = None if isinstance(missing, str) else missing
-    kept.accept(*accept)
-    kept.reject(*reject)
-    found, saved = kept.refresh(source, **given("refresh"), **given("alarms"), **running()), None
+    how = {**given("refresh"), **given("alarms"), **running()}
+    found, saved = kept.refresh(source, exclude=leave_out, **how), None
     try:
-        if out is not None and not found.dry_run:
-            build(kept.statistics(**given("statistics"))).save(out)
+        if out is not None and not found.dry_run and not found.is_refused:
+            build(kept.statistics()).save(out)
             saved = out
     finally:
         document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
     for path, reason in found.skipped.items():
         click.echo(f"Warning: skipped {one_line(f'{path}: {reason}')}", err=True)
-    if found.quarantined:
-        alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.quarantined.items())
-        raise Quarantined(f"quarantined, and in no model: {alarms}; --accept or --reject them")
+    if found.is_refused:
+        alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.alarms_by_file.items())
+        raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept or --leave-out them")
 
 
 def predict(saved_in: str, data: Paths, *, out: str) -> None:
@@ -385,7 +379,6 @@ def inspect(path: str, *, tests: bool = False) -> None:
     if storage.filesystem.get_file_info(name).type.name == "Directory":
         ledger = _ledger_at(path)
         saved, facts = ledger.statistics(), {"files": ledger.files.num_rows, "reads": ledger.read_options}
-        facts |= {"quarantined": ledger.quarantined, "rejected": ledger.rejected}
     else:
         saved, facts = sg.load(path), {"bytes": storage.version(name).size}
         facts |= sg.load_metadata(path)

@@ -26,8 +26,8 @@ class Interrupted(click.ClickException):
     exit_code = 130  # by the convention of shells: 128 and the number of SIGINT
 
 
-class Quarantined(click.ClickException):
-    """The error for files that drifted too far. The user must accept or reject them."""
+class Refused(click.ClickException):
+    """The error of a refresh that is refused, since files have drifted too far."""
 
     exit_code = 3
 
@@ -36,7 +36,7 @@ class OneLineErrors(click.Group):
     """A group of commands whose errors are one line on stderr.
 
     The exit code is 1 for an error of the library, the filesystem or a cluster, 2 for bad usage, 3 for
-    quarantined files, and 130 after Ctrl-C. With ``--debug`` the traceback is shown.
+    a refresh that is refused, and 130 after Ctrl-C. With ``--debug`` the traceback is shown.
     """
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import pkgutil
 import re
 from contextlib import suppress
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from functools import partial
 from importlib import import_module
 from itertools import chain
@@ -147,8 +147,6 @@ _KINDS: dict[str, Any] = {
     "raise|drop|marginal": _missing,
     "NUMBER": float,
     "INTEGER": int,
-    "DATE": lambda text: datetime.fromisoformat(text).astimezone(),
-    "DAYS": lambda text: timedelta(days=float(text)),
     **dict.fromkeys(("TEXT", "FORMAT", "ADDRESS", "FILE"), _path),
 }
 

@@ -246,67 +246,49 @@ class RefreshReport(DriftReport):
     ----------
     dry_run : bool
         Whether nothing was done.
-    added, changed, reread : tuple of str
-        The files that are read: new files, files whose version has changed, and unchanged files that must be
-        read again. An unchanged file is read again if its table was lost, if the type of its labels has
-        changed, or if version 0.1 or 0.2 has folded its entry with others.
+    added, changed : tuple of str
+        The files that are read: new files, and files whose version has changed.
     reused, dropped : tuple of str
         The files whose statistics are kept and count, and those that are gone.
     skipped : dict of str to str
         With ``on_error="skip"``, the files that could not be read, and why. The next refresh tries again.
         Until then, the statistics of the former version of such a file count, and the file is also in
         `reused`.
-    quarantined : dict of str to str
-        The files that are kept apart until they are accepted or rejected, and why.
-    rejected : tuple of str
-        The files that are left out until they change.
+    alarms_by_file : dict of str to str
+        The files that exceed a limit, and how.
+    is_refused : bool
+        Whether the ledger is as it was before, because files exceed a limit.
     rows, rows_held : int
-        Rows read now, and rows held in all; 0 in a dry run.
-    new_classes : tuple
-        Labels that had not been seen before.
-    drift : tuple of ClassDrift
-        For each class that is not new, how far the rows of added and changed files lie from the rows held
-        before.
-    feature_names : tuple of str
-        The features, in the order of ``ClassDrift.shift``.
+        Rows of the files read, and rows held in all; 0 in a dry run.
+    new_classes, drift, feature_names, new_categories
+        As in `DriftReport`, of the rows of added and changed files.
     """
 
-    dry_run: bool
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    reread: tuple[str, ...]
-    reused: tuple[str, ...]
-    dropped: tuple[str, ...]
+    dry_run: bool = False
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    reused: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
-    quarantined: Mapping[str, str] = field(default_factory=dict)
-    rejected: tuple[str, ...] = ()
+    alarms_by_file: Mapping[str, str] = field(default_factory=dict)
+    is_refused: bool = False
     rows: int = 0
     rows_held: int = 0
 
     @property
     def read(self) -> tuple[str, ...]:
         """All the files that are read, in order of path."""
-        return tuple(sorted((*self.added, *self.changed, *self.reread)))
+        return tuple(sorted((*self.added, *self.changed)))
 
     def __str__(self) -> str:
-        lines = [self._files(), *(f"skipped {path}: {reason}" for path, reason in self.skipped.items())]
+        did, n_files = "would read" if self.dry_run else "read", counted(len(self.read), "file")
+        changes = f"{len(self.added):,} new, {len(self.changed):,} changed"
+        lines = [f"{did} {n_files} ({changes}), reused {len(self.reused):,}, dropped {len(self.dropped):,}"]
+        lines += [f"skipped {path}: {reason}" for path, reason in self.skipped.items()]
         if not self.dry_run:
             lines.append(f"{counted(self.rows, 'row')} read, {self.rows_held:,} held")
-        lines += [f"quarantined {path}: {alarm}" for path, alarm in self.quarantined.items()]
-        if self.rejected:
-            lines.append(f"rejected: {abridged(self.rejected, 5)}")
+        lines += [f"alarm of {path}: {alarm}" for path, alarm in self.alarms_by_file.items()]
         return "\n".join([*lines, *self._drift_lines()])
-
-    def _files(self) -> str:
-        reread = f", {len(self.reread):,} once more" if self.reread else ""
-        return (
-            f"{'would read' if self.dry_run else 'read'} {counted(len(self.read), 'file')} "
-            f"({len(self.added):,} new, {len(self.changed):,} changed{reread}), "
-            f"reused {len(self.reused):,}, dropped {len(self.dropped):,}"
-        )
-
-
-# ---------------------------------------------------------------------- the comparison
 
 
 class Baseline:
@@ -346,20 +328,9 @@ class Baseline:
                 distance = divergence(old[label], new[label])
             error = math.sqrt(1 / other.rows + 1 / size.rows) if other.count else math.inf
             mean, by_chance = _divergence_by_chance(kind, n_features, size, other)
-            yield ClassDrift(
-                label,
-                size.count,
-                other.count,
-                shifts,
-                distance,
-                mean,
-                size.share,
-                other.share,
-                _share_shift(size, other),
-                error,
-                _shift_by_chance(n_features, size, error),
-                by_chance,
-            )
+            rows, shares = (size.count, other.count), (size.share, other.share, _share_shift(size, other))
+            chance = error, _shift_by_chance(n_features, size, error), by_chance
+            yield ClassDrift(label, *rows, shifts, distance, mean, *shares, *chance)
 
 
 @dataclass(frozen=True)

@@ -1,48 +1,146 @@
-"""Tables of entries: the statistics of input files, one below the other, with the records of these files.
+"""Entries: the statistics of each file of a dataset, in tables that hold those of many files.
 
-A table has the rows of the states of its files, as `Statistics.to_columns` makes them, in the order of the
-paths. The column ``path`` names the file of each row. The document of the table has the records of the files
-(``holdings``), how many rows each state has (``lengths``), what the documents of all states have in common
-(``common``), what each has of its own (``own``), and a hash of what is read of each file (``reads``).
+A table has the rows of the states of its files, as `Statistics.to_columns` makes them, one below the other.
+Its document lists the files (``files``), how many rows each state has (``lengths``), the document of the
+first state (``common``), and what each one has of its own (``own``), and a hash of what is read of each file
+(``reads``). The name of a table is a hash of the versions of its files: the same name means the same content,
+and a table never changes.
 
 Statistics of folds are a row for each fold: its number, the metadata of its statistics as JSON, and their
-table as an Arrow stream. In an entry of version 0.1 or 0.2, all the rows are one state: that of a file, or of
-several that were folded into one.
+table as an Arrow stream.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeVar
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache, partial
+from itertools import accumulate, groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from streamgda.blocks.block import FoldRule
-from streamgda.blocks.wording import counted
-from streamgda.ledger.manifest import FORMAT, FileRecord, records_of, table_name
+from streamgda.sources.base import InputFile
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of, states_of
+from streamgda.statistics.floating.joined import JoinedStates
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
 from streamgda.storage import tables
-from streamgda.storage.documents import Metadata
+from streamgda.storage.documents import SENSELESS, digest
+from streamgda.storage.fetching import read_ahead
+from streamgda.storage.filesystems import Storage, Version, finished_name, reached
 from streamgda.storage.paths import one_line
-from streamgda.storage.tables import to_arrow
+from streamgda.storage.reading import open_whole
+from streamgda.storage.retries import storing
 
 State = Statistics | FoldStatistics
 
-S = TypeVar("S", bound=State)
+COLUMNS = STATISTICS_COLUMNS | {"fold", "document", "table"}
 
-COLUMNS = STATISTICS_COLUMNS | {"path", "fold", "document", "table"}
+FORMAT = 4  # of entries, and of the ledger itself
 
-TABLE_BYTES = 1 << 23  # of the states in one table, or one larger state
+_TABLE_BYTES = 1 << 23  # of the states in one table, or one larger state
+_SMALL = 1 << 22  # bytes; smaller tables are joined if there are many
+_MOST_SMALL = 64
+_READERS = 4  # tables in memory at once, while others are merged
+_ORPHANED_FOR = timedelta(days=1)  # longer than a refresh or a reader takes
+_NAME = re.compile(r"[0-9a-f]{32}\.parquet")
+_RUN = re.compile(r"[0-9a-f]{32}\.run")
 
-_DECODED_BYTES = 1 << 19  # of the states that are decoded together
+
+class FileRecord(NamedTuple):
+    """A file in one version, and the table that holds its statistics."""
+
+    path: str
+    size: int | None
+    modified: int | None
+    etag: str | None
+    partition: str
+    rows: int = 0
+    dropped: int = 0
+    table: str = ""
+    place: int = 0  # in the table
+
+    @classmethod
+    def of(cls, file: InputFile) -> FileRecord:
+        """The record of a file that is not read yet."""
+        version = file.version or Version(None, None)
+        partition = _as_json(tuple(file.partition.items()))
+        return cls(file.path, version.size, version.modified, version.etag, partition)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The path, the version and the partition keys: equal as long as the file has the same rows."""
+        return self.path, self.size, self.modified if self.etag is None else self.etag, self.partition
+
+
+@lru_cache  # files of one folder share their keys
+def _as_json(partition: tuple[tuple[str, Any], ...]) -> str:
+    return json.dumps(dict(partition), default=str)
+
+
+def listed(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
+    """The records as plain values, by column, so that a list of many files is short and read soon."""
+    return {name: [record[i] for record in records] for i, name in enumerate(FileRecord._fields)}
+
+
+def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
+    """The records that `listed` has listed."""
+    return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
+
+
+def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
+    """The records in the order of their paths, in which states are merged."""
+    return sorted(records, key=attrgetter("path"))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What ``ledger.parquet`` holds: how files are read, the files that count, and their merged state."""
+
+    reads: Mapping[str, Any]
+    records: Sequence[FileRecord]
+    table: pa.Table
+    document: Mapping[str, Any]
+    path: str
+
+    @classmethod
+    def at(cls, path: str, storage: Storage) -> Held | None:
+        """What lies at a path; None if nothing does.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged.
+        """
+        try:
+            table, document = tables.read(path, COLUMNS, storage)
+            return cls(document["reads"], records_in(document["files"]), table, document, path)
+        except FileNotFoundError:
+            return None
+        except SENSELESS as error:
+            raise ValueError(
+                f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its "
+                "entries"
+            ) from error
+
+    def write(self, storage: Storage) -> None:
+        """Replace what lies there: the commit of a refresh."""
+        known = {"format_version": FORMAT, "reads": self.reads, "files": listed(self.records)}
+        tables.write(self.path, self.table, {**self.document, **known}, storage)
+
+    def state(self, empty: State) -> State:
+        """The merged statistics, of the kind of `empty`."""
+        return state_in(self.table, self.document, self.path, empty)
 
 
 class Entry(NamedTuple):
@@ -50,154 +148,199 @@ class Entry(NamedTuple):
 
     record: FileRecord
     table: pa.Table
-    document: Mapping[str, Any]
-    n_bytes: int
-
-    @classmethod
-    def of(cls, record: FileRecord, state: State) -> Entry:
-        """The entry of a file that has been read."""
-        table, document = table_of(state)
-        return cls(record, table, document, table.get_total_buffer_size())
-
-
-class NewTable(NamedTuple):
-    """A table of entries to be written, its document, and the records of its files, which name it."""
-
-    table: pa.Table
     document: dict[str, Any]
-    records: list[FileRecord]
-
-
-def new_tables(entries: Iterable[Entry], reads: str) -> Iterator[NewTable]:
-    """Yield tables of a few megabytes with some entries, of which each has the columns of its own table."""
-    waiting: dict[str, list[Entry]] = {}
-    sizes: Counter[str] = Counter()
-    for entry in entries:
-        columns = str(entry.table.schema)  # which takes a fifth of the time of hashing it
-        if sizes[columns] and sizes[columns] + entry.n_bytes > TABLE_BYTES:
-            yield _new_table(waiting.pop(columns), reads)
-            sizes[columns] = 0
-        waiting.setdefault(columns, []).append(entry)
-        sizes[columns] += entry.n_bytes
-        del entry  # or it would be in memory while the next one is made
-    for alike in waiting.values():
-        yield _new_table(alike, reads)
-
-
-def _new_table(entries: Sequence[Entry], reads: str) -> NewTable:
-    name = table_name([entry.record for entry in entries], reads)
-    # The manifest says which files count; a table that is found without it must not.
-    records = [replace(entry.record, entry=name, status="held", alarm="") for entry in entries]
-    documents = [entry.document for entry in entries]
-    common = {
-        key: value
-        for key, value in documents[0].items()
-        if all(key in document and document[key] == value for document in documents)
-    }
-    lengths = [len(entry.table) for entry in entries]
-    paths = [record.path for record, n in zip(records, lengths, strict=True) for _ in range(n)]
-    document = {
-        "format_version": FORMAT,
-        "kind": "LedgerEntries",
-        "reads": reads,
-        "holdings": [asdict(record) for record in records],
-        "lengths": lengths,
-        "common": common,
-        "own": [{k: v for k, v in document.items() if k not in common} for document in documents],
-    }
-    table = pa.concat_tables([entry.table for entry in entries])
-    return NewTable(table.append_column("path", pa.array(paths, pa.string())), document, records)
 
 
 @dataclass(frozen=True)
-class EntryTable:
-    """A table of entries that has been read.
+class _Table:
+    """The states of some files, where each begins and the last one ends, and their documents."""
+
+    path: str
+    rows: pa.Table
+    ends: Sequence[int]
+    documents: Sequence[dict[str, Any]]
+
+    def entry(self, record: FileRecord) -> Entry:
+        """The entry of a file."""
+        start, stop = self.ends[record.place], self.ends[record.place + 1]
+        return Entry(record, self.rows.slice(start, stop - start), self.documents[record.place])
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A folder of tables of entries.
 
     Attributes
     ----------
-    path : str
-        The name of its file in errors.
-    table : pa.Table
-        The states.
-    records : list of FileRecord
-        The files.
-    ends : list of int
-        Where the state of each file begins, and where the last one ends.
-    documents : list of mappings
-        The document of each state.
+    storage, folder
+        Where it is.
+    reads : str
+        A hash of what is read of each file.
+    run : str
+        The name of a file that is there as long as tables may be written; "" if they always may.
     """
 
-    path: str
-    table: pa.Table
-    records: list[FileRecord]
-    ends: list[int]
-    documents: Sequence[Metadata]
+    storage: Storage
+    folder: str
+    reads: str
+    run: str = ""
 
-    @classmethod
-    def of(cls, table: pa.Table, document: Metadata, path: str, name: str) -> EntryTable:
-        """The table with this document, in the file of a name; ValueError if it makes no sense."""
-        records, lengths, documents = holdings(document, name), [len(table)], [document]
-        if is_new := "lengths" in document:
-            lengths = document["lengths"]
-            documents = [{**document["common"], **own} for own in document["own"]]
-        ends = list(accumulate(lengths, initial=0))
-        if ends[-1] != len(table) or (is_new and not len(records) == len(documents) == len(lengths)):
-            raise ValueError(f"damaged: it has {len(table)} rows, and lists {ends[-1]}")
-        # The pages have checksums, and the states were checked when they were written.
-        documents = [{**one, "definite": False} for one in documents]
-        columns = table.select([one for one in table.column_names if one != "path"]).replace_schema_metadata()
-        return cls(path, columns, records, ends, documents)
+    def there(self) -> dict[str, Version]:
+        """What refreshes have left in the folder, also tables that are half-written."""
+        versions = reached(self.folder, partial(self.storage.listing, self.folder))
+        above = self.folder.strip("/") + "/"
+        names = {path.strip("/").removeprefix(above): version for path, version in versions.items()}
+        return {
+            name: version
+            for name, version in names.items()
+            if _NAME.fullmatch(finished_name(name) or name) or _RUN.fullmatch(name)
+        }
 
-    def entries(self, paths: Collection[str]) -> Iterator[tuple[list[str], Entry]]:
-        """Yield the entry of each of some files, with its path."""
-        row_bytes = self.table.nbytes // max(1, len(self.table))
-        for i, record in enumerate(self.records):
-            if record.path in paths:
-                n_rows = self.ends[i + 1] - self.ends[i]
-                table = self.table.slice(self.ends[i], n_rows)
-                yield [record.path], Entry(record, table, self.documents[i], row_bytes * n_rows)
+    @contextmanager
+    def open(self) -> Iterator[Entries]:
+        """The same folder, for one refresh: after the block, nothing that still runs writes a table.
 
-    def states(self, paths: Collection[str], empty: State) -> Iterator[tuple[list[str], Any]]:
-        """Yield the states of some files, of the kind of `empty`, or several together; with the paths."""
-        for run in self._runs(paths):
-            start, stop = self.ends[run[0]], self.ends[run[-1] + 1]
-            lengths = [self.ends[i + 1] - self.ends[i] for i in run]
-            documents = [self.documents[i] for i in run]
-            rows = self.table.slice(start, stop - start)
-            for n, part in _states_of(rows, documents, lengths, self.path, empty):
-                records = [self.records[i] for i in run[:n]]
-                of_part = records if len(self.documents) > 1 else self.records
-                if part.n_rows != (n_rows := sum(record.rows for record in of_part)):
-                    raise ValueError(
-                        f"{self.path} is damaged: it holds {counted(part.n_rows, 'row')}, and lists files "
-                        f"of {n_rows:,}; delete the file, and refresh the ledger"
-                    )
-                yield [record.path for record in records], part
+        Threads and tasks may outlive a refresh that fails. Each looks for the file `run` before its table
+        gets a name, so only one that has just looked can still write.
+        """
+        run = f"{uuid.uuid4().hex}.run"
+        path, filesystem = f"{self.folder}/{run}", self.storage.filesystem
+        with storing(path):
+            filesystem.open_output_stream(path, compression=None).close()
+        try:
+            yield replace(self, run=run)
+        finally:
+            with suppress(OSError):
+                filesystem.delete_file(path)
+
+    def _check_run(self) -> None:
+        if self.run:
+            self.storage.version(f"{self.folder}/{self.run}")  # an error if it is gone
+
+    def write(self, entries: Iterable[Entry]) -> list[FileRecord]:
+        """Write some entries into tables of a few megabytes, and return the records, which name these."""
+        records: list[FileRecord] = []
+        run: list[Entry] = []
+        size = 0
+        for entry in entries:
+            n_bytes = entry.table.get_total_buffer_size()
+            if run and (size + n_bytes > _TABLE_BYTES or not _are_alike(run[0], entry)):
+                records += self._write(run)
+                run, size = [], 0
+            run.append(entry)
+            size += n_bytes
+        return records + (self._write(run) if run else [])
+
+    def _write(self, run: Sequence[Entry]) -> list[FileRecord]:
+        name = f"{digest([self.reads, [entry.record.identity for entry in run]])}.parquet"
+        common = run[0].document
+        records = [entry.record._replace(table=name, place=i) for i, entry in enumerate(run)]
+        document = {
+            "format_version": FORMAT,
+            "kind": "LedgerEntries",
+            "reads": self.reads,
+            "files": listed(records),
+            "lengths": [len(entry.table) for entry in run],
+            "common": common,
+            "own": [{k: v for k, v in e.document.items() if v != common[k]} for e in run],
+        }
+        table = pa.concat_tables([entry.table for entry in run])
+        tables.write(f"{self.folder}/{name}", table, document, self.storage, check=self._check_run)
+        return records
+
+    def found(self, names: Iterable[str]) -> dict[tuple[Any, ...], FileRecord]:
+        """The records in tables that no ledger names, as a refresh leaves them that is killed."""
+        found: dict[tuple[Any, ...], FileRecord] = {}
+        for name in filter(_NAME.fullmatch, names):
+            with suppress(FileNotFoundError, *SENSELESS):
+                document = tables.read_metadata(f"{self.folder}/{name}", self.storage)
+                records = records_in(document["files"])
+                if document["reads"] == self.reads and {one.table for one in records} == {name}:
+                    found |= {record.identity: record for record in records}
+        return found
+
+    def parts(self, records: Sequence[FileRecord], empty: State) -> Iterator[tuple[list[FileRecord], Any]]:
+        """Yield the states of some files, in order; of neighbours in a table, as one `JoinedStates`."""
+        for table, run in self._runs(records):
+            start, stop = (table.ends[one.place + last] for last, one in ((0, run[0]), (1, run[-1])))
+            documents = table.documents[run[0].place : run[-1].place + 1]
+            for n, part in _states_of(table.rows.slice(start, stop - start), documents, table, run, empty):
+                if part.n_rows != sum(record.rows for record in run[:n]):
+                    raise self._damaged(run[0].table, f"it has {part.n_rows} rows of {run[0].path}")
+                yield run[:n], part
                 del part, run[:n]  # or it would be in memory while the next one is made
 
-    def _runs(self, paths: Collection[str]) -> Iterator[list[int]]:
-        """The positions of some files, in runs of neighbours whose states are decoded together."""
-        at_once = max(1, _DECODED_BYTES * len(self.documents) // max(1, self.table.nbytes))
-        run: list[int] = []
-        for i in range(len(self.documents)):
-            if run and (len(run) == at_once or run[-1] != i - 1):
-                yield run
-                run = []
-            if self.records[i].path in paths:
-                run.append(i)
-        if run:
-            yield run
+    def states(self, records: Sequence[FileRecord], empty: State) -> Iterator[tuple[FileRecord, Any]]:
+        """Yield the states of some files one by one, in order."""
+        for run, part in self.parts(records, empty):
+            yield from zip(run, part if isinstance(part, JoinedStates) else [part], strict=True)
+
+    def _runs(self, records: Sequence[FileRecord]) -> Iterator[tuple[_Table, list[FileRecord]]]:
+        """Yield neighbours in a table, in order. A table is read ahead, and held until its last use."""
+        last = {record.table: i for i, record in enumerate(records)}
+        held: dict[str, _Table] = {}
+        with closing(read_ahead(self._read, list(last), min(_READERS, len(last) - 1))) as coming:
+            for (name, _), pairs in groupby(enumerate(records), _place):
+                places, run = zip(*pairs, strict=True)
+                while name not in held:
+                    held |= dict([next(coming)])
+                if len(held[name].documents) <= run[-1].place:
+                    raise self._damaged(name, f"it does not hold {run[-1].path}")
+                yield held[name], list(run)
+                if last[name] == places[-1]:
+                    del held[name]
+
+    def _read(self, name: str) -> tuple[str, _Table]:
+        path = f"{self.folder}/{name}"
+        try:
+            with reached(path, partial(open_whole, self.storage, path)) as file:
+                table, document = tables.parse(pa.BufferReader(file.read_buffer()), COLUMNS, path)
+            # The pages have checksums, and the states were checked when they were written.
+            documents = [{**document["common"], **own, "definite": False} for own in document["own"]]
+            return name, _Table(path, table, list(accumulate(document["lengths"], initial=0)), documents)
+        except FileNotFoundError as error:
+            raise self._missing(name) from error
+        except SENSELESS as error:
+            raise self._damaged(name, one_line(error)) from error
+
+    def _missing(self, name: str) -> FileNotFoundError:
+        return FileNotFoundError(
+            f"{self.folder}/{name} is missing: another refresh has deleted it, or workers wrote elsewhere; "
+            "refresh the ledger, in a folder or at a URL that all share"
+        )
+
+    def _damaged(self, name: str, fault: str) -> ValueError:
+        return ValueError(f"{self.folder}/{name} is damaged: {fault}; delete it, and refresh the ledger")
+
+    def joined(self, records: Sequence[FileRecord], there: Mapping[str, Version]) -> list[FileRecord]:
+        """The same records; if there are many small tables, what they hold is written into larger ones."""
+        for lost in {one.table for one in records}.difference(there):
+            raise self._missing(lost)
+        small = {one.table for one in records if (there[one.table].size or 0) < _SMALL}
+        if len(small) <= _MOST_SMALL:
+            return list(records)
+        runs = self._runs([one for one in records if one.table in small])
+        inside = self.write(table.entry(one) for table, run in runs for one in run)
+        return in_order([*inside, *(one for one in records if one.table not in small)])
+
+    def tidy(self, named: set[str], there: Mapping[str, Version]) -> None:
+        """Delete what is not named; where there is no lock, what is older than a day."""
+        latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
+        for name in there.keys() - named:
+            if self.storage.is_local or (there[name].modified or latest) < latest:
+                path = f"{self.folder}/{name}"
+                with suppress(FileNotFoundError):
+                    reached(path, partial(self.storage.filesystem.delete_file, path))
 
 
-def holdings(document: Metadata, name: str) -> list[FileRecord]:
-    """The records of the files in a table of this name; its document may be damaged or forged."""
-    rows = document.get("holdings")
-    if not (rows and isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-        raise ValueError("no entry of a ledger")
-    records = records_of(rows)
-    if any(record.entry != name for record in records):
-        raise ValueError(f"the entry of another file, {records[0].path}")
-    return records
+def _place(at: tuple[int, FileRecord]) -> tuple[str, int]:
+    """The table of a record at a position; and a number that neighbours in the table share."""
+    position, record = at
+    return record.table, record.place - position
+
+
+def _are_alike(one: Entry, other: Entry) -> bool:
+    return one.document.keys() == other.document.keys() and bool(one.table.schema.equals(other.table.schema))
 
 
 # ---------------------------------------------------------------------- states as tables
@@ -212,15 +355,14 @@ def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
     """The table and the metadata of a state."""
     if not isinstance(state, FoldStatistics):
         columns, metadata = state.to_columns()
-        return to_arrow(columns), metadata
+        return tables.to_arrow(columns), metadata
     parts = [state[fold].to_columns() for fold in state.folds]
+    streams = [tables.stream_of(tables.to_arrow(columns)).to_pybytes() for columns, _ in parts]
     table = pa.table(
         {
             "fold": pa.array(state.folds, pa.int64()),
             "document": pa.array([json.dumps(metadata) for _, metadata in parts], pa.large_string()),
-            "table": pa.array(
-                [tables.stream_of(to_arrow(columns)).to_pybytes() for columns, _ in parts], pa.large_binary()
-            ),
+            "table": pa.array(streams, pa.large_binary()),
         }
     )
     _, metadata = state.empty.to_columns()
@@ -229,27 +371,19 @@ def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def _states_of(
-    table: pa.Table, documents: Sequence[Metadata], lengths: Sequence[int], path: str, empty: State
+    rows: pa.Table, documents: Sequence[Any], table: _Table, run: Sequence[FileRecord], empty: State
 ) -> Iterator[tuple[int, Any]]:
-    """The states in a table that joins theirs, as `states_of` yields them."""
+    """The states of a run of files; several may come together, with their number."""
     if not isinstance(empty, FoldStatistics):
-        yield from states_of(table, documents, lengths, path)
+        lengths = [table.ends[one.place + 1] - table.ends[one.place] for one in run]
+        yield from states_of(rows, documents, lengths, table.path)
         return
-    for document, (start, stop) in zip(documents, pairwise(accumulate(lengths, initial=0)), strict=True):
-        yield 1, state_in(table.slice(start, stop - start), document, path, empty)
+    for entry in map(table.entry, list(run)):
+        yield 1, state_in(entry.table, entry.document, table.path, empty)
 
 
-def state_in(table: pa.Table, metadata: Metadata, path: str, empty: State) -> State:
-    """The state that a table holds.
-
-    Parameters
-    ----------
-    table, metadata
-        As `table_of` makes them.
-    path : str
-        The name of the file in errors.
-    empty : Statistics or FoldStatistics
-        The state of no rows, of the kind that is expected.
+def state_in(table: pa.Table, metadata: Mapping[str, Any], path: str, empty: State) -> State:
+    """The state that a table holds, of the kind of `empty`.
 
     Raises
     ------
@@ -261,17 +395,12 @@ def state_in(table: pa.Table, metadata: Metadata, path: str, empty: State) -> St
     try:
         rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
         parts = {
-            row["fold"]: (
-                pa.ipc.open_stream(row["table"]).read_all(),
-                {**json.loads(row["document"]), "definite": False},
-            )
+            row["fold"]: (pa.ipc.open_stream(row["table"]).read_all(), json.loads(row["document"]))
             for row in table.select(["fold", "document", "table"]).to_pylist()
         }
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise ValueError(f"{path} holds no statistics of folds: {one_line(error)}") from error
-    if rule != empty.rule:
-        raise ValueError(f"{path} holds folds by {rule}, and not by {empty.rule}")
-    if unknown := parts.keys() - range(rule.n_folds or 0):
-        raise ValueError(f"{path} is damaged: it holds fold {unknown.pop()}, of {rule.n_folds} in all")
+    if rule != empty.rule or not parts.keys() <= set(range(rule.n_folds or 0)):
+        raise ValueError(f"{path} holds folds {list(parts)} by {rule}, and not by {empty.rule}")
     states = {fold: state_of(*part, path) for fold, part in parts.items()}
     return FoldStatistics(empty.empty, rule, states, n_dropped)

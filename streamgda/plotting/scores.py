@@ -15,7 +15,6 @@ from streamgda.blocks.wording import listed
 from streamgda.gaussians.whitening import Array
 from streamgda.plotting.drawing import FEW, axes, below_one, colours, draw_legend, line_styles, shown_classes
 from streamgda.scoring.measures import certain_digits
-from streamgda.selection.splitters import is_leave_one_out
 
 if TYPE_CHECKING:
     from streamgda.scoring.evaluation import Evaluation
@@ -478,11 +477,6 @@ def _column(search: StatisticsSearchCV, what: str, scoring: str) -> Any:
 
 def _scores_of_folds(search: StatisticsSearchCV, scoring: str) -> Array:
     """The scores (n_candidates, n_splits)."""
-    if is_leave_one_out(search.cv):
-        raise ValueError(
-            "there are no scores of folds: the search was made with cv='loo' and has means alone; give the "
-            "search a number of folds"
-        )
     return np.column_stack([_column(search, f"split{i}", scoring) for i in range(search.n_splits_)])
 
 

@@ -7,7 +7,6 @@ folds are computed from their states; other scorings take a second read.
 - `search`: `StatisticsSearchCV` and its table.
 - `validation`: `cross_validate` and `learning_curve`.
 - `comparison`: candidates fitted to states, the second read, scores on other folds, and why some failed.
-- `downdates`: each row is scored by the model of all other rows.
 - `splitters`: the folds that the user asks for, `HashedKFold`, the first read, and rows in memory as a
   source.
 - `candidates`: estimators with parameters.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -38,7 +38,7 @@ class CalibrationLosses(Metric):
         return best_temperature(self._sums[:-1] / self._sums[-1]) if self._sums[-1] else np.nan
 
 
-MEASURED: dict[str, type[Any]] = {**METRICS, CALIBRATION: CalibrationLosses}
+MEASURED: dict[str, Callable[[int], Metric]] = {**METRICS, CALIBRATION: CalibrationLosses}
 """The metrics for which rows are scored: the scorings, and the temperature."""
 
 

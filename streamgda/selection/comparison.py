@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from time import perf_counter
@@ -18,7 +18,7 @@ import numpy as np
 
 from streamgda.blocks.arrays import array_blocks
 from streamgda.blocks.block import Block, FoldRule
-from streamgda.blocks.labels import Labels
+from streamgda.blocks.labels import Codes, Labels
 from streamgda.blocks.schema import UNNAMED, Schema
 from streamgda.blocks.wording import RowError, abridged, named
 from streamgda.estimators.classifier import GaussianClassifier, finalised
@@ -32,16 +32,8 @@ from streamgda.passes.progress import Progress
 from streamgda.scoring.inference import maps_and_model
 from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.selection.candidates import Candidate
-from streamgda.selection.downdates import Codes, Downdate, downdate_of
-from streamgda.selection.scorings import (
-    LOG_LIKELIHOOD,
-    BinnedRocAuc,
-    Metric,
-    RocAuc,
-    Scored,
-    mean_log_likelihood,
-)
-from streamgda.selection.splitters import is_leave_one_out, tested_folds
+from streamgda.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
+from streamgda.selection.splitters import tested_folds
 from streamgda.sources.base import Source, Split, group_into_tasks
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -49,7 +41,6 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.missing import MissingRows
 
 _VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
-_MOST_KEPT = 1 << 24  # areas are not of bins up to this many log-odds of all candidates: 128 MB
 _MOST_NAMED = 10
 
 
@@ -118,19 +109,6 @@ class Trials:
             trial.error = str(error)
         return trial
 
-    def add_left_out(self, candidate: Candidate) -> Trial:
-        """Score each row by the candidate fitted to all other rows."""
-        trial = Trial(tuple(self._statistics.folds), dict.fromkeys(self._scorings, np.nan))
-        self._trials.append(trial)
-        start = perf_counter()
-        try:
-            trial.scorer = downdate_of(candidate.estimator, self._statistics.total())
-            trial.by_row = list(self._scorings)
-        except ValueError as error:
-            trial.error = str(error)
-        trial.fit_time = perf_counter() - start
-        return trial
-
     def _score_states(self, trial: Trial, model: GaussianClassifier[Any], folds: FoldStatistics) -> None:
         start, state = perf_counter(), finalised(model)
         is_normal = state.densities is state.gaussians
@@ -172,15 +150,12 @@ class Trials:
         return 1
 
     def _models_by_fold(self, waiting: dict[int, Trial]) -> ModelsByFold:
-        """The models of trials; areas are exact as long as their scores take little memory."""
-        folds, classes, kinds = self._statistics, self._classes, MEASURED
-        if folds.n_rows * len(classes) * len(waiting) > _MOST_KEPT:
-            kinds = {name: BinnedRocAuc if kind is RocAuc else kind for name, kind in MEASURED.items()}
+        """The scorers of each fold, by number."""
         by_fold: dict[Any, dict[int, MeasuredScorer]] = defaultdict(dict)
         for i, trial in waiting.items():
             for fold in trial.tested:
-                by_fold[fold][i] = trial.scorer, {name: kinds[name] for name in trial.by_row}
-        return ModelsByFold(folds.rule, classes, by_fold, folds.schema)
+                by_fold[fold][i] = trial.scorer, {name: MEASURED[name] for name in trial.by_row}
+        return ModelsByFold(self._statistics.rule, self._classes, by_fold, self._statistics.schema)
 
 
 @dataclass
@@ -195,14 +170,11 @@ class Comparison:
         For each candidate, the trials on the folds.
     n_reads : int
         How many times the rows were read.
-    is_by_row : bool
-        Whether rows were left out one by one, in one trial for each candidate.
     """
 
     folds: list[Any]
     trials: list[list[Trial]]
     n_reads: int
-    is_by_row: bool = False
 
     def filled(self, names: Iterable[str], error_score: Any) -> dict[str, Array]:
         """The scores by some scorings, with `error_score` (NaN, if it is "raise") where a trial failed."""
@@ -219,13 +191,7 @@ class Comparison:
 
     def reasons(self) -> list[str]:
         """Why each candidate failed, in one line: each error once, with its folds; "" if no trial failed."""
-        if self.is_by_row:
-            return [trial.error for (trial,) in self.trials]
         return [_reasons_of_folds({t.tested[0]: t.error for t in row if t.error}) for row in self.trials]
-
-    def deviations(self, name: str) -> Array:
-        """The standard deviations of the scores of rows left out, by a scoring: (n_candidates,)."""
-        return np.array([t.metrics[name].deviation if t.metrics else np.nan for (t,) in self.trials])
 
     def best_calibrations(self) -> Array:
         """The best temperature of each candidate for the held-out rows: (n_candidates,)."""
@@ -244,11 +210,9 @@ def compare(
     states: Sequence[FoldStatistics],
     scorings: Sequence[str],
     source: Source | None,
-    *,
-    cv: Any = None,
     **how: Any,
 ) -> Comparison:
-    """Score candidates on each fold, fitted to the others; or on each row, if `cv` is "loo".
+    """Score candidates on each fold, fitted to the others.
 
     Parameters
     ----------
@@ -260,8 +224,8 @@ def compare(
         The scorings.
     source : Source or None
         The rows, for scorings that need them.
-    cv, scheduler, progress
-        As for `StatisticsSearchCV` and its `fit`.
+    scheduler, progress
+        As for the `fit` of `StatisticsSearchCV`.
 
     Raises
     ------
@@ -269,9 +233,6 @@ def compare(
         If the folds are not valid, or if rows are needed and there is no source.
     """
     trials = Trials(states[0], scorings)
-    if is_leave_one_out(cv):
-        rows = [[trials.add_left_out(candidate)] for candidate in candidates]
-        return Comparison([None], rows, trials.read(source, **how), is_by_row=True)
     folds = tested_folds(states[0])
     different = {id(state): state for state in states}
     columns = []
@@ -331,10 +292,7 @@ class ModelScorer:
         return Scored(scores, truth, weights, joint, self.state.calibration)
 
 
-Scorer = ModelScorer | Downdate
-"""Scores rows by one model, or each row by the model of all other rows."""
-
-MeasuredScorer = tuple[Scorer, Mapping[str, type[Any]]]
+MeasuredScorer = tuple[ModelScorer, Mapping[str, Callable[[int], Metric]]]
 """A scorer of rows, and the kind of metric of each scoring."""
 
 

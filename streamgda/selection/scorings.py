@@ -7,9 +7,9 @@ its entry in `METRICS`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -64,7 +64,7 @@ class Scored:
 
 
 class Metric(ABC):
-    """Sums over scored rows, from which a score is computed. Metrics can be merged."""
+    """Sums over scored rows, and the score that they give. Metrics of other rows are merged into it."""
 
     _sums: Any
 
@@ -73,93 +73,52 @@ class Metric(ABC):
         """Add scored rows."""
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
+        """Add the sums of other rows."""
         self._sums += other._sums
         return self
 
     @property
     @abstractmethod
     def score(self) -> float:
-        """The score: greater is better. NaN where the rows do not define it."""
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of the scores of single rows; NaN if single rows have no scores."""
-        return np.nan
+        """The score of all rows so far; greater is better."""
 
 
-class _Mean(Metric):
+class Mean(Metric):
     """The weighted mean of a value of each row."""
 
-    def __init__(self, n_classes: int) -> None:
-        self._n_classes = n_classes
-        self._total = self._weight = self._spread = 0.0
-
-    @abstractmethod
-    def _values(self, rows: Scored) -> Array:
-        """The value of each row."""
+    def __init__(self, values: Callable[[Scored], Array], n_classes: int) -> None:
+        self._values, self._sums = values, np.zeros(2)
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        values, weights = self._values(rows), rows.weights
-        total, weight = float(weights @ values), float(weights.sum())
-        self._merge(total, weight, float(weights @ (values - total / weight) ** 2))
-
-    def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
-        self._merge(other._total, other._weight, other._spread)
-        return self
-
-    def _merge(self, total: float, weight: float, spread: float) -> None:
-        """Add sums. Sums of squares about the mean are merged as by Chan, Golub & LeVeque (1983)."""
-        if self._weight:
-            gap = total / weight - self._total / self._weight
-            spread += gap**2 * self._weight * weight / (self._weight + weight)
-        self._total, self._weight = self._total + total, self._weight + weight
-        self._spread += spread
+        self._sums += rows.weights @ self._values(rows), rows.weights.sum()
 
     @property
     def score(self) -> float:
         """The mean."""
-        return self._total / self._weight if self._weight else np.nan
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation of the values of rows."""
-        return float(np.sqrt(self._spread / self._weight)) if self._weight else np.nan
+        total, weight = self._sums
+        return float(total / weight) if weight else np.nan
 
 
-class Accuracy(_Mean):
-    """The share of rows whose class is predicted."""
-
-    def _values(self, rows: Scored) -> Array:
-        return np.asarray(rows.predicted == rows.truth, dtype=np.float64)
+def _accuracy(rows: Scored) -> Array:
+    return np.asarray(rows.predicted == rows.truth, dtype=np.float64)
 
 
-class LogLoss(_Mean):
-    """The mean of ln p(true class | x), with p at least 2⁻⁵² as in scikit-learn."""
-
-    def _values(self, rows: Scored) -> Array:
-        _, _, log_probability = rows.posteriors
-        return np.maximum(log_probability, LEAST_LOG_PROBABILITY)
+def _log_loss(rows: Scored) -> Array:
+    return np.maximum(rows.posteriors[2], LEAST_LOG_PROBABILITY)
 
 
-class BrierScore(_Mean):
-    """The mean of −Σ_k (p(k | x) − [x is of k])²; half of that for two classes, as in scikit-learn."""
-
-    def _values(self, rows: Scored) -> Array:
-        errors = rows.posteriors[0].copy()
-        errors[np.arange(len(errors)), rows.truth] -= 1.0
-        squared: Array = np.vecdot(errors, errors)
-        return -squared / (2 if self._n_classes == 2 else 1)
+def _brier_score(rows: Scored) -> Array:
+    """The negative Brier score of each row, half as large for two classes, as scikit-learn has it."""
+    errors = rows.posteriors[0].copy()
+    errors[np.arange(len(errors)), rows.truth] -= 1.0
+    squared: Array = np.vecdot(errors, errors)
+    return -squared / (2 if errors.shape[1] == 2 else 1)
 
 
-class LogLikelihood(_Mean):
-    """The mean of ln p(x, k) over rows and their classes."""
-
-    def _values(self, rows: Scored) -> Array:
-        assert rows.log_joint is not None
-        return rows.log_joint
+def _log_likelihood(rows: Scored) -> Array:
+    assert rows.log_joint is not None
+    return rows.log_joint
 
 
 class F1Macro(Metric):
@@ -186,12 +145,8 @@ class F1Macro(Metric):
         return float((2 * hits[seen] / (true + predicted)[seen]).mean()) if seen.any() else np.nan
 
 
-class BinnedRocAuc(Metric):
-    """The area under the ROC curve from binned log-odds; see `streamgda.scoring.curves`.
-
-    For two classes, the second class is the positive one. For more classes, the score is the mean of the
-    areas of each class against the rest.
-    """
+class RocAuc(Metric):
+    """The ROC area of the second of two classes, or the mean of the areas of each class against the rest."""
 
     def __init__(self, n_classes: int) -> None:
         self._sums = [ScoreHistogram() for _ in range(n_classes)]
@@ -202,49 +157,25 @@ class BinnedRocAuc(Metric):
             histogram.add(rows.posteriors[1][:, k], rows.truth == k, rows.weights)
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another metric, in place."""
+        """Add the histograms of other rows."""
         for ours, theirs in zip(self._sums, other._sums, strict=True):
             ours.merge(theirs)
         return self
 
     @property
     def score(self) -> float:
-        """The area."""
-        return _mean_area(self._sums)
+        """The area, or the mean of the areas."""
+        chosen = self._sums[1:] if len(self._sums) == 2 else self._sums
+        return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
 
 
-class RocAuc(Metric):
-    """The same area, exact, from the ranks of all log-odds, which are kept in memory."""
-
-    def __init__(self, n_classes: int) -> None:
-        self._n_classes, self._sums = n_classes, []
-
-    def add(self, rows: Scored) -> None:
-        """Add scored rows."""
-        self._sums.append((rows.posteriors[1], rows.truth, rows.weights))
-
-    @property
-    def score(self) -> float:
-        """The area."""
-        if not self._sums:
-            return np.nan
-        odds, truth, weights = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
-        histograms = [ScoreHistogram(most_exact=len(odds)) for _ in range(self._n_classes)]
-        return _mean_area([h.add(odds[:, k], truth == k, weights) for k, h in enumerate(histograms)])
-
-
-def _mean_area(histograms: list[ScoreHistogram]) -> float:
-    chosen = histograms[1:] if len(histograms) == 2 else histograms
-    return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
-
-
-METRICS: dict[str, type[Any]] = {
-    LOG_LIKELIHOOD: LogLikelihood,
-    "accuracy": Accuracy,
-    "log_loss": LogLoss,
-    "neg_log_loss": LogLoss,
-    "brier_score": BrierScore,
-    "neg_brier_score": BrierScore,
+METRICS: dict[str, Callable[[int], Metric]] = {
+    LOG_LIKELIHOOD: partial(Mean, _log_likelihood),
+    "accuracy": partial(Mean, _accuracy),
+    "log_loss": partial(Mean, _log_loss),
+    "neg_log_loss": partial(Mean, _log_loss),
+    "brier_score": partial(Mean, _brier_score),
+    "neg_brier_score": partial(Mean, _brier_score),
     "roc_auc": RocAuc,
     "roc_auc_ovr": RocAuc,
     "f1_macro": F1Macro,

@@ -35,7 +35,7 @@ from streamgda.selection.candidates import (
 )
 from streamgda.selection.comparison import Comparison, RowScorer, compare
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.selection.splitters import ArraySource, is_leave_one_out, read_folds, source_of, with_folds
+from streamgda.selection.splitters import ArraySource, read_folds, source_of, with_folds
 from streamgda.selection.validation import report_failures
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
@@ -77,11 +77,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     param_grid : dict of str to sequence, or list of them
         The parameters to try, as for `GridSearchCV`. ``{"estimator": [...], ...}`` tries different
         estimators.
-    cv : int, "loo" or splitter, default=5
+    cv : int or splitter, default=5
         The number of folds. For rows in memory also a splitter of scikit-learn that holds each row out at
-        most once, as `KFold`, `StratifiedKFold` and `PredefinedSplit` do. "loo" leaves out one row at a time,
-        in closed form and one more read. It is for LDA, QDA and GaussianNB whose parameters are numbers.
-        `cv_results_` then has the mean of the scores of rows and their deviation, and no splits.
+        most once, as `KFold`, `StratifiedKFold` and `PredefinedSplit` do.
     scoring : str or list of str, default="log_likelihood"
         "log_likelihood" is the mean of ln p(x, k) over rows and their classes. "accuracy", "neg_log_loss",
         "neg_brier_score", "roc_auc" and "f1_macro" are as in scikit-learn and take one more read.
@@ -209,7 +207,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         states, source, n_reads = read_folds(candidates, scorings, X, y, sample_weight, **folds, **how)
         after = self._after(states[0], n_reads, states[0].n_rows + states[0].n_dropped)
         try:
-            after._choose(compare(candidates, states, scorings, source, cv=self.cv, **how), states)
+            after._choose(compare(candidates, states, scorings, source, **how), states)
         except ValueError:
             self.__dict__ = after.__dict__
             raise
@@ -241,7 +239,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
             If the scoring needs the rows, or the batch cannot be learnt. The search is then unchanged.
         """
         candidates = self._candidates()
-        if self._measures() != [LOG_LIKELIHOOD] or is_leave_one_out(self.cv):
+        if self._measures() != [LOG_LIKELIHOOD]:
             raise ValueError(
                 "batches are not kept, so folds of them can be scored by 'log_likelihood' alone, and do not "
                 "calibrate"
@@ -304,8 +302,6 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
 
     def _columns(self, comparison: Comparison, name: str, values: Array) -> Results:
         key = "score" if isinstance(self.scoring, str) else name
-        if comparison.is_by_row:
-            return scores_table(key, values[:, 0], comparison.deviations(name))
         splits = {f"split{i}_test_{key}": column for i, column in enumerate(values.T)}
         with np.errstate(invalid="ignore"):
             return splits | scores_table(key, values.mean(axis=1), values.std(axis=1))

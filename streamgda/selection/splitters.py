@@ -30,7 +30,6 @@ from streamgda.blocks.wording import counted, named
 from streamgda.estimators.reading import check_batch, check_no_name, encoded_columns
 from streamgda.passes.accumulate import accumulate_folds, read_into
 from streamgda.selection.candidates import Candidate, common_encoding, statistics_for_all
-from streamgda.selection.downdates import check_closed_form
 from streamgda.selection.scorings import LOG_LIKELIHOOD
 from streamgda.sources.base import Source, Split
 from streamgda.sources.conversion import as_source, is_dask
@@ -85,11 +84,6 @@ class HashedKFold(BaseCrossValidator):
         return folds_of_groups(labels, self.n_splits)[codes]
 
 
-def is_leave_one_out(cv: Any) -> bool:
-    """Whether rows are to be left out one by one."""
-    return isinstance(cv, str) and cv == "loo"
-
-
 def read_folds(
     candidates: Sequence[Candidate],
     scorings: Sequence[str],
@@ -111,16 +105,13 @@ def read_folds(
     ValueError
         If the rows need a second read to be scored, but can be read only once.
     """
-    if is_leave_one_out(cv):
-        for candidate in candidates:
-            check_closed_form(candidate.estimator)
     if isinstance(X, FoldStatistics):
         return [X.copy()] * len(candidates), None, 0
     source, rule = with_folds(candidates, X, y, sample_weight, cv, groups, fold)
-    if source.is_one_shot and _scores_rows(candidates, scorings, cv):
+    if source.is_one_shot and _scores_rows(candidates, scorings):
         raise ValueError(
             f"{source!r} can be read once, and these scores take a second read: scan a table, a dataset or "
-            "what the stream was made from; or score normal densities by 'log_likelihood', with cv a number"
+            "what the stream was made from; or score normal densities by 'log_likelihood'"
         )
     source = source.pinned()
     params = statistics_for_all(candidates)
@@ -158,9 +149,9 @@ def _rules_for(
     return [rules[i] for i in range(len(candidates))], total
 
 
-def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str], cv: Any) -> bool:
+def _scores_rows(candidates: Sequence[Candidate], scorings: Sequence[str]) -> bool:
     """Whether scoring the candidates needs the rows, not only the states of the folds."""
-    if is_leave_one_out(cv) or list(scorings) != [LOG_LIKELIHOOD]:
+    if list(scorings) != [LOG_LIKELIHOOD]:
         return True
     models = [candidate.estimator for candidate in candidates]
     return any(model.divides_rows or model.predictive != "plugin" for model in models)
@@ -190,8 +181,6 @@ def with_folds(
     TypeError
         If a splitter is given with rows that are not in memory.
     """
-    if is_leave_one_out(cv) and not (groups is None and fold is None):
-        raise ValueError("cv='loo' leaves out single rows, which groups and folds do not allow")
     if groups is not None and fold is not None:
         raise ValueError("give groups or fold, not both: a column of folds needs no groups")
     column = fold if groups is None else groups
@@ -212,15 +201,13 @@ def _number_of_folds(cv: Any) -> int | None:
         return 5
     if isinstance(cv, HashedKFold):
         return int(cv.n_splits)
-    if is_leave_one_out(cv):
-        return 1
     if isinstance(cv, int | np.integer) and type(cv) is not bool:
         if cv < 2:
             raise ValueError(f"at least 2 folds are needed; got cv={cv}")
         return int(cv)
     if hasattr(cv, "get_n_splits"):
         return None
-    raise ValueError(f"cv must be a number of folds, 'loo' or a splitter of scikit-learn; got {_shown(cv)}")
+    raise ValueError(f"cv must be a number of folds or a splitter of scikit-learn; got {_shown(cv)}")
 
 
 def _shown(cv: Any) -> str:

@@ -17,7 +17,7 @@ from streamgda.selection.calibration import calibrations
 from streamgda.selection.candidates import candidates_of
 from streamgda.selection.comparison import Comparison, Trial, Trials, compare
 from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.selection.splitters import is_leave_one_out, read_folds, tested_folds
+from streamgda.selection.splitters import read_folds, tested_folds
 from streamgda.statistics.covariances import Array
 
 
@@ -53,8 +53,7 @@ def cross_validate(
     -------
     dict of str to ndarray of shape (n_splits,)
         The keys of scikit-learn's `cross_validate`: "fit_time", "score_time" and "test_score", or with
-        several scorings ``"test_"`` and their names. With `calibrate` also "temperature". With ``cv="loo"``,
-        arrays have one element, the mean over the rows.
+        several scorings ``"test_"`` and their names. With `calibrate` also "temperature".
 
     Raises
     ------
@@ -74,7 +73,7 @@ def cross_validate(
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     folds = {"cv": cv, "groups": groups, "fold": fold}
     states, source, _ = read_folds(candidates, measures, X, y, sample_weight, **folds, **how)
-    comparison = compare(candidates, states, measures, source, cv=cv, **how)
+    comparison = compare(candidates, states, measures, source, **how)
     report_failures(comparison, error_score)
     table = {name: seconds[0] for name, seconds in comparison.times().items()}
     for name, values in comparison.filled(names, error_score).items():
@@ -132,7 +131,7 @@ def learning_curve(
     X, y, sample_weight, scheduler, progress
         As for the `fit` of `StatisticsSearchCV`.
     cv, groups, fold
-        As for `StatisticsSearchCV`; not "loo".
+        As for `StatisticsSearchCV`.
     n_parts : sequence of int, optional
         The numbers of folds to learn from. If None, the powers of two below the number of folds, and all but
         the one that is held out.
@@ -159,8 +158,6 @@ def learning_curve(
     >>> curve[0], curve[2].mean(axis=1).round(3)
     (array([ 36,  71, 142]), array([0.956, 0.964, 0.984]))
     """
-    if is_leave_one_out(cv):
-        raise ValueError("a learning curve needs folds to learn from; set cv to a number")
     (name,), (candidate,) = scoring_names(scoring), candidates_of(estimator, {})
     how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
     fold_options = {"cv": cv, "groups": groups, "fold": fold}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -403,8 +402,6 @@ class InputFile(JoinedSplits):
         The version to read; if None, the present one.
     partition : mapping of str to object
         Its partition keys.
-    footer : str, optional
-        The digest of the footer that it has now; "" if it cannot be opened, None if no one has looked.
     row_groups : tuple, optional
         Of a file of which a pyarrow dataset holds some row groups: which these are, and how many it has.
     splits : sequence of Split
@@ -417,16 +414,9 @@ class InputFile(JoinedSplits):
     location: str
     version: Version | None
     partition: Mapping[str, Any]
-    footer: str | None = None
     row_groups: tuple[list[int], int] | None = None
     splits: Sequence[Any] = ()
     columns: pa.Schema = None
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the names and types of the columns to read."""
-        columns = (f"{column.name}: {column.type}" for column in self.columns)
-        return hashlib.blake2b("\n".join(columns).encode(), digest_size=16).hexdigest()
 
 
 class FileSource(Source):
@@ -452,13 +442,6 @@ class FileSource(Source):
     @abstractmethod
     def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file written to a path would then be one of the files."""
-
-    @abstractmethod
-    def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
-        """The digest of the footer of each of some files, as it is now; "" for one that cannot be opened.
-
-        `each` opens the files.
-        """
 
     @abstractmethod
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:

@@ -6,7 +6,6 @@ features that are whole numbers there are read as floats, so that a later 1.5 fi
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Collection, Generator, Iterator, Sequence
@@ -37,7 +36,7 @@ from streamgda.sources.roles import Roles, check_named
 from streamgda.sources.row_groups import ReadOptions, RowGroups, as_plain
 from streamgda.storage.filesystems import Storage
 from streamgda.storage.footers import Footer
-from streamgda.storage.retries import retried, storing
+from streamgda.storage.retries import retried
 
 _PACKED = ("", ".gz", ".bz2", ".zst", ".lz4")
 
@@ -50,7 +49,6 @@ _NAMES = {
 }
 """How the names of files of each format end."""
 
-_ENDS = 1 << 16  # bytes at the beginning and at the end of a file, which tell it from others
 
 _UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
 
@@ -182,14 +180,10 @@ class FormatDataset(Dataset):
             fragment = kind.make_fragment(path, storage.filesystem)
             return Footer(path, version, retried(lambda: fragment.physical_schema, place=path))
 
-    def footers(self, files: Sequence[InputFile], read_options: ReadOptions, each: Map) -> list[str]:
-        """A digest of the size, the beginning and the end of each file; "" for one that cannot be opened."""
-        return [_digest(self.listing.storage, file.location) for file in files]
-
     def plan(
         self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
     ) -> Iterator[InputFile]:
-        """Each file is read as a whole. One in a version that a ledger has listed gets its digest."""
+        """Each file is read as a whole."""
         storage, roles = self.listing.storage, read_options.roles
         columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
         if _is_text(self.format):
@@ -203,27 +197,13 @@ class FormatDataset(Dataset):
                     version = retried(partial(storage.version, path), place=path)
             what = read_options, path, version, file.partition, b"", None
             rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
-            digest = _digest(storage, path) if file.version else ""
-            yield replace(file, splits=[rows], columns=columns, footer=digest)
+            yield replace(file, splits=[rows], columns=columns)
 
 
 def _as_float(column: pa.Field) -> pa.Field:
     """A column of whole numbers, or without values so far, as one of floats."""
     is_whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
     return column.with_type(pa.float64()) if is_whole else column
-
-
-def _digest(storage: Storage, path: str) -> str:
-    def read() -> str:
-        with storing(path), storage.filesystem.open_input_file(path) as file:
-            size = file.size()
-            ends = file.read_at(min(_ENDS, size), 0), file.read_at(min(_ENDS, size), max(size - _ENDS, 0))
-            return hashlib.blake2b(b"%d" % size + b"".join(ends), digest_size=16).hexdigest()
-
-    try:
-        return retried(read, place=path)
-    except OSError:
-        return ""
 
 
 # ---------------------------------------------------------------------- the rows of a file

@@ -147,7 +147,6 @@ class MappedFileSource(MappedScorableSource, FileSource):
 
     files = property(attrgetter("source.files"))
     includes = property(attrgetter("source.includes"))
-    footers = property(attrgetter("source.footers"))
 
     def rescanned(self) -> Self:
         """The same source with the files and the values of the transformer that are there now."""

@@ -227,10 +227,6 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             listing.storage.place(other).is_within(place) for other in folders
         )
 
-    def footers(self, files: Sequence[InputFile], each: Map = map) -> list[str]:
-        """The digest of the footer of each file; no file is decoded."""
-        return self._dataset.footers(files, self._options, each)
-
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
         """Some of the files with their row groups, in the versions that were listed."""
         return list(self._dataset.plan(files, self._options, each))

@@ -25,7 +25,7 @@ from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import FIRST_ROWS, label_kind
 from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
 from streamgda.storage.filesystems import Storage, Version, conceal
-from streamgda.storage.footers import Footer, digest_of_footer, read_footer
+from streamgda.storage.footers import Footer, read_footer
 from streamgda.storage.retries import noting_retries, retried, warning_of_retries
 from streamgda.storage.secrets import concealing
 from streamgda.storage.threads import DaemonThreads, wait_for
@@ -215,20 +215,15 @@ class Dataset:
         retries: list[str] = []
         for batch, (footers, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
             retries += noted
-            for file, (version, runs, schema, digest) in zip(batch, footers, strict=True):
+            for file, (version, runs, schema) in zip(batch, footers, strict=True):
                 listed = file.version or self.listing.files[file.location]
                 version = listed if listed == version else version  # noqa: PLW2901 - one object for both
                 where = read_options, file.location, version, file.partition
                 splits = [RowGroups(*where, *run) for run in runs]
                 columns = planner.columns(schema, schemas)
-                yield replace(file, splits=splits, columns=columns, footer=digest)
+                yield replace(file, splits=splits, columns=columns)
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
-
-    def footers(self, files: Sequence[InputFile], read_options: ReadOptions, each: Map) -> list[str]:
-        """The digests of the footers that files have now; "" for one that cannot be opened."""
-        digests = each(self.planner(read_options, each).digests, _batches(files))
-        return [digest for batch in digests for digest in batch]
 
     def planner(self, read_options: ReadOptions, each: Map) -> FilePlanner:
         """What opens the files, also on the workers of a cluster."""
@@ -337,8 +332,8 @@ def name_of_format(kind: Any) -> str:
 # ---------------------------------------------------------------------- what is read of each file
 
 
-Planned: TypeAlias = tuple[Version, list[tuple[bytes, int, int]], pa.Schema, str]
-"""The version of a file, its parts to read, its columns to read, and its footer's digest.
+Planned: TypeAlias = tuple[Version, list[tuple[bytes, int, int]], pa.Schema]
+"""The version of a file, its parts to read, and its columns to read.
 
 Each part is a run of row groups, as `RowGroups` has it: their numbers and rows; the rows and the bytes of all
 of them.
@@ -384,25 +379,12 @@ class FilePlanner:
             known.append((schema, columns))
         return columns
 
-    def digests(self, files: Sequence[InputFile]) -> list[str]:
-        """One task: the digests of the footers of some files."""
-        return self._each(self._digest, files)
-
     def _each(self, function: Callable[[T], R], files: Sequence[T]) -> list[R]:
         """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
         if self.read_options.storage.is_local:
             return list(map(function, files))
         with DaemonThreads(_READERS, "streamgda-planning") as readers:
             return list(readers.map(function, files))
-
-    def _digest(self, file: InputFile) -> str:
-        path = file.location
-        try:
-            with opening(path):
-                read = partial(read_footer, self.read_options.storage, path)
-                return digest_of_footer(retried(read, place=path)[0])
-        except OSError:
-            return ""
 
     def _plan(self, known: list[tuple[pa.Schema, pa.Schema]], file: InputFile) -> Planned:
         footer = self._footer(file.location)
@@ -412,7 +394,7 @@ class FilePlanner:
         groups = [(index, group.num_rows, group.total_byte_size) for index, group in row_groups]
         columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, n_rows=itemgetter(1)))
         runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
-        return file.version or footer.version, runs, self.columns(footer.schema, known), footer.digest
+        return file.version or footer.version, runs, self.columns(footer.schema, known)
 
     def _footer(self, path: str) -> Footer:
         """The footer that a file has now."""

@@ -63,15 +63,14 @@ multiple of 2³²ᵖ.
 Version 2 adds the statistics of rows in which features may be missing. Their table joins the tables of the
 patterns of observed features, one below the other. It has a row for each class of each pattern. The lists of
 a row are of the observed features alone. A label occurs at most once in each pattern. One more column,
-``pattern`` (int64), is the position of the pattern in the metadata. Version 3 added manifests of ledgers in
-which a file is quarantined or rejected. Version 4 is that of manifests and of tables of entries, in which the
-statistics of many files lie one below the other; `streamgda.ledger.entries` describes them. All else is
-written in version 1.
+``pattern`` (int64), is the position of the pattern in the metadata. Version 3 was of ledgers that are no
+longer read. Version 4 is that of ledgers and of tables of entries, in which the statistics of many files lie
+one below the other; `streamgda.ledger` describes them. All else is written in version 1.
 
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
 ``format_version``
-    2 if features may be missing; 4 in manifests and tables of entries; 1 otherwise.
+    2 if features may be missing; 4 in ledgers and tables of entries; 1 otherwise.
 ``kind``
     The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
     ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.entries` describes.
@@ -108,8 +107,8 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     What a user kept by ``save(metadata=)``, an object. Absent otherwise.
 ``checkpoint``
     For a state of a checkpoint, the name of its file, which is a hash of what was read. Absent otherwise.
-``holdings``
-    For a table of entries, the files whose statistics it holds; see `streamgda.ledger`. Absent otherwise.
+``reads``, ``files``
+    For a ledger or a table of entries, what is read of each file, and the files. Absent otherwise.
 
 Other columns and keys are ignored. Nothing in a file is ever run.
 

@@ -92,7 +92,7 @@ def _warn_of_sizes(name: str) -> None:
         warnings.warn(
             f"{name}: its store says the size of a file and nothing else that tells its versions apart. "
             "Where states or predictions are found again, other rows of the same size are taken for the "
-            "same. A ledger compares footers too, with refresh(verify=True)",
+            "same: give changed files new names",
             stacklevel=2,
         )
 
@@ -283,7 +283,9 @@ class Storage:
         return f"{self.root}{path}" if self.beneath.is_local else None
 
     @contextmanager
-    def replacing(self, path: str, *, in_memory: bool = False) -> Iterator[pa.NativeFile]:
+    def replacing(
+        self, path: str, *, in_memory: bool = False, check: Callable[[], object] = lambda: None
+    ) -> Iterator[pa.NativeFile]:
         """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
 
         A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn
@@ -297,6 +299,8 @@ class Storage:
             Whether the content is small enough to be collected in memory. On an object store it is then
             written by one request, without a temporary file, since an object there appears only when it is
             complete.
+        check : callable, optional
+            Called before the file gets its name; if it raises, nothing is replaced.
 
         Yields
         ------
@@ -313,6 +317,7 @@ class Storage:
         if in_memory and beneath.is_object_store:
             buffer = pa.BufferOutputStream()
             yield buffer
+            check()
             with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
                 stream.write(buffer.getvalue())
             return
@@ -331,6 +336,7 @@ class Storage:
             finally:
                 with storing(path):
                     stream.close()
+            check()
             with storing(path):
                 if near:
                     with pathlib.Path(temporary).open("rb+") as file:

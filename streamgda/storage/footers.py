@@ -8,7 +8,6 @@ last, with files that are so small that they were read whole.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
@@ -181,7 +180,6 @@ class Footer(NamedTuple):
     schema: pa.Schema
     tail: bytes = b""
     metadata: pq.FileMetaData = None
-    digest: str = ""
 
     @classmethod
     def of(cls, storage: Storage, path: str, tail: bytes, version: Version) -> Footer:
@@ -199,12 +197,7 @@ class Footer(NamedTuple):
             check_footer(metadata, tail, version.size)
         if version.tells_content:
             DECODED.keep(storage, path, version, DecodedFooter(tail, metadata), _DECODED_SIZE * len(tail))
-        return cls(path, version, schema, tail, metadata, digest_of_footer(tail))
-
-
-def digest_of_footer(tail: bytes) -> str:
-    """A hash of a footer, as `read_tail` returns it. It is in saved ledgers, so it may never change."""
-    return hashlib.blake2b(tail, digest_size=16).hexdigest()
+        return cls(path, version, schema, tail, metadata)
 
 
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:

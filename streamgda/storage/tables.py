@@ -101,17 +101,19 @@ def check_replaceable(path: Path, filesystem: AnyFileSystem | Storage | None = N
         metadata = read_metadata(path, filesystem)
     except (ValueError, FileNotFoundError) as error:
         raise ValueError(f"will not overwrite {path}, which holds no model or statistics: {error}") from error
-    if not _OF_A_LEDGER.isdisjoint(metadata):
+    if "reads" in metadata:
         raise ValueError(f"will not overwrite {path}, which is part of a ledger")
 
 
-_OF_A_LEDGER = {"holdings", "of", "reads"}
-
-
 def write(
-    path: Path, table: pa.Table, metadata: Metadata, filesystem: AnyFileSystem | Storage | None = None
+    path: Path,
+    table: pa.Table,
+    metadata: Metadata,
+    filesystem: AnyFileSystem | Storage | None = None,
+    *,
+    check: Callable[[], object] = lambda: None,
 ) -> None:
-    """Write a table and its metadata, atomically.
+    """Write a table and its metadata, atomically. `check` is called before the file gets its name.
 
     Raises
     ------
@@ -123,7 +125,7 @@ def write(
     table = table.replace_schema_metadata(encode(metadata))
 
     def attempt() -> None:
-        with where.replacing(name, in_memory=True) as file:
+        with where.replacing(name, in_memory=True, check=check) as file:
             _write_parquet(table, file)
 
     try:

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import is_dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -25,8 +24,8 @@ GROUP = """Gaussian discriminant analysis of data that does not fit in memory or
 Learn models from files of Parquet, CSV, JSON lines, Feather and ORC, and from Zarr stores, of any size in one
 read, save them as small Parquet files, update them with more data, and predict.
 
-The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 while a file is
-quarantined, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
+The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 if a refresh is
+refused, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
 come from.
 
 For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
@@ -51,9 +50,8 @@ PLACES = {  # the functions of the library, and their parameters that are no opt
     "run": (streamgda.accumulate, f"{OF_STATE} rows_per_task retries checkpoint"),
     "accumulate": (streamgda.accumulate, f"{OF_STATE} progress scheduler"),
     "ledger": (streamgda.StatisticsLedger, "path missing rule filesystem"),
-    "refresh": (streamgda.StatisticsLedger.refresh, "source scheduler progress limits"),
+    "refresh": (streamgda.StatisticsLedger.refresh, "source scheduler progress exclude limits"),
     "alarms": (DriftReport.alarms, ""),
-    "statistics": (streamgda.StatisticsLedger.statistics, ""),
     "predict": (streamgda.predict_dataset, "model source out costs filesystem scheduler progress"),
     "evaluate": (streamgda.evaluate, "model source y sample_weight costs scheduler progress"),
     "search": (streamgda.StatisticsSearchCV, "estimator param_grid refit error_score"),
@@ -82,21 +80,14 @@ SPECIAL = {
     "categories": "A,B,...",
     "scheduler": "ADDRESS",
     **dict.fromkeys(("groups", "fold"), "TEXT"),
-    **dict.fromkeys(("out", "accept", "reject", "tried"), "FILE"),
+    **dict.fromkeys(("out", "leave_out", "tried"), "FILE"),
 }
 
-KINDS = {
-    datetime: "DATE",
-    timedelta: "DAYS",
-    Sequence: "A,B,...",
-    str: "TEXT",
-    float: "NUMBER",
-    int: "INTEGER",
-}
+KINDS = {Sequence: "A,B,...", str: "TEXT", float: "NUMBER", int: "INTEGER"}
 
 FLAGS = {"filters": ["--filter"], "tried": ["--try"], "quiet": ["-q", "--quiet"]}
 
-SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"accept", "reject", "tried"}
+SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"leave_out", "tried"}
 
 RENAMED = {
     "--skip-unreadable": "--on-error skip",

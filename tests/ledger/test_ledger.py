@@ -12,20 +12,17 @@ import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
+import dask
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import ClassStatistics, StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
-from streamgda.ledger import folder as entries
-from streamgda.storage import documents, fetching
-from streamgda.storage.filesystems import Storage
+from streamgda import StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
+from streamgda import scan as scan_files
 from tests.interrupted import full_disk
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -84,16 +81,15 @@ def test_night_after_night_it_holds_what_a_fit_from_scratch_does(tmp_path, kind,
             (data / gone[0]).unlink()
         report = ledger.refresh(scan(data))
         assert report.added == tuple(f"part={night}/{n}.parquet" for n in range(3))
-        assert (report.changed, report.dropped, report.reread) == (changed, gone, ())
+        assert (report.changed, report.dropped) == (changed, gone)
         scratch = accumulate(scan(data), kind, exact=exact)
         assert ledger.statistics().allclose(scratch, rtol=1e-12)
         assert report.rows_held == scratch.n_rows == ledger.statistics().n_rows
         assert report.rows == 150 + 30 * len(changed)
     if exact:
-        ledger.compact()
         assert ledger.statistics() == scratch
         with pytest.raises(ValueError, match="cannot decay"):
-            ledger.statistics(half_life=DAY)
+            ledger.statistics(dict.fromkeys(ledger.files["path"].to_pylist(), 0.5))
 
 
 def test_columns_may_come_in_another_order(data, ledger):
@@ -248,17 +244,14 @@ def _kl(p, q):
     return (np.trace(inverse @ p[1]) - len(gap) + gap @ inverse @ gap + logs) / 2
 
 
-@pytest.mark.parametrize("total", ["kept", "lost"])
-def test_rows_that_are_read_again_are_not_new(data, ledger, total):
+def test_rows_that_are_read_again_are_not_new(data, ledger):
     """The files of a lost table are read again; their rows have been seen, and count once ever after."""
     ledger.refresh(scan(data))
     put(data / "4.parquet", rows(30), 4)
     ledger.refresh(scan(data))
-    Path(ledger.path, "entries", ledger.files["entry"].to_pylist()[0]).unlink()
-    if total == "lost":
-        Path(ledger.path, "total.parquet").unlink()
+    Path(ledger.path, "entries", ledger._existing().records[0].table).unlink()
     report = ledger.refresh(scan(data))
-    assert report.reread == tuple(f"{n}.parquet" for n in range(4))
+    assert report.changed == tuple(f"{n}.parquet" for n in range(4))
     assert (report.rows, report.drift, report.new_classes) == (160, (), ())
     put(data / "5.parquet", rows(50, 0.5), 5)
     before = accumulate(scan([data / f"{n}.parquet" for n in range(5)]))
@@ -267,20 +260,7 @@ def test_rows_that_are_read_again_are_not_new(data, ledger, total):
     for found, due in zip(report.drift, expected, strict=True):
         assert (found.rows, found.prior_before) == (due.rows, due.prior_before)
         np.testing.assert_allclose(found.shift, due.shift, rtol=1e-9)
-    assert load(Path(ledger.path, "total.parquet")).n_rows == 240
-
-
-def test_a_total_that_counted_rows_twice_is_not_believed(data, ledger):
-    """Version 0.1 before its release wrote such totals."""
-    ledger.refresh(scan(data))
-    total = Path(ledger.path, "total.parquet")
-    table, twice = pq.read_table(total), load(total)
-    (twice + twice).save(total, overwrite=True)
-    written = pq.read_table(total).replace_schema_metadata(table.schema.metadata)
-    pq.write_table(written, total)
-    put(data / "4.parquet", rows(50), 4)
-    ledger.refresh(scan(data))
-    assert load(total).n_rows == 210
+    assert load(Path(ledger.path, "ledger.parquet")).n_rows == 240
 
 
 # ---------------------------------------------------------------------- some of it
@@ -295,54 +275,6 @@ def by_region(tmp_path, ledger):
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize(
-    "where",
-    ["region=north/*", [("region", "=", "north")], [[("day", "in", [1, 3, 5])]], pc.field("rows") % 2 == 1]
-    if hasattr(pc.field("rows"), "__mod__")
-    else ["region=north/*", [("region", "=", "north")], [("day", "in", [1, 3, 5])]],
-)
-def test_some_entries_by_path_or_partition(by_region, ledger, where):
-    north = accumulate(scan(by_region, features=["u", "v"], filters=[("region", "=", "north")]))
-    assert ledger.statistics(where=where).allclose(north, rtol=1e-12)
-
-
-def test_some_entries_by_time_and_all_by_age(by_region, ledger):
-    parts = [
-        accumulate(scan(by_region, features=["u", "v"], filters=[("day", "=", day)])) for day in range(6)
-    ]
-    assert ledger.statistics(since=EPOCH + 4 * DAY).allclose(parts[4] + parts[5], rtol=1e-12)
-    decayed = sum(part.decay(0.5 ** ((5 - day) / 2)) for day, part in enumerate(parts))
-    assert ledger.statistics(half_life=2 * DAY).allclose(decayed, rtol=1e-9)
-
-
-def test_a_file_that_is_dated_in_the_future_is_as_old_as_now(tmp_path, ledger):
-    now = datetime.now(tz=UTC)
-    for name, date in (("old", now - 2 * DAY), ("new", now - DAY), ("future", now + 36_500 * DAY)):
-        put(tmp_path / "data" / f"{name}.parquet", rows(40), (date - EPOCH) / DAY)
-    ledger.refresh(scan(tmp_path / "data"))
-    assert ledger.statistics(half_life=DAY).weights.sum() == pytest.approx(40 * (1 + 1 / 2 + 1 / 4), rel=1e-3)
-    held = ledger.statistics(half_life=DAY, where="*[wd].parquet").weights.sum()
-    assert held == pytest.approx(40 * (1 / 2 + 1), rel=1e-3)
-
-
-@pytest.mark.slow_cases("choice1", "choice2", "choice4")
-@pytest.mark.parametrize(
-    ("choice", "error", "message"),
-    [
-        ({"since": "2026-01-01"}, TypeError, "a time is needed, such as .*'2026-01-01'"),
-        ({"since": EPOCH.date()}, TypeError, "a time is needed"),
-        ({"where": 5}, ValueError, "where: 5 is neither a pattern"),
-        ({"where": [("region", "=")]}, ValueError, "where: .* is neither"),
-        ({"where": [("planet", "=", "mars")]}, ValueError, "where: .*planet.{0,400}$"),  # in one line
-        ({"where": [("rows", "=", 1 << 64)]}, ValueError, "where: .* is neither"),
-        ({"where": "region=west/*"}, ValueError, "the ledger in .* holds no file that is chosen, of 6 .*l$"),
-    ],
-)
-def test_what_cannot_choose_entries(by_region, ledger, choice, error, message):
-    with pytest.raises(error, match=message):
-        ledger.statistics(**choice)
-
-
 def test_a_ledger_among_the_files_that_it_keeps_up_with(data):
     with pytest.raises(ValueError, match="lies in the folder of the dataset"):
         StatisticsLedger(data / "ledger").refresh(scan(data))
@@ -352,22 +284,13 @@ def test_a_ledger_among_the_files_that_it_keeps_up_with(data):
         assert len(hidden.refresh(scan(data)).added) == expected
 
 
-def test_a_foreign_file_under_the_name_of_an_entry(data, ledger):
-    ledger.refresh(scan(data))
-    (entry, *_) = ledger.files["entry"].to_pylist()
-    Path(ledger.path, "manifest.parquet").unlink()
-    accumulate(scan(data)).save(Path(ledger.path, "entries", entry), overwrite=True)
-    with pytest.raises(ValueError, match=f"{entry} is no entry of a ledger; delete the file"):
-        ledger.refresh(scan(data))
-
-
 def test_a_key_of_numbers_may_become_one_of_names(tmp_path, ledger):
     put(tmp_path / "data" / "region=1" / "0.parquet", rows(10))
     ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
     put(tmp_path / "data" / "region=north" / "0.parquet", rows(20))
     ledger.refresh(scan(tmp_path / "data", features=["u", "v"]))
     assert ledger.files["region"].to_pylist() == ["1", "north"]
-    assert ledger.statistics(where=[("region", "=", "north")]).n_rows == 20
+    assert ledger.statistics({"region=north/0.parquet": 1}).n_rows == 20
 
 
 def test_labels_of_folders_that_become_text_are_read_again(tmp_path, ledger):
@@ -386,11 +309,11 @@ def test_labels_of_folders_that_become_text_are_read_again(tmp_path, ledger):
     assert refresh()[1] == [1, 2]
     put(data / "label=x" / "0.parquet", rows(10))
     report, labels = refresh()
-    assert (report.added, len(report.reread), labels) == (("label=x/0.parquet",), 2, ["01", "02", "x"])
+    assert (report.added, len(report.changed), labels) == (("label=x/0.parquet",), 2, ["01", "02", "x"])
     assert not refresh()[0].read
     shutil.rmtree(data / "label=x")
     report, labels = refresh()
-    assert (len(report.reread), labels) == (2, [1, 2])
+    assert (len(report.changed), labels) == (2, [1, 2])
 
 
 # ---------------------------------------------------------------------- tables of entries
@@ -401,58 +324,7 @@ def tables(ledger):
 
 
 def named(ledger):
-    return sorted(set(ledger.files["entry"].to_pylist()))
-
-
-def test_compact_writes_one_table_with_the_same_bits(by_region, ledger):
-    for day in (7, 8):
-        put(by_region / "region=north" / f"day={day}" / "1.parquet", rows(20), day)
-        ledger.refresh(scan(by_region, features=["u", "v"]))
-    assert len(tables(ledger)) == 3
-    whole, some = ledger.statistics(), ledger.statistics(where="region=north/*")
-    assert ledger.compact() == len(tables(ledger)) == 1
-    assert (ledger.statistics(), ledger.statistics(where="region=north/*")) == (whole, some)
-    assert not ledger.refresh(scan(by_region, features=["u", "v"])).read
-    assert (ledger.compact(), tables(ledger)) == (1, named(ledger))
-
-
-@pytest.mark.slow
-def test_tables_stay_few_and_most_of_each_is_used(data, ledger):
-    """Small tables are joined, and one of which most files have changed is written anew."""
-    for night in range(20):
-        put(data / f"{night:02}.parquet", rows(5), night)
-        ledger.refresh(scan(data))
-        assert tables(ledger) == named(ledger)
-        assert len(tables(ledger)) <= 17
-    assert len(tables(ledger)) < 10
-    ledger.compact()
-    for night in range(15):
-        put(data / f"{night:02}.parquet", rows(6), 30)
-    ledger.refresh(scan(data))
-    assert sum(int(name[33:-8]) for name in tables(ledger)) < 2 * 24
-    assert tables(ledger) == named(ledger)
-    assert ledger.statistics().allclose(accumulate(scan(data)), rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_large_tables_are_not_written_again_and_again(data, ledger, monkeypatch):
-    monkeypatch.setattr("streamgda.ledger.entries.TABLE_BYTES", 400)
-    monkeypatch.setattr("streamgda.ledger.ledger.TABLE_BYTES", 400)
-    for n in range(20):
-        put(data / f"{n}.parquet", rows(9), n)
-    ledger.refresh(scan(data))
-    before = tables(ledger)
-    assert len(before) > 17
-    put(data / "99.parquet", rows(9), 9)
-    ledger.refresh(scan(data))
-    assert len(set(tables(ledger)) - set(before)) == 1
-    assert ledger.statistics() == fresh_statistics(data, ledger)
-
-
-def fresh_statistics(data, ledger):
-    fresh = StatisticsLedger(f"{ledger.path}-fresh")
-    fresh.refresh(scan(data))
-    return fresh.statistics()
+    return sorted({record.table for record in ledger._existing().records})
 
 
 @pytest.mark.slow_cases("tied", "full")
@@ -470,7 +342,7 @@ def test_states_of_every_sort_share_a_ledger(tmp_path, kind):
     ledger.refresh(source)
     parts = [accumulate(scan(path, weight="w", missing="drop"), kind) for path in sorted(data.iterdir())[1:]]
     assert ledger.statistics() == sum(parts)
-    assert ledger.statistics(where="2.parquet") == parts[1]
+    assert ledger.statistics({"2.parquet": 1}) == parts[1]
     assert not ledger.refresh(source).read
 
 
@@ -493,94 +365,14 @@ def test_states_that_are_merged_at_once_have_the_bits_of_one_by_one(tmp_path, ki
 # ---------------------------------------------------------------------- open tables
 
 
-def test_sql_reads_the_whole_ledger(data, ledger):
-    """Tables also hold files that have changed, and the manifest says which rows count."""
-    import duckdb
-
-    ledger.refresh(scan(data))
-    put(data / "1.parquet", rows(30), 9)
-    ledger.refresh(scan(data))
-    held = duckdb.sql(f"select path, rows from '{ledger.path}/manifest.parquet' order by path").fetchall()
-    assert held == [(f"{n}.parquet", 30 if n == 1 else 40) for n in range(4)]
-    query = f"""
-        select label, sum(count) from read_parquet('{ledger.path}/entries/*.parquet', filename=true) entry
-        join '{ledger.path}/manifest.parquet' file on entry.path = file.path
-            and parse_filename(entry.filename) = file.entry
-        where status = 'held' group by label order by label
-    """
-    state = ledger.statistics()
-    assert duckdb.sql(query).fetchall() == list(zip(state.classes, state.counts, strict=True))
-
-
 # ---------------------------------------------------------------------- format 1, for ever
-
-
-@pytest.mark.parametrize(
-    ("name", "filters", "scatter"),
-    [
-        ("whole", None, [[0.421875, 0.625], [0.625, 1.0]]),
-        ("filtered", [("u", "<", 0.75)], [[0.03125, 0], [0, 0]]),
-    ],
-)
-def test_a_ledger_of_format_1_goes_on(old_ledgers, name, filters, scatter):
-    """Its entries are known, with the manifest and without it, and are written anew by the first refresh."""
-    ledger = StatisticsLedger(old_ledgers / name)
-    source = scan(old_ledgers / "data", features=["u", "v"], filters=filters)
-    before = ledger.statistics()
-    np.testing.assert_allclose(before.scatter[0], scatter, rtol=1e-12)
-    shutil.copytree(ledger.path, f"{ledger.path}-lost")
-    assert len(ledger.refresh(source).reused) == 2
-    assert (len(tables(ledger)), tables(ledger)) == (1, named(ledger))
-    assert ledger.statistics() == before
-    assert ledger.statistics(where=[("day", "=", 2)]).n_rows == (3 if filters is None else 2)
-    lost = StatisticsLedger(f"{ledger.path}-lost")
-    Path(lost.path, "manifest.parquet").unlink()
-    assert lost.refresh(source).rows_held == before.n_rows
-    assert (lost.statistics(), tables(lost)) == (before, tables(ledger))
-
-
-@pytest.fixture
-def old_ledgers(tmp_path):
-    """Ledgers that version 0.1 wrote, and the files that they hold."""
-    home = shutil.copytree(Path(__file__).parents[1] / "data" / "format-1-ledgers", tmp_path / "home")
-    for day in (1, 2):
-        stamp = (EPOCH + day * DAY).timestamp()
-        os.utime(home / "data" / f"day={day}" / "0.parquet", (stamp, stamp))
-    return home
-
-
-def test_files_that_an_old_version_has_folded_are_read_again(old_ledgers):
-    ledger = StatisticsLedger(old_ledgers / "folded")
-    whole = ledger.statistics()
-    for use in (
-        lambda: ledger.statistics(where=[("day", "=", 1)]),
-        lambda: ledger.statistics(half_life=DAY),
-        lambda: ledger.reject("day=1/0.parquet"),
-    ):
-        with pytest.raises(ValueError, match="has folded day=1/0.parquet with other files; refresh the led"):
-            use()
-    ledger.compact()
-    assert ledger.statistics() == whole
-    source = scan(old_ledgers / "data", features=["u", "v"])
-    assert (len(ledger.refresh(source).reread), tables(ledger)) == (2, named(ledger))
-    assert ledger.statistics().allclose(whole, rtol=1e-12)
-    assert ledger.statistics(where=[("day", "=", 2)]).n_rows == 3
-
-
-def test_an_old_version_refuses_a_ledger(data, ledger, monkeypatch):
-    """It would take a table for the entry of one file."""
-    ledger.refresh(scan(data))
-    monkeypatch.setattr(documents, "FORMAT_VERSION", 3)
-    for use in (lambda: ledger.refresh(scan(data)), ledger.statistics):
-        with pytest.raises(ValueError, match="has format 4, and this version .* reads up to format 3: upgr"):
-            use()
 
 
 def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
     tied = StatisticsLedger(tmp_path / "tied", "tied", exact=True)
     with pytest.raises(ValueError, match="holds nothing yet: refresh it with a source first"):
         tied.statistics()
-    with pytest.raises(TypeError, match="keeps up with files, such as scan_parquet finds; got"):
+    with pytest.raises(TypeError, match="keeps up with files, as scan finds; got"):
         tied.refresh(scan_arrow(rows(), "kind"))
     tied.refresh(scan(data))
     full = StatisticsLedger(tmp_path / "tied", "full", exact=True)
@@ -591,6 +383,25 @@ def test_a_ledger_is_opened_as_it_was_made(data, tmp_path):
     assert StatisticsLedger(tmp_path / "tied").files.num_rows == 4  # which need not be opened
     with pytest.raises(ValueError, match="covariance_type must be one of"):
         StatisticsLedger(tmp_path, "round")
+
+
+def test_options_of_csv_hold_for_later_files(tmp_path, ledger):
+    """A ledger reads a path as it read the first source; and says how, where another is read otherwise."""
+    data = tmp_path / "data"
+    data.mkdir()
+    how = "csv delimiter=; null_values=-999"
+    for n in range(2):
+        (data / f"{n}.csv").write_text(f"u;v;kind\n1;{n};a\n-999;2;a\n3;4;b\n")
+        ledger.refresh(scan_files(data, "kind", format=how, missing="drop") if n == 0 else data)
+    expected = accumulate(scan_files(data, "kind", format=how, missing="drop"))
+    assert (ledger.statistics(), expected.n_dropped) == (expected, 2)
+    made = r"made, with target='kind', features=\['u', 'v'\], missing='drop', format=\"csv .*-999.*\", cov"
+    with pytest.raises(ValueError, match=f"holds statistics with format=.* and here it is format=.*{made}"):
+        ledger.refresh(scan_files(data, "kind", format="csv delimiter=;", missing="drop"))
+    (tmp_path / "other.csv").write_text("w;sort\n1;a\n")
+    made = r"no column 'kind'.*; the ledger in \S+ was made with target='kind', features=\['u', 'v'\]"
+    with pytest.raises(ValueError, match=made):
+        ledger.refresh(tmp_path / "other.csv")
 
 
 # ---------------------------------------------------------------------- memory
@@ -613,45 +424,7 @@ def test_two_states_are_in_memory_at_once_and_little_else(tmp_path, ledger):
     assert peak < 3 * size
 
 
-@pytest.mark.parametrize("sizes", [[10] * 40, [1000] * 5, [10, 1000] * 10])
-def test_files_are_fetched_ahead_within_a_budget(tmp_path, monkeypatch, sizes):
-    monkeypatch.setattr(fetching, "_MOST_UNUSED", 100_000)
-    fetch = partial(entries._fetch, Storage(pafs.LocalFileSystem()))
-    paths = [str(tmp_path / str(n)) for n in range(len(sizes))]
-    for path, size in zip(paths, sizes, strict=True):
-        Path(path).write_bytes(bytes([size % 251]) * size * 1000)
-    n_bytes = [1000 * size for size in sizes]
-    before = pa.total_allocated_bytes()
-    for size, content in zip(sizes, fetching.read_ahead(fetch, paths, 16, n_bytes), strict=True):
-        assert content.size == size * 1000
-        assert pa.total_allocated_bytes() - before <= 100_000 + 1000 * max(sizes) + 1000
-        del content
-    with pytest.raises(FileNotFoundError, match="gone is missing"):
-        list(fetching.read_ahead(fetch, [*paths, str(tmp_path / "gone")], 16, [*n_bytes, 0]))
-
-
 # ---------------------------------------------------------------------- what goes wrong
-
-
-def test_rows_may_be_dropped_from_now_on(data, ledger):
-    """Where nothing was missing, nothing would have been dropped; and back, as long as that holds."""
-    ledger.refresh(scan(data))
-    ledger.refresh(scan(data, missing="drop"))
-    assert not ledger.refresh(scan(data)).read
-    put(data / "9.parquet", pa.table({"u": [np.nan, 1.0], "v": [1.0, 2.0], "kind": ["ant", "bee"]}), 9)
-    with pytest.raises(ValueError, match="9.parquet, row group 0, row 0"):
-        ledger.refresh(scan(data))
-    report = ledger.refresh(scan(data, missing="drop"))
-    assert (report.added, len(report.reused)) == (("9.parquet",), 4)
-    assert ledger.read_options["missing"] == "drop"
-    assert ledger.statistics().allclose(accumulate(scan(data, missing="drop")), rtol=1e-12)
-    with pytest.raises(ValueError, match="missing='drop', and here it is missing='raise'"):
-        ledger.refresh(scan(data))
-
-
-def test_an_empty_ledger_says_so(ledger):
-    with pytest.raises(ValueError, match="holds nothing yet: refresh it with a source first"):
-        ledger.statistics()
 
 
 def test_a_file_that_cannot_be_read_leaves_the_old_state(data, ledger):
@@ -742,21 +515,20 @@ def test_a_damaged_entry_is_named_and_can_be_read_again(data, ledger):
     before = ledger.statistics()
     entry = next(Path(ledger.path, "entries").iterdir())
     entry.write_bytes(entry.read_bytes()[:100])
-    with pytest.raises(
-        ValueError, match=f"{entry.name} is truncated.*; delete the file, and refresh the ledger"
-    ):
-        ledger.statistics()
+    with pytest.raises(ValueError, match=f"{entry.name} is truncated.*; delete it, and refresh the ledger"):
+        ledger.statistics({"0.parquet": 1})
     entry.unlink()
-    with pytest.raises(FileNotFoundError, match=f"{entry.name} is missing; refresh the ledger"):
-        ledger.statistics()
-    assert len(ledger.refresh(scan(data)).reread) == 4
+    with pytest.raises(FileNotFoundError, match=f"{entry.name} is missing: another refresh has"):
+        ledger.statistics({"0.parquet": 1})
+    assert ledger.statistics() == before
+    assert len(ledger.refresh(scan(data)).changed) == 4
     assert ledger.statistics() == before
 
 
-def test_a_torn_entry_that_no_manifest_names_is_read_again(data, ledger):
+def test_a_torn_entry_that_no_list_names_is_read_again(data, ledger):
     ledger.refresh(scan(data))
     before = ledger.statistics()
-    Path(ledger.path, "manifest.parquet").unlink()
+    Path(ledger.path, "ledger.parquet").unlink()
     entry = next(Path(ledger.path, "entries").iterdir())
     entry.write_bytes(entry.read_bytes()[:100])
     ledger.refresh(scan(data))
@@ -764,142 +536,24 @@ def test_a_torn_entry_that_no_manifest_names_is_read_again(data, ledger):
 
 
 @pytest.mark.parametrize("length", [0, 100, 3000])
-def test_a_torn_manifest_says_how_to_go_on(data, ledger, length):
+def test_a_torn_list_says_how_to_go_on(data, ledger, length):
     ledger.refresh(scan(data))
     before, entries = ledger.statistics(), everything(Path(ledger.path, "entries"))
-    manifest = Path(ledger.path, "manifest.parquet")
-    manifest.write_bytes(manifest.read_bytes()[:length])
-    with pytest.raises(ValueError, match="manifest.parquet is truncated.*; delete it, and refresh"):
+    held = Path(ledger.path, "ledger.parquet")
+    held.write_bytes(held.read_bytes()[:length])
+    with pytest.raises(ValueError, match="ledger.parquet is .*truncated.*; delete it, and refresh"):
         ledger.refresh(scan(data))
-    manifest.unlink()
+    held.unlink()
     ledger.refresh(scan(data))
     assert everything(Path(ledger.path, "entries")) == entries
     assert ledger.statistics() == before
 
 
-@pytest.mark.parametrize("length", [0, 100, 2000])
-def test_a_torn_total_is_computed_again(data, ledger, length):
-    ledger.refresh(scan(data))
-    total = Path(ledger.path, "total.parquet")
-    total.write_bytes(total.read_bytes()[:length])
-    put(data / "4.parquet", rows(50), 4)
-    assert len(ledger.refresh(scan(data)).drift) == 2
-    assert load(total).n_rows == 210
-
-
-def test_a_manifest_that_is_none_is_refused(data, ledger):
-    ledger.refresh(scan(data))
-    manifest = Path(ledger.path, "manifest.parquet")
-    with pytest.raises(
-        ValueError, match="holds no statistics and no model .* its kind is 'StatisticsLedger'"
-    ):
-        load(manifest)
-    ClassStatistics().update([[1.0]], ["a"]).save(manifest, overwrite=True)
-    with pytest.raises(ValueError, match="is no manifest of a ledger: its kind is 'ClassStatistics'"):
-        ledger.statistics()
-
-
 # ---------------------------------------------------------------------- whose files these are
-
-
-def rewrite_manifest(ledger, **columns):
-    """Put other values into columns of the manifest."""
-    path = Path(ledger.path, "manifest.parquet")
-    table = pq.read_table(path)
-    for name, values in columns.items():
-        position = table.column_names.index(name)
-        table = table.set_column(position, name, pa.array(values, table.schema.field(name).type))
-    pq.write_table(table, path)
-
-
-@pytest.mark.slow_cases("rows-None", "schema-None", "dropped-None", "partition-None", "path-None")
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("entry", "../../data/0.parquet", "entry is '../../data/0.parquet'"),
-        ("entry", "0.parquet", "entry is '0.parquet'"),
-        ("entry", None, "entry is None"),
-        ("path", None, "path is None"),
-        ("path", "1.parquet", "1.parquet is listed more than once"),
-        ("rows", None, "rows is None"),
-        ("dropped", None, "dropped is None"),
-        ("schema", None, "schema is None"),
-        ("partition", None, "partition is None"),
-    ],
-)
-def test_a_manifest_that_is_not_consistent_is_refused_before_anything_is_done(
-    data, ledger, column, value, message
-):
-    ledger.refresh(scan(data))
-    values = ledger.files[column].to_pylist() if column != "partition" else ["{}"] * 4
-    rewrite_manifest(ledger, **{column: [value, *values[1:]]})
-    put(data / "9.parquet", rows(), 9)
-    before = everything(data.parent)
-    for use in (lambda: ledger.refresh(scan(data)), ledger.statistics, ledger.compact, lambda: ledger.files):
-        with pytest.raises(ValueError, match=f"manifest.parquet is damaged or not consistent: .*{message}"):
-            use()
-    assert everything(data.parent) == before
 
 
 def everything(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.slow_cases("lie1", "lie2")
-@pytest.mark.parametrize(
-    ("lie", "is_refused"),
-    [
-        ({"entry": "../../data/0.parquet"}, True),
-        ({"entry": f"{'0' * 32}-4.parquet"}, True),
-        ({"rows": None}, True),
-        ({"path": "7.parquet"}, False),
-        ({"modified": None}, False),
-    ],
-)
-def test_a_table_that_lies_about_itself_is_refused_or_its_file_is_read_again(data, ledger, lie, is_refused):
-    """A table that no manifest names is taken up by what it says of itself."""
-    ledger.refresh(scan(data))
-    before = ledger.statistics()
-    Path(ledger.path, "manifest.parquet").unlink()
-    entry = next(Path(ledger.path, "entries").iterdir())
-    table = pq.read_table(entry)
-    document = json.loads(table.schema.metadata[b"streamgda"])
-    document["holdings"][0] |= lie
-    del document["checksum"]
-    pq.write_table(table.replace_schema_metadata({"streamgda": json.dumps(document)}), entry)
-    if is_refused:
-        with pytest.raises(ValueError, match=f"{entry.name} is .*; delete the file, and refresh the ledger"):
-            ledger.refresh(scan(data))
-        entry.unlink()
-    ledger.refresh(scan(data))
-    assert ledger.statistics() == before
-
-
-def test_an_entry_with_fewer_rows_than_its_files_is_refused(data, ledger):
-    """Somebody has written it anew, with checksums that hold."""
-    ledger.refresh(scan(data))
-    entry = next(Path(ledger.path, "entries").iterdir())
-    pq.write_table(pq.read_table(entry).slice(0, 1), entry)
-    with pytest.raises(
-        ValueError, match=f"{entry.name} is damaged: it has 1 rows, and lists 8; delete the file"
-    ):
-        ledger.statistics()
-    entry.unlink()
-    ledger.refresh(scan(data))
-    assert ledger.statistics().n_rows == 160
-
-
-def test_an_entry_under_the_name_of_another_is_refused(data, ledger):
-    ledger.refresh(scan(data))
-    put(data / "4.parquet", rows(), 4)
-    ledger.refresh(scan(data))
-    first, second = (Path(ledger.path) / "entries").iterdir()
-    second.write_bytes(first.read_bytes())
-    with pytest.raises(ValueError, match=rf"{second.name} is the entry of another file.* refresh the ledger"):
-        ledger.statistics()
-    second.unlink()
-    ledger.refresh(scan(data))
-    assert ledger.statistics().n_rows == 200
 
 
 def test_an_entry_of_other_features_is_named(data, ledger):
@@ -910,24 +564,20 @@ def test_an_entry_of_other_features_is_named(data, ledger):
     document["own"][2] = {"feature_names": ["u", "w"]}
     del document["checksum"]
     pq.write_table(table.replace_schema_metadata({"streamgda": json.dumps(document)}), entry)
-    with pytest.raises(ValueError, match=r"entries/.*\.parquet does not fit the other entries: .* 'w'"):
-        ledger.statistics()
+    with pytest.raises(ValueError, match=r"'w'"):
+        ledger.statistics(dict.fromkeys(ledger.files["path"].to_pylist(), 1))
 
 
-@pytest.mark.parametrize(
-    "name", ["notes.txt", "entries/notes.txt", "data/0.parquet", "total.parquet", "x.unfinished"]
-)
+@pytest.mark.parametrize("name", ["notes.txt", "data/0.parquet", "x.unfinished"])
 def test_a_folder_of_other_things_is_refused_and_left_as_it_is(data, ledger, name):
     foreign = Path(ledger.path, name)
     foreign.parent.mkdir(parents=True)
     foreign.write_text("of value to somebody")
     for dry_run in (True, False):
         with pytest.raises(
-            ValueError, match=f"folder of other things, such as {name.split('/0')[0]}, and no ledger"
+            ValueError, match=f"folder of other things, such as {name.split('/0')[0]}: name a"
         ):
             ledger.refresh(scan(data), dry_run=dry_run)
-    with pytest.raises(ValueError, match="folder of other things"):
-        ledger.compact()
     assert [path for path in Path(ledger.path).rglob("*") if path.is_file()] == [foreign]
 
 
@@ -941,7 +591,6 @@ def test_foreign_files_that_come_later_stay(data, ledger):
         path.write_text("of value to somebody")
     put(data / "1.parquet", rows(), 9)
     ledger.refresh(scan(data))
-    ledger.compact()
     assert all(path.read_text() == "of value to somebody" for path in foreign)
 
 
@@ -951,7 +600,7 @@ def test_what_lies_deeper_is_no_entry(data, ledger):
     entry = next(Path(ledger.path, "entries").iterdir())
     (entry.parent / "deeper").mkdir()
     entry.rename(entry.parent / "deeper" / entry.name)
-    assert len(ledger.refresh(scan(data)).reread) == 4
+    assert len(ledger.refresh(scan(data)).changed) == 4
     assert ledger.statistics() == before
 
 
@@ -978,7 +627,7 @@ def rewrite_and_refresh(data, ledger):
 
 
 def hold_the_lock(ledger, locked):
-    with ledger._folder.lock():
+    with ledger._locked(dry_run=False):
         locked.set()
         time.sleep(60)
 
@@ -1008,7 +657,7 @@ def kill_at_fifty_moments(data, home):
         change = data / f"{turn % 6}.parquet"
         pq.write_table(pq.read_table(change).slice(1), change)
         if turn % 3 == 0:
-            Path(home, "manifest.parquet").unlink(missing_ok=True)  # all of it is to be found again
+            Path(home, "ledger.parquet").unlink(missing_ok=True)  # all of it is to be found again
         if turn % 10 == 0:
             shutil.rmtree(home)  # all of it is to be done again
         child = in_fork(refresh, data, ledger)
@@ -1052,9 +701,8 @@ def test_of_two_processes_at_once_one_does_it_and_the_other_stops_with_a_clear_w
     holder = FORKED.Process(target=hold_the_lock, args=(ledger, locked))
     holder.start()
     assert locked.wait(60)
-    for use in (lambda: ledger.refresh(scan(data)), ledger.compact, lambda: ledger.accept("0.parquet")):
-        with pytest.raises(RuntimeError, match="another process is refreshing .*ledger; try again"):
-            use()
+    with pytest.raises(RuntimeError, match="another process is refreshing .*ledger; try again"):
+        ledger.refresh(scan(data))
     holder.kill()
     holder.join()
     assert len(ledger.refresh(scan(data)).added) == 4  # who is killed leaves no lock behind
@@ -1085,9 +733,9 @@ def test_a_full_disk_is_one_error_and_the_old_state_stays(data, ledger, on_error
 
 def test_what_a_crash_has_left_is_cleared_away(data, ledger):
     ledger.refresh(scan(data))
-    entry = f"entries/{'0' * 32}-4.parquet"
+    entry = f"entries/{'0' * 32}.parquet"
     unfinished = f"{'3' * 32}.unfinished"
-    for name in (entry, f"{entry}.{unfinished}", f"manifest.parquet.{unfinished}"):
+    for name in (entry, f"{entry}.{unfinished}", f".ledger.parquet.{unfinished}"):
         Path(ledger.path, name).write_bytes(b"left behind")
     ledger.refresh(scan(data))
     assert tables(ledger) == named(ledger)
@@ -1108,3 +756,96 @@ def test_who_reads_while_a_refresh_ends_gets_the_old_state_or_the_new(data, ledg
         written.result()
     assert seen <= {160, 150, 140}
     assert ledger.statistics().n_rows == 140
+
+
+# ---------------------------------------------------------------------- some files, limits, many tables
+
+
+def test_some_files_count_less_or_not_at_all(by_region, ledger):
+    parts = [
+        accumulate(scan(by_region, features=["u", "v"], filters=[("day", "=", day)])) for day in range(6)
+    ]
+    files = ledger.files.to_pandas()
+    north = files[files["region"] == "north"]
+    weights = dict(zip(north["path"], 0.5 ** ((5 - north["day"]) / 2), strict=True))
+    decayed = sum(parts[day].copy().decay(0.5 ** ((5 - day) / 2)) for day in (1, 3, 5))
+    assert ledger.statistics(weights).allclose(decayed, rtol=1e-9)
+    with pytest.raises(ValueError, match=r"holds no file 'region=west'"):
+        ledger.statistics({"region=west": 1})
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_files_that_exceed_a_limit_change_nothing_until_they_are_accepted(data, tmp_path, exact):
+    ledger = StatisticsLedger(tmp_path / "ledger", exact=exact)
+    ledger.refresh(scan(data), max_shift=1)
+    before = ledger.statistics()
+    put(data / "5.parquet", rows(shift=9), 5)
+    put(data / "6.parquet", rows(), 6)
+    for _ in range(2):
+        report = ledger.refresh(scan(data), max_shift=1)
+        assert list(report.alarms_by_file) == ["5.parquet"]
+        assert "the mean of u has shifted by" in str(report)
+        assert (ledger.statistics(), ledger.files.num_rows, report.rows_held) == (before, 4, 160)
+    with pytest.raises(TypeError, match="max_shft"):
+        ledger.refresh(scan(data), max_shft=1)
+    kept = {path: path.stat().st_mtime_ns for path in Path(ledger.path, "entries").iterdir()}
+    assert ledger.refresh(scan(data), max_shift=1, accept=True).rows_held == 240
+    assert {path: path.stat().st_mtime_ns for path in Path(ledger.path, "entries").iterdir()} == kept
+    fresh = StatisticsLedger(tmp_path / "fresh", exact=exact)
+    fresh.refresh(scan(data))
+    assert ledger.statistics() == fresh.statistics()
+
+
+def test_a_file_that_is_excluded_does_not_count(data, ledger):
+    ledger.refresh(scan(data), max_shift=1)
+    put(data / "5.parquet", rows(shift=9), 5)
+    put(data / "6.parquet", rows(), 6)
+    assert ledger.refresh(scan(data), max_shift=1).is_refused
+    report = ledger.refresh(scan(data), max_shift=1, exclude=["5.parquet", "0.parquet"])
+    assert (report.added, report.dropped, report.is_refused) == (("6.parquet",), ("0.parquet",), False)
+    others = [data / f"{n}.parquet" for n in (1, 2, 3, 6)]
+    assert ledger.statistics().allclose(accumulate(scan(others)), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"exclude: the source has no file '7.parquet'"):
+        ledger.refresh(scan(data), exclude=["7.parquet"])
+
+
+def slowly(X):
+    if X[0, 0] > 1e5:
+        raise ValueError("bad rows")
+    time.sleep(0.3)
+    return X
+
+
+def test_nothing_is_written_after_a_refresh_that_has_failed(data, ledger, monkeypatch):
+    """The threads that read other files then go on, and what they have read comes too late."""
+    monkeypatch.setattr("streamgda.ledger.refresh._FILES_PER_TASK", 1)
+    put(data / "0.parquet", rows(shift=1e6))
+    with pytest.raises(ValueError, match="bad rows"), dask.config.set(num_workers=4):
+        ledger.refresh(scan(data).map(slowly, features=["u", "v"]), scheduler="threads")
+    time.sleep(0.6)
+    assert tables(ledger) == []
+    assert not ledger.refresh(scan(data)).reused
+
+
+def test_a_ledger_of_an_older_format_is_refused(data, tmp_path):
+    old = Path(__file__).parents[1] / "data" / "format-3-ledger"
+    shutil.copytree(old, tmp_path / "old")
+    ledger = StatisticsLedger(tmp_path / "old")
+    for use in (ledger.statistics, lambda: ledger.files, lambda: ledger.refresh(scan(data))):
+        with pytest.raises(ValueError, match=r"the ledger in \S+ is of an older format: name a new folder$"):
+            use()
+    assert everything(tmp_path / "old").keys() == {
+        tmp_path / "old" / p.relative_to(old) for p in everything(old)
+    }
+
+
+def test_many_small_tables_are_joined(data, tmp_path, ledger, monkeypatch):
+    monkeypatch.setattr("streamgda.ledger.entries._MOST_SMALL", 3)
+    for night in range(8):
+        put(data / f"{night:02}.parquet", rows(5), night)
+        ledger.refresh(scan(data))
+        assert tables(ledger) == named(ledger)
+        assert len(tables(ledger)) <= 4
+    fresh = StatisticsLedger(tmp_path / "fresh")
+    fresh.refresh(scan(data))
+    assert ledger.statistics() == fresh.statistics()

@@ -139,20 +139,6 @@ def test_the_command_line_needs_a_target_once(tmp_path, monkeypatch):
     assert "read 1 file (1 new, 0 changed), reused 1" in said.stdout
 
 
-@pytest.mark.slow_cases("csv")
-@pytest.mark.parametrize("ending", WRITE)
-def test_a_copied_file_is_said(ending, tmp_path):
-    ledger = made(tmp_path, ending)
-    data = tmp_path / "data"
-    (data / f"b.{ending}").rename(data / f"moved.{ending}")
-    ledger.refresh(data)
-    (data / f"copy.{ending}").write_bytes((data / f"d.{ending}").read_bytes())
-    with pytest.warns(UserWarning, match=rf"copy\.{ending} seems to be a copy of d\.{ending}"):
-        ledger.refresh(data)
-    ledger.reject(f"copy.{ending}")
-    ledger.refresh(data)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("n_tables", [1, 4])
 def test_a_refresh_of_text_that_is_killed_goes_on(n_tables, tmp_path):
@@ -166,11 +152,12 @@ def test_a_refresh_of_text_that_is_killed_goes_on(n_tables, tmp_path):
     arguments = [sys.executable, "-c", code, tmp_path / "ledger", tmp_path / "data"]
     with subprocess.Popen(arguments) as process:
         while (
-            process.poll() is None and len(list((tmp_path / "ledger" / "entries").glob("*-1.*"))) < n_tables
+            process.poll() is None
+            and len(list((tmp_path / "ledger" / "entries").glob("*.parquet"))) < n_tables
         ):
             time.sleep(0.001)
         process.kill()
-    assert not (tmp_path / "ledger" / "manifest.parquet").exists()
+    assert not (tmp_path / "ledger" / "ledger.parquet").exists()
     ledger = StatisticsLedger(tmp_path / "ledger")
     assert len(ledger.refresh(scan(tmp_path / "data", "kind")).added) == 8
     assert ledger.statistics().allclose(accumulate(scan(tmp_path / "data", "kind")), rtol=1e-12)

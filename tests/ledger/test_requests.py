@@ -56,16 +56,16 @@ def test_a_refresh_lists_once_and_reads_what_is_new(store, tmp_path, library, pl
     source = scan_parquet(PLACES[place], "y", filesystem=filesystem)
     ledger = StatisticsLedger("rows/ledger", filesystem=filesystem)
     ledger.refresh(source, scheduler="synchronous")
-    # The data and the entries are listed, and the manifest is read.
-    assert requests(store, lambda: ledger.refresh(source)) == (1, 1, 2)
-    assert requests(store, lambda: ledger.refresh(source, dry_run=True)) == (1, 1, 2)
+    # The ledger, the data and the entries are listed, and the list of files is read.
+    assert requests(store, lambda: ledger.refresh(source)) == (1, 1, 3)
+    assert requests(store, lambda: ledger.refresh(source, dry_run=True)) == (1, 1, 3)
     assert requests(store, lambda: ledger.files) == (1, 1, 0)
-    assert requests(store, ledger.statistics) == (2, 2, 0)  # of the manifest and the table
+    assert requests(store, ledger.statistics) == (1, 1, 0)
 
     put(tmp_path, 3, n_rows=7)
-    # The manifest, the file, the total, and the table of the file.
+    # The list of files, the file, and the two tables of entries.
     n_gets, n_heads, n_lists = requests(store, lambda: ledger.refresh(source, scheduler="synchronous"))
-    assert (n_gets, n_lists) == (4, 3)
+    assert (n_gets, n_lists) == (4, 4)
     assert n_heads <= 8
     assert ledger.statistics().n_rows == 5 * N_FILES + 2
 

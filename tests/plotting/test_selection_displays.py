@@ -115,7 +115,6 @@ def test_one_scoring_may_be_named():
             "the scorings of the search are 'accuracy', 'f1_macro'; give",
         ),
         ({}, "accuracy", "the scorings of the search are 'log_likelihood'; give one"),
-        ({"cv": "loo"}, None, "no scores of folds: .* cv='loo' .* give the search a number of folds"),
     ],
 )
 def test_scores_that_the_search_has_not_cannot_be_drawn(options, scoring, message):

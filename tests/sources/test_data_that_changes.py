@@ -16,7 +16,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     Marginal,
     QuadraticDiscriminantAnalysis,
-    StatisticsLedger,
     StatisticsSearchCV,
     accumulate,
     cross_validate,
@@ -113,7 +112,6 @@ FITS = {
         LinearDiscriminantAnalysis(predictive="student"), {}
     ).fit(source, scheduler=get),
     "search by groups": search(scoring="accuracy", cv=2, groups="group"),
-    "leaving out one row": search(cv="loo"),
     "cross_validate": lambda source, get: cross_validate(
         GaussianNB(), source, scoring="neg_log_loss", scheduler=get
     ),
@@ -208,12 +206,8 @@ def test_a_file_is_read_by_the_footer_that_it_has_now(tmp_path):
     write("aby")
     source = scan_parquet(path, "y", features=["a", "b"])
     assert accumulate(source).means.mean(axis=0).tolist() == [2.5, 102.5]
-    ledger = StatisticsLedger(tmp_path / "ledger")
-    ledger.refresh(source)
     write("bay")
     assert accumulate(source).means.mean(axis=0).tolist() == [2.5, 102.5]
-    ledger.refresh(source, verify=True)
-    assert ledger.statistics().means.mean(axis=0).tolist() == [2.5, 102.5]
 
 
 def test_a_class_that_a_second_read_finds_first_is_named():

@@ -121,19 +121,6 @@ def test_footers_of_many_files_are_read_on_the_workers_of_a_cluster(folder, tmp_
     assert accumulate(source, scheduler=client) == accumulate(source, scheduler="synchronous")
 
 
-@pytest.mark.slow
-def test_a_refresh_that_verifies_many_files_reads_their_footers_on_the_workers(folder, tmp_path, client):
-    log = tmp_path / "log"
-    source = scan_parquet(str(folder), "y", filesystem=pafs.PyFileSystem(Noting(log)))
-    ledger = StatisticsLedger(tmp_path / "ledger", "diag")
-    ledger.refresh(source, scheduler=client)
-    log.unlink()
-    assert len(ledger.refresh(source, scheduler=client, verify=True).reused) == N_FILES
-    opened = Counter(line.split("\t")[0] for line in log.read_text().splitlines())
-    assert opened[str(os.getpid())] == 0
-    assert sum(opened.values()) == N_FILES
-
-
 @pytest.mark.parametrize("how", ["pass", "refresh"])
 def test_what_is_wrong_with_a_file_is_said_by_name_before_the_pass_on_a_cluster(
     folder, tmp_path, client, how

@@ -273,13 +273,10 @@ def test_a_ledger_lives_in_a_bucket(parquet, how):
     body = client.get_object(Bucket="rows", Key="data/day=1/1.parquet")["Body"].read()
     client.put_object(Bucket="rows", Key="data/day=3/1.parquet", Body=body)
     client.delete_object(Bucket="rows", Key="data/day=2/1.parquet")
-    with pytest.warns(UserWarning, match="day=3/1.parquet seems to be a copy of day=1"):
-        report, scratch = refresh()
+    report, scratch = refresh()
     assert (report.added, report.dropped) == (("day=3/1.parquet",), ("day=2/1.parquet",))
     assert ledger.statistics() == scratch
-    assert ledger.statistics(where=[("day", "=", 3)]).n_rows == 400
-    assert ledger.compact() == 1
-    assert ledger.statistics() == scratch
+    assert ledger.statistics({"day=3/1.parquet": 1}).n_rows == 400
     report, _ = refresh()
     assert not report.read
 

@@ -3,8 +3,6 @@
 ``python -m tests.storage.test_kept_files`` wrote the files. It writes none that is there.
 """
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,7 @@ from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,
     MixtureDiscriminantAnalysis,
-    StatisticsLedger,
     load,
-    scan_parquet,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -34,7 +30,6 @@ MODELS = {
     "mda": (MixtureDiscriminantAnalysis(subclasses={"ant": X[:2], "bee": X[2:3]}, pooling=1.0), X),
     "edda": (GaussianDiscriminantAnalysis(covariance_model="VVI"), X),
 }
-LEDGER = DATA / "format-3-ledger"
 GIVEN = np.tile([[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]], (8, 1))
 
 
@@ -48,11 +43,6 @@ def write():
     for name, (model, rows) in MODELS.items():
         if not (path := DATA / f"format-1-{name}.parquet").exists():
             model.fit(rows, Y).save(path)
-    if not LEDGER.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            for day, shift in enumerate((0.0, 0.0, 100.0)):
-                TABLE[["size"]].add(shift).assign(kind=Y).to_parquet(f"{folder}/{day}.parquet")
-                StatisticsLedger(LEDGER).refresh(scan_parquet(folder, "kind"), max_shift=3)
 
 
 def test_exact_sums_hold_the_moments_of_their_rows():
@@ -112,14 +102,6 @@ def proba_of(name):
             counts = colours[own].value_counts().reindex(["red", "blue", ""], fill_value=0) + 1
             joint[:, k] += np.log(colours.map(counts / counts.sum()).to_numpy(float))
     return np.exp(log_softmax(joint, axis=1))
-
-
-def test_a_ledger_of_format_3_knows_what_it_has_quarantined(tmp_path):
-    ledger = StatisticsLedger(shutil.copytree(LEDGER, tmp_path / "ledger"))
-    assert set(ledger.quarantined) == {"2.parquet"}
-    np.testing.assert_allclose(ledger.statistics().means[0, 0], X[Y == "ant", 0].mean(), rtol=1e-13)
-    ledger.accept("2.parquet")
-    assert ledger.statistics().n_rows == 72
 
 
 if __name__ == "__main__":
