@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
@@ -21,7 +21,7 @@ from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.priors import ClassCounts, priors_of
 from streamgda.estimators.reading import check_rows, one_of
-from streamgda.estimators.scores import Finalised, RowScores, score_finalised
+from streamgda.estimators.scores import RowScores, score_finalised
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
@@ -39,13 +39,11 @@ from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians
-from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 
 _COMPLETE_ROWS = "fill them in, since transform needs complete rows: "
 _FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
@@ -225,19 +223,6 @@ class LinearDiscriminantAnalysis(
             )
         centre = self._shares(statistics) @ means
         return SharedGaussians(means, centre, whitening, mean_tails=statistics.mean_tails)
-
-    def _refinalise(
-        self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]
-    ) -> SharedGaussians | None:
-        """Update the densities, if the new rows are known and the covariance is that of the rows."""
-        if self.shrinkage is not None or self.covariance_estimator is not None:
-            return None
-        learnt = before.learnt_since(statistics, later, before.gaussians.centre)
-        if learnt is None:
-            return None
-        if self.priors is not None:
-            learnt = replace(learnt, centre=self._shares(statistics) @ statistics.means)
-        return follow(before.gaussians, learnt)
 
     def _n_covariance_parameters(self) -> float:
         statistics = self._view(self.statistics_).numbers

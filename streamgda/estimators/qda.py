@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import discriminant_analysis
 
+from streamgda.blocks.labels import Labels
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
@@ -29,7 +30,6 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -217,40 +217,37 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         if self.pooling:
             return self._finalise_regularised(statistics.moments_for())
-        whitenings = self._whitenings(statistics, np.arange(len(statistics.counts)))
-        return _separate(statistics, whitenings)
-
-    def _refinalise(
-        self, before: Finalised[SeparateGaussians], statistics: Statistics, later: list[Revision]
-    ) -> SeparateGaussians | None:
-        """Finalise only the classes that have changed. The bits are those of finalising all classes."""
-        if self.pooling or self.covariance_estimator is not None:
-            return None
-        positions = before.unchanged(statistics.classes, later)
-        try:
-            changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
-        except ValueError:  # all classes together may give a fuller message
-            return None
-        old = before.gaussians.whitenings
-        whitenings = [next(changed) if position < 0 else old[position] for position in positions.tolist()]
-        if all(isinstance(whitening, Singular) for whitening in whitenings):
-            return None
-        return _separate(statistics, whitenings)
-
-    def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
-        """Whiten the covariances of the classes at these positions."""
-        some = statistics if len(positions) == len(statistics.counts) else statistics.of_classes(positions)
-        whitenings = whiten_classes(
+        whitenings = self._unchanged(statistics)
+        changed = np.array([k for k, whitening in enumerate(whitenings) if whitening is None], dtype=np.intp)
+        some = statistics if len(changed) == len(whitenings) else statistics.of_classes(changed)
+        whitened = whiten_classes(
             some,
             self._covariances(some),
             float(self.tol) * float(self.tol),
             is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
             solver=self.solver,
         )
-        reasons = [whitening.reason for whitening in whitenings if isinstance(whitening, Singular)]
-        if reasons and (self.singular == "raise" or len(reasons) == len(statistics.counts)):
+        reasons = [whitening.reason for whitening in whitened if isinstance(whitening, Singular)]
+        if reasons and (self.singular == "raise" or len(reasons) == len(whitenings)):
             raise reasons[0]()
-        return whitenings
+        for k, whitening in zip(changed, whitened, strict=True):
+            whitenings[k] = whitening
+        means = statistics.means
+        means[np.isnan(means)] = 0.0  # of a class without moments, on whose mean nothing depends
+        return SeparateGaussians(means, whitenings, mean_tails=np.nan_to_num(statistics.mean_tails))
+
+    def _unchanged(self, statistics: Statistics) -> list[Any]:
+        """The whitening of each class with the rows of the last densities; None for any other class.
+
+        The reason of a singular one names the features of its rows by a state of then, so it is made anew.
+        """
+        last: Finalised[Any] | None = self.__dict__.get("_cache")
+        made: dict[tuple[Any, int], Whitening] = {}
+        if last is not None and not self.exact and self.covariance_estimator is None:
+            whitenings = getattr(last.seen.gaussians, "whitenings", ())
+            pairs = zip(_with_changes(last.seen.classes, last.changes), whitenings, strict=False)
+            made = {key: whitening for key, whitening in pairs if not isinstance(whitening, Singular)}
+        return list(map(made.get, _with_changes(statistics.classes, statistics.changes)))
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
@@ -390,8 +387,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         )
 
 
-def _separate(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:
-    """The densities of all classes. The mean of one without moments is 0; nothing depends on it."""
-    means = statistics.means
-    means[np.isnan(means)] = 0.0
-    return SeparateGaussians(means, whitenings, mean_tails=np.nan_to_num(statistics.mean_tails))
+def _with_changes(classes: Labels, changes: NDArray[np.int64]) -> Iterator[tuple[Any, int]]:
+    """Each label with the number of the last change of its class."""
+    return zip(classes.tolist(), changes.tolist(), strict=True)
