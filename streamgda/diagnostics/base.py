@@ -62,17 +62,12 @@ def whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whiteni
             f"statistics.select, or bring more rows. Got {statistics!r}"
         )
     if whitening.rank < n_features:
-        raise singular_within(statistics, whitening)
+        features = deficient_features(statistics, covariance, least_eigenvalue)
+        raise np.linalg.LinAlgError(
+            f"the covariance within the classes has rank {whitening.rank} of {n_features}: {features}. "
+            "Leave them out with statistics.select"
+        )
     return whitening
-
-
-def singular_within(statistics: Statistics, within: Whitening) -> np.linalg.LinAlgError:
-    """The error for a singular covariance within the classes, which names its features."""
-    features = deficient_features(statistics, within.covariance, within.least_eigenvalue)
-    return np.linalg.LinAlgError(
-        f"the covariance within the classes has rank {within.rank} of {statistics.n_features}: {features}. "
-        "Leave them out with statistics.select"
-    )
 
 
 def singular_class(

@@ -7,7 +7,7 @@
 - `state`: `IncompleteStatistics`, and its columns. `table`: its patterns as a table.
 - `policy`: `Marginal`, the value of a parameter `missing` of models, passes and ledgers, and EM that reads
   the rows once for each step, if there are too many patterns. `reads`: its E step.
-- `little`: a test whether features are missing at random. `display`: which are missing together.
+- `display`: which are missing together.
 
 The core finds `IncompleteStatistics` by name in `streamgda.statistics.factory.KINDS`, and `Marginal` in
 `streamgda.blocks.options.OPTIONS`.
