@@ -529,7 +529,6 @@ def _fault_of(saved: Any) -> str | None:
 def _document_of(saved: Any) -> dict[str, Any]:
     """Describe a model or statistics."""
     statistics, model = getattr(saved, "statistics_", saved), maps_and_model(saved)[1]
-    has_patterns = statistics.simplest().missing != "raise" and statistics.covariance_type != "diag"
     sums = {"count": statistics.counts, "weight": statistics.weights}
     numbers = ("n_rows", "n_dropped", "n_features", "feature_names")
     return {
@@ -538,6 +537,5 @@ def _document_of(saved: Any) -> dict[str, Any]:
         **statistics.required.keywords(),
         **{name: getattr(statistics, name) for name in numbers},
         **statistics.schema.to_metadata(),
-        **({"patterns": statistics.patterns().to_pandas()} if has_patterns else {}),
         "classes": pd.DataFrame({"label": statistics.classes.tolist(), **sums}),
     }

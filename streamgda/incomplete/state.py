@@ -32,7 +32,6 @@ from streamgda.incomplete.patterns import (
     of_complete_rows,
     pattern_of,
 )
-from streamgda.incomplete.table import PatternTable
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
@@ -231,27 +230,6 @@ class IncompleteStatistics(Statistics):
     def n_patterns(self) -> int:
         """How many patterns of observed features there are; for "diag", at most the features plus two."""
         return len(self._labelled.by_pattern)
-
-    def patterns(self) -> PatternTable:
-        """Which features are missing together, in how many rows of which class.
-
-        Returns
-        -------
-        PatternTable
-            A row for each pattern, the most frequent first.
-
-        Raises
-        ------
-        ValueError
-            For covariance type "diag", which keeps each feature by itself.
-        """
-        if not self._labelled.kind.has_products:
-            raise ValueError(
-                "statistics of covariance type 'diag' keep each feature by itself, and no patterns; "
-                "accumulate with covariance_type='full'"
-            )
-        with self.lock:
-            return PatternTable(self._states(), self._labelled.classes, self.n_features, self.feature_names)
 
     def by_pattern(self) -> Iterator[tuple[Indices, Statistics]]:
         """The statistics of the rows of each pattern.
