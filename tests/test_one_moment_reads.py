@@ -19,7 +19,7 @@ from streamgda import (
     predict_dataset,
     scan_arrow,
 )
-from streamgda.diagnostics import box_m, manova, select_features
+from streamgda.diagnostics import box_m, manova
 from streamgda.plotting import (
     CalibrationDisplay,
     CategoryEffectDisplay,
@@ -83,7 +83,6 @@ def drawn(display, *names):
 READS = {
     "manova": ("full", lambda s: str(manova(s))),
     "box_m": ("full", lambda s: box_m(s).log_determinants),
-    "select_features": ("full", lambda s: select_features(s, alpha=1)),
     "drift": ("full", lambda s: str(drift(FIRST, s))),
     "drift backwards": ("full", lambda s: str(drift(s, FIRST))),
     "weighted_offsets": ("full", weighted_offsets),

@@ -4,7 +4,6 @@ Each diagnostic is a function of a state. It returns a small frozen object. As a
 readable table; its `to_pandas` gives the table as a data frame.
 
 - `manova` and `box_m`, in `equality`: whether the means, and the covariances, of the classes differ.
-- `select_features`, in `forward`: which features tell the classes apart.
 
 `base` has `Table`, the base class of the results, and the checks that all tests share.
 
@@ -13,15 +12,5 @@ To add one, write a module with a function of statistics and its result, a subcl
 """
 
 from streamgda.diagnostics.equality import BoxM, Manova, ManovaStatistic, box_m, manova
-from streamgda.diagnostics.forward import FeatureSelection, SelectionStep, select_features
 
-__all__ = [
-    "BoxM",
-    "FeatureSelection",
-    "Manova",
-    "ManovaStatistic",
-    "SelectionStep",
-    "box_m",
-    "manova",
-    "select_features",
-]
+__all__ = ["BoxM", "Manova", "ManovaStatistic", "box_m", "manova"]
