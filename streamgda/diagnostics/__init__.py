@@ -5,10 +5,8 @@ readable table; its `to_pandas` gives the table as a data frame.
 
 - `manova` and `box_m`, in `equality`: whether the means, and the covariances, of the classes differ.
 
-`base` has `Table`, the base class of the results, and the checks that all tests share.
-
 To add one, write a module with a function of statistics and its result, a subclass of
-`streamgda.diagnostics.base.Table`, and import both here.
+`streamgda.diagnostics.equality.Table`, and import both here.
 """
 
 from streamgda.diagnostics.equality import BoxM, Manova, ManovaStatistic, box_m, manova

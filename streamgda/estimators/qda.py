@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,6 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
@@ -351,40 +350,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             **{name: getattr(self, name) for name in ("reg_param", "store_covariance", "tol")},
         )
         return exchange.describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
-
-    @classmethod
-    def from_sklearn(
-        cls, estimator: discriminant_analysis.QuadraticDiscriminantAnalysis, class_count: ClassCounts = None
-    ) -> Self:
-        """A model with the statistics of a fitted scikit-learn QDA.
-
-        Parameters
-        ----------
-        estimator : sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis
-            Fitted, without shrinkage.
-        class_count : array-like of shape (n_classes,) or dict
-            Rows of each class, which the estimator does not keep: in the order of its `classes_`, or by
-            label, as a dict or a pandas Series.
-
-        Raises
-        ------
-        TypeError
-            If the estimator is of another class.
-        ValueError
-            If it does not determine the covariances of the rows.
-        """
-        kind = discriminant_analysis.QuadraticDiscriminantAnalysis
-        counts = exchange.class_counts(estimator, kind, class_count)
-        exchange.check_not_shrunk(estimator)
-        share = estimator.reg_param if estimator.solver == "svd" else 0.0
-        spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
-        covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
-        scatter = np.array(covariances) * counts[:, None, None]
-        names = ("solver", "priors", "store_covariance", "tol")
-        params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
-        return exchange.from_moments(
-            cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params
-        )
 
 
 def _with_changes(classes: Labels, changes: NDArray[np.int64]) -> Iterator[tuple[Any, int]]:
