@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 
-from streamgda.blocks.labels import Labels
 from streamgda.estimators import exchange
 from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
@@ -242,11 +241,14 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         """
         last: Finalised[Any] | None = self.__dict__.get("_cache")
         made: dict[tuple[Any, int], Whitening] = {}
-        if last is not None and not self.exact and self.covariance_estimator is None:
-            whitenings = getattr(last.seen.gaussians, "whitenings", ())
-            pairs = zip(_with_changes(last.seen.classes, last.changes), whitenings, strict=False)
-            made = {key: whitening for key, whitening in pairs if not isinstance(whitening, Singular)}
-        return list(map(made.get, _with_changes(statistics.classes, statistics.changes)))
+        whitenings = getattr(last.seen.gaussians, "whitenings", ()) if last else ()
+        if last and whitenings and not self.exact and self.covariance_estimator is None:
+            numbers = last.changes.tolist()
+            for label, number, whitening in zip(last.seen.classes.tolist(), numbers, whitenings, strict=True):
+                if not isinstance(whitening, Singular):
+                    made[label, number] = whitening
+        numbers = statistics.changes.tolist()
+        return list(map(made.get, zip(statistics.classes.tolist(), numbers, strict=True)))
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
@@ -350,8 +352,3 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             **{name: getattr(self, name) for name in ("reg_param", "store_covariance", "tol")},
         )
         return exchange.describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
-
-
-def _with_changes(classes: Labels, changes: NDArray[np.int64]) -> Iterator[tuple[Any, int]]:
-    """Each label with the number of the last change of its class."""
-    return zip(classes.tolist(), changes.tolist(), strict=True)

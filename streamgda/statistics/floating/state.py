@@ -127,10 +127,10 @@ class ClassStatistics(Statistics):
                 or (not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns))
                 or not self.schema.is_numeric
                 or self.rule is not None
-                or block.n_features != moments.n_features
+                or block.n_features != moments.means.shape[1]
                 or block.feature_names not in (None, self.schema.feature_names)
                 or moments.extra
-                or is_anchored(block, moments.kind)
+                or (not moments.kind.has_products and is_anchored(block, moments.kind))
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
                 return False
