@@ -241,14 +241,12 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         """
         last: Finalised[Any] | None = self.__dict__.get("_cache")
         made: dict[tuple[Any, int], Whitening] = {}
-        whitenings = getattr(last.seen.gaussians, "whitenings", ()) if last else ()
-        if last and whitenings and not self.exact and self.covariance_estimator is None:
-            numbers = last.changes.tolist()
-            for label, number, whitening in zip(last.seen.classes.tolist(), numbers, whitenings, strict=True):
-                if not isinstance(whitening, Singular):
-                    made[label, number] = whitening
-        numbers = statistics.changes.tolist()
-        return list(map(made.get, zip(statistics.classes.tolist(), numbers, strict=True)))
+        if last and isinstance(last.gaussians, SeparateGaussians) and self.covariance_estimator is None:
+            keys = zip(last.seen.classes.tolist(), last.changes.tolist(), strict=True)
+            made = dict(zip(keys, last.gaussians.whitenings, strict=True))
+        keys = zip(statistics.classes.tolist(), statistics.changes.tolist(), strict=True)
+        known = [None if self.exact else made.get(key) for key in keys]
+        return [None if isinstance(whitening, Singular) else whitening for whitening in known]
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""

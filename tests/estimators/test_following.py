@@ -138,6 +138,17 @@ def test_a_class_that_was_not_estimated_keeps_its_name_when_others_come_before_i
     assert "class 4" in str(errors[4]())
 
 
+@pytest.mark.parametrize("estimator", MODELS)
+def test_a_stream_that_begins_with_too_few_rows_gets_its_densities(estimator):
+    X, y = rows_of(np.arange(20) % 2, 0, 1.0), np.arange(20) % 2
+    model = estimator()
+    with warnings.catch_warnings(action="ignore"):  # that no class can be estimated yet
+        for i in range(20):
+            model.partial_fit(X[[i]], y[[i]]).predict(X)
+    anew = estimator.from_statistics(model.statistics_)
+    assert_array_equal(model.predict_proba(X), anew.predict_proba(X))
+
+
 def test_classes_without_new_rows_get_no_new_factor():
     model = begun(QuadraticDiscriminantAnalysis, 1.0)
     before = model._cache.gaussians.whitenings
