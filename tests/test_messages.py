@@ -36,7 +36,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.blocks.block import MissingValueError
-from streamgda.diagnostics import box_m, little_mcar_test, manova, select_features
+from streamgda.diagnostics import box_m, manova
 from streamgda.sources.base import Source
 
 RNG = np.random.default_rng(8)
@@ -197,7 +197,7 @@ def test_labels_that_are_not_given_are_missed_first():
         GaussianNB().fit(pd.DataFrame(X).add_prefix("x").assign(kind="ant"))
 
 
-@pytest.mark.parametrize("test", [manova, box_m, select_features, little_mcar_test])
+@pytest.mark.parametrize("test", [manova, box_m])
 def test_diagnostics_say_what_they_take_and_print_no_data(test):
     with pytest.raises(TypeError, match="^statistics are needed, as accumulate returns; got DataFrame$"):
         test(pd.DataFrame(X))

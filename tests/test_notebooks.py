@@ -6,7 +6,6 @@ import pytest
 from streamgda import (
     ClassStatistics,
     GaussianNB,
-    IncompleteStatistics,
     StatisticsLedger,
     WindowedStatistics,
     drift,
@@ -31,13 +30,11 @@ def shown(tmp_path_factory):
     state = ClassStatistics().update(ROWS[["<script>"]], ROWS["kind"])
     window = WindowedStatistics(2)
     window.update(ROWS[["<script>"]], ROWS["kind"])
-    holes = IncompleteStatistics().update([[1.0, float("nan")], [2.0, 3.0]], ["a<b", "c"])
     return {
         "source": scan_arrow(ROWS, "kind", categories="auto"),
         "files": source,
         "state": state,
         "window": window,
-        "patterns": holes.patterns(),
         "ledger": ledger,
         "refresh": report,
         "drift": drift(state, state),

@@ -11,7 +11,6 @@ from streamgda import (
     ClassStatistics,
     Evaluation,
     GaussianNB,
-    IncompleteStatistics,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     drift,
@@ -20,7 +19,7 @@ from streamgda import (
     predict_dataset,
     scan_arrow,
 )
-from streamgda.diagnostics import box_m, little_mcar_test, manova, select_features
+from streamgda.diagnostics import box_m, manova
 from streamgda.plotting import (
     CalibrationDisplay,
     CategoryEffectDisplay,
@@ -50,12 +49,6 @@ BATCHES = [batch(i) for i in range(STEPS)]
 FIRST = ClassStatistics().update(*BATCHES[0]).update(*BATCHES[1])
 
 
-def with_gaps(X):
-    X = X.copy()
-    X[::4, 0] = X[1::4, 1] = np.nan
-    return X
-
-
 def collinear(X):
     return np.column_stack([X, X[:, 0] + X[:, 1], np.ones(len(X))])
 
@@ -72,7 +65,6 @@ def table(X):
 LEARNERS = {  # what learns a batch, from nothing
     "full": (ClassStatistics, lambda state, i: state.update(*BATCHES[i])),
     "collinear": (ClassStatistics, lambda state, i: state.update(collinear(BATCHES[i][0]), BATCHES[i][1])),
-    "gaps": (IncompleteStatistics, lambda state, i: state.update(with_gaps(BATCHES[i][0]), BATCHES[i][1])),
     "evaluation": (Evaluation, scored),
     "lda": (LinearDiscriminantAnalysis, lambda model, i: model.partial_fit(*BATCHES[i])),
     "qda": (
@@ -91,13 +83,11 @@ def drawn(display, *names):
 READS = {
     "manova": ("full", lambda s: str(manova(s))),
     "box_m": ("full", lambda s: box_m(s).log_determinants),
-    "select_features": ("full", lambda s: select_features(s, alpha=1)),
     "drift": ("full", lambda s: str(drift(FIRST, s))),
     "drift backwards": ("full", lambda s: str(drift(s, FIRST))),
     "weighted_offsets": ("full", weighted_offsets),
     "singular_features": ("collinear", lambda s: singular_features(s, 1, 1e-8)),
     "deficient_features": ("collinear", lambda s: deficient_features(s, np.eye(5), 1e-8)),
-    "little_mcar_test": ("gaps", little_mcar_test),
     "conformal_quantile": ("evaluation", lambda e: e.conformal_quantile(0.7)),
     "conformal_quantile by class": ("evaluation", lambda e: e.conformal_quantile(0.7, by="class")),
     "roc": ("evaluation", lambda e: drawn(RocCurveDisplay.from_evaluation(e), "fpr", "tpr", "roc_auc")),

@@ -18,7 +18,7 @@ import streamgda as sg
 from streamgda.cli.errors import Refused, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
-from streamgda.diagnostics import box_m, manova, select_features
+from streamgda.diagnostics import box_m, manova
 from streamgda.estimators.forgetting import factor_after, newest_and_weights
 from streamgda.ledger.ledger import options_of, scan_options_of
 from streamgda.passes.accumulate import read_into
@@ -390,7 +390,7 @@ def inspect(path: str, *, tests: bool = False) -> None:
     document = {"path": shown(path), **facts, **_document_of(saved), "tests": {}}
     document["can_predict"] = [name for name, fault in faults.items() if fault is None]
     document["cannot_predict"] = {name: fault for name, fault in faults.items() if fault is not None}
-    for test in (manova, box_m, select_features) if tests else ():
+    for test in (manova, box_m) if tests else ():
         found, fault = _tried(partial(test, getattr(saved, "statistics_", saved)))
         document["tests"][test.__name__] = fault or found.to_pandas().reset_index()
     report(document, is_result=True)
@@ -522,7 +522,6 @@ def _fault_of(saved: Any) -> str | None:
 def _document_of(saved: Any) -> dict[str, Any]:
     """Describe a model or statistics."""
     statistics, model = getattr(saved, "statistics_", saved), maps_and_model(saved)[1]
-    has_patterns = statistics.simplest().missing != "raise" and statistics.covariance_type != "diag"
     sums = {"count": statistics.counts, "weight": statistics.weights}
     numbers = ("n_rows", "n_dropped", "n_features", "feature_names")
     return {
@@ -531,6 +530,5 @@ def _document_of(saved: Any) -> dict[str, Any]:
         **statistics.required.keywords(),
         **{name: getattr(statistics, name) for name in numbers},
         **statistics.schema.to_metadata(),
-        **({"patterns": statistics.patterns().to_pandas()} if has_patterns else {}),
         "classes": pd.DataFrame({"label": statistics.classes.tolist(), **sums}),
     }

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from streamgda.diagnostics.base import Table, check_classes, singular_class, whitening_within
+from streamgda.blocks.wording import as_html, counted, named
 from streamgda.gaussians.whitening import Array, Whitening
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import weighted_offsets
+from streamgda.statistics.base import Statistics, check_statistics
+from streamgda.statistics.components import (
+    deficient_features,
+    pooled_covariance,
+    singular_features,
+    weighted_offsets,
+)
 from streamgda.statistics.locking import at_one_moment
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Table(ABC):
+    """A result that is a table: readable as a string, and as a data frame for further work."""
+
+    @abstractmethod
+    def to_pandas(self) -> pd.DataFrame:
+        """The table as a data frame."""
+
+    def __str__(self) -> str:
+        text: str = self.to_pandas().to_string(float_format="{:.6g}".format)
+        return text
+
+    def _repr_html_(self) -> str:
+        return as_html(type(self).__name__, self.to_pandas())
 
 
 @dataclass(frozen=True)
@@ -119,8 +140,8 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     Hotelling-Lawley trace    32.4773 582.197             8         203.402 1.07742e-135
     Roy's largest root        32.1919 1166.96             4             145  3.7873e-109
     """
-    check_classes(statistics, covariances=("full", "tied"))
-    offsets = weighted_offsets(statistics) @ whitening_within(statistics, tol**2).matrix
+    _check_classes(statistics, covariances=("full", "tied"))
+    offsets = weighted_offsets(statistics) @ _whitening_within(statistics, tol**2).matrix
     n_classes, n_features = offsets.shape
     n_roots = min(n_classes - 1, n_features)
     roots: Array = np.linalg.svd(offsets, compute_uv=False)[:n_roots].astype(np.float64) ** 2
@@ -242,12 +263,12 @@ def box_m(statistics: Statistics, *, tol: float = 1e-4) -> BoxM:
                   M    chi2  df     p-value
     Box's M 146.663 140.943  20 3.35203e-20
     """
-    check_classes(statistics, covariances=("full",))
+    _check_classes(statistics, covariances=("full",))
     d, n_classes = statistics.n_features, len(statistics.classes)
     freedoms = statistics.weights - 1
     total = float(freedoms.sum())
     of_classes = _log_determinants(statistics, tol**2)
-    pooled = whitening_within(statistics, tol**2).log_pdet + d * float(
+    pooled = _whitening_within(statistics, tol**2).log_pdet + d * float(
         np.log(statistics.weights.sum() / total)
     )
     statistic = float(freedoms @ (pooled - of_classes))
@@ -272,6 +293,57 @@ def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
         whitening = Whitening.of(covariance, statistics.means[[k]], least_eigenvalue)
         rank = min(whitening.rank, int(statistics.counts[k]) - 1)
         if rank < statistics.n_features or weight <= statistics.n_features:
-            raise singular_class(statistics, k, rank, least_eigenvalue)
+            raise _singular_class(statistics, k, rank, least_eigenvalue)
         log_determinants.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
     return np.array(log_determinants)
+
+
+def _check_classes(statistics: Statistics, *, covariances: tuple[str, ...]) -> None:
+    """Raise an error unless there are two classes or more, and one of these kinds of covariance."""
+    check_statistics(statistics)
+    if len(statistics.classes) < 2:
+        raise ValueError(f"classes are compared, so at least two are needed; got {statistics!r}")
+    if statistics.covariance_type not in covariances:
+        kinds = " or ".join(map(repr, covariances))
+        raise ValueError(
+            f"the covariances of features are needed; accumulate with {kinds}; got {statistics!r}"
+        )
+
+
+def _whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whitening:
+    """The whitening of the covariance within the classes.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the covariance is singular, or there are too few rows. The message names the features.
+    """
+    covariance, n_features = pooled_covariance(statistics), statistics.n_features
+    whitening = Whitening.of(covariance, statistics.means, least_eigenvalue)
+    n_classes = len(statistics.classes)
+    freedom = float(statistics.weights.sum()) - n_classes
+    if freedom < n_features:
+        raise np.linalg.LinAlgError(
+            f"{counted(n_features, 'feature')} in {counted(n_classes, 'class')} take "
+            f"{n_features + n_classes:,} rows or more; leave features out with "
+            f"statistics.select, or bring more rows. Got {statistics!r}"
+        )
+    if whitening.rank < n_features:
+        features = deficient_features(statistics, covariance, least_eigenvalue)
+        raise np.linalg.LinAlgError(
+            f"the covariance within the classes has rank {whitening.rank} of {n_features}: {features}. "
+            "Leave them out with statistics.select"
+        )
+    return whitening
+
+
+def _singular_class(
+    statistics: Statistics, k: int, rank: int, least_eigenvalue: float
+) -> np.linalg.LinAlgError:
+    """The error for a class (at position k) with a singular covariance, which names its features."""
+    return np.linalg.LinAlgError(
+        f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
+        f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
+        f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
+        "bring more rows"
+    )

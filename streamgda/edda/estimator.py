@@ -170,7 +170,7 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
 
     def _criterion(self, fit: ParsimoniousGaussians, statistics: Statistics, priors: Array) -> float:
         """The Bayesian information criterion of a model."""
-        state = Finalised.of(self, statistics.revision, statistics.classes, fit, fit, priors)
+        state = Finalised.of(self, statistics.changes, statistics.classes, fit, fit, priors)
         n_parameters = self._n_parameters(statistics, fit.n_covariance_parameters)
         return bayesian_criterion(joint_log_likelihood(state, statistics), n_parameters, statistics)
 

@@ -6,8 +6,8 @@ An estimator is one file and two lines:
    fields are its parameters besides those of all classifiers. It defines: `_covariance_type`, the kind of
    covariance that it needs; `_finalise`, which computes densities (`streamgda.gaussians.base.Gaussians`)
    from statistics. Its `_parameter_constraints` add to those of the base class the values that its own
-   parameters may have, as scikit-learn declares them. `to_sklearn` and `from_sklearn` exchange models where
-   scikit-learn has such.
+   parameters may have, as scikit-learn declares them. `to_sklearn` gives a model of scikit-learn where it
+   has such.
 2. Its entry in `ESTIMATORS`.
 3. Its name beside ``lda`` in the import contract ``estimators`` of ``pyproject.toml``.
 

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Container, Iterator
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from operator import is_
 from pkgutil import resolve_name
@@ -38,7 +38,6 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import deficient_features
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.missing import MissingRows
-from streamgda.statistics.revisions import Revision
 
 
 @dataclass(eq=False, repr=False)
@@ -78,29 +77,24 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _finalise(self, statistics: Statistics) -> G:
         """Compute the densities of the classes from statistics and the parameters of the estimator."""
 
-    def _refinalise(self, before: Finalised[G], statistics: Statistics, later: list[Revision]) -> G | None:
-        """Update the densities of an earlier revision; None if all have to be computed anew."""
-        return None
-
-    def _compute_finalised(self, statistics: Statistics, before: Finalised[G] | None = None) -> Finalised[G]:
-        if before is None:
+    def _compute_finalised(self, statistics: Statistics, *, is_valid: bool = False) -> Finalised[G]:
+        if not is_valid:
+            self.__dict__.pop("_cache", None)  # the densities by other parameters
             self._validate_params()
         view = self._view(statistics)
         try:
             with single_blas_thread():  # whose number would change the last bits of a factor
-                gaussians, densities = self._densities(statistics, view, before and before.seen)
+                gaussians, densities = self._densities(statistics, view)
         except np.linalg.LinAlgError as error:
             if self._learnt_whole or self.singular == "raise":
                 raise
             reason = partial(np.linalg.LinAlgError, *error.args)
             densities = gaussians = cast("Any", PriorsAlone(len(view.labels), reason))
         priors = priors_of(self, view.labels, view.weights)
-        state = Finalised.of(self, statistics.revision, view.labels, gaussians, densities, priors)
+        state = Finalised.of(self, statistics.changes, view.labels, gaussians, densities, priors)
         return state if self._announced is None else state.among(self.with_announced(view.labels))
 
-    def _densities(
-        self, statistics: Statistics, view: View, before: Finalised[G] | None
-    ) -> tuple[G, Densities]:
+    def _densities(self, statistics: Statistics, view: View) -> tuple[G, Densities]:
         """The normal densities, and those that score rows.
 
         Raises
@@ -110,17 +104,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         ValueError
             If there are none for another reason.
         """
-        gaussians = None
-        if before is not None and before.gaussians.why_none is None and not view.chain and not self.exact:
-            later = statistics.revision.since(before.revision)
-            gaussians = None if later is None else self._refinalise(before, statistics, later)
-        if gaussians is None:
-            if len(view.labels) < (self._least_classes if self._learnt_whole else 1):
-                raise reading.too_few_classes(view.labels)
-            reading.check_suffices(statistics, self._covariance_type)
-            if statistics.missing != "raise":
-                statistics.moments_for(self)  # raises if they do not determine a model
-            gaussians = self._finalise(view.numbers)
+        if len(view.labels) < (self._least_classes if self._learnt_whole else 1):
+            raise reading.too_few_classes(view.labels)
+        reading.check_suffices(statistics, self._covariance_type)
+        if statistics.missing != "raise":
+            statistics.moments_for(self)  # raises if they do not determine a model
+        gaussians = self._finalise(view.numbers)
         densities: Densities = gaussians
         for step in view.chain:
             densities = step(densities, view)
@@ -137,16 +126,10 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return view if schema.is_numeric else schema.viewed(view, self)
 
     def snapshot(self) -> Self:
-        """A copy of the model with its own statistics, which later learning does not change.
-
-        Its densities are computed from the statistics alone, as a copy in another process computes them.
-        """
-        with at_one_moment(self) as statistics:
-            cached = self.__dict__.pop("_cache", None)
-            if cached and cached.revision is statistics.revision and not cached.is_update:
-                self._cache = cached
+        """A copy of the model with its own statistics, which later learning does not change."""
+        with at_one_moment(self):
             state, twin = finalised(self), copy(self)  # with a copy of the statistics
-            twin._cache = replace(state, revision=twin.statistics_.revision)
+            twin._cache = state
         return twin
 
     def _warn_once(self, state: Finalised[G]) -> None:
@@ -525,20 +508,15 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
     """
     reading.check_has_learnt(model)
     cached: Finalised[G] | None = model.__dict__.get("_cache")
+    statistics, is_valid = model.statistics_, False
     if cached is not None:
         params = cached.params
-        if not all(map(is_, map(partial(getattr, model), params), params.values())):
-            cached = None  # a parameter was set
-    if (
-        cached is not None
-        and cached.revision is model.statistics_.revision
-        and cached.announced is model._announced
-    ):
-        return cached
-    statistics = model.statistics_
+        is_valid = all(map(is_, map(partial(getattr, model), params), params.values()))
+        if is_valid and cached.changes is statistics.changes and cached.announced is model._announced:
+            return cached
     with statistics.lock:  # no other thread may learn meanwhile
         if model.statistics_ is statistics:
-            computed = model._cache = model._compute_finalised(statistics, cached)
+            computed = model._cache = model._compute_finalised(statistics, is_valid=is_valid)
             model._warn_once(computed)
             return computed
     return finalised(model)  # while this thread waited, another one has replaced the statistics

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,9 +19,9 @@ from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.dtypes import Floats
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.moment import at_one_moment, of_one_moment
-from streamgda.estimators.priors import ClassCounts, priors_of
+from streamgda.estimators.priors import priors_of
 from streamgda.estimators.reading import check_rows, one_of
-from streamgda.estimators.scores import Finalised, RowScores, score_finalised
+from streamgda.estimators.scores import RowScores, score_finalised
 from streamgda.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
@@ -39,13 +39,11 @@ from streamgda.gaussians.axes import Projection
 from streamgda.gaussians.posteriors import decisions
 from streamgda.gaussians.products import multiply_rows
 from streamgda.gaussians.shared import SharedGaussians
-from streamgda.gaussians.updated import follow
 from streamgda.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 
 _COMPLETE_ROWS = "fill them in, since transform needs complete rows: "
 _FITTED = ("priors_", "means_", "covariance_", "xbar_", "explained_variance_ratio_")
@@ -225,19 +223,6 @@ class LinearDiscriminantAnalysis(
             )
         centre = self._shares(statistics) @ means
         return SharedGaussians(means, centre, whitening, mean_tails=statistics.mean_tails)
-
-    def _refinalise(
-        self, before: Finalised[SharedGaussians], statistics: Statistics, later: list[Revision]
-    ) -> SharedGaussians | None:
-        """Update the densities, if the new rows are known and the covariance is that of the rows."""
-        if self.shrinkage is not None or self.covariance_estimator is not None:
-            return None
-        learnt = before.learnt_since(statistics, later, before.gaussians.centre)
-        if learnt is None:
-            return None
-        if self.priors is not None:
-            learnt = replace(learnt, centre=self._shares(statistics) @ statistics.means)
-        return follow(before.gaussians, learnt)
 
     def _n_covariance_parameters(self) -> float:
         statistics = self._view(self.statistics_).numbers
@@ -481,46 +466,6 @@ class LinearDiscriminantAnalysis(
             peer.scalings_ = self._projection.scalings.copy()
         exchange.describe(peer, self, _FITTED)
         return self.statistics_.schema.before(peer)
-
-    @classmethod
-    def from_sklearn(
-        cls, estimator: discriminant_analysis.LinearDiscriminantAnalysis, class_count: ClassCounts = None
-    ) -> Self:
-        """A model with the statistics of a fitted scikit-learn LDA.
-
-        Parameters
-        ----------
-        estimator : sklearn.discriminant_analysis.LinearDiscriminantAnalysis
-            Fitted without shrinkage and with a `covariance_`: by solver "lsqr" or "eigen", or by "svd" with
-            store_covariance=True. If it has `priors`, they must be the shares of the classes, since
-            scikit-learn weights the covariances of the classes by them.
-        class_count : array-like of shape (n_classes,) or dict
-            Rows of each class, which the estimator does not keep: in the order of its `classes_`, or by
-            label, as a dict or a pandas Series.
-
-        Raises
-        ------
-        TypeError
-            If the estimator is of another class.
-        ValueError
-            If it does not determine the covariance of the rows.
-        """
-        kind = discriminant_analysis.LinearDiscriminantAnalysis
-        counts = exchange.class_counts(estimator, kind, class_count)
-        exchange.check_not_shrunk(estimator)
-        if not hasattr(estimator, "covariance_"):
-            raise ValueError("the estimator holds no covariance; fit it with store_covariance=True")
-        if not np.allclose(estimator.priors_, counts / counts.sum()):
-            raise ValueError(
-                "the covariance of the estimator is weighed by priors that are not the shares of the "
-                "classes; fit it without priors"
-            )
-        names = ("solver", "priors", "n_components", "store_covariance", "tol")
-        params = {name: getattr(estimator, name) for name in names}
-        scatter = estimator.covariance_ * counts.sum()
-        return exchange.from_moments(
-            cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params
-        )
 
 
 def _between_two(terms: Array) -> Array:

@@ -385,7 +385,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         statistics = self.statistics_
         with statistics.lock:
             if self.statistics_ is statistics:
-                before, revision = self.__dict__, statistics.revision
+                before, changes = self.__dict__, statistics.changes
                 try:
                     if fields := fields_after():
                         self.__dict__ = {**before, **fields}
@@ -393,7 +393,7 @@ class StatisticsLearner(BaseEstimator, ABC):
                     if changed is not statistics:
                         self.__dict__ = {**self.__dict__, "statistics_": changed}
                 except BaseException:
-                    if self.statistics_ is statistics and statistics.revision is revision:
+                    if self.statistics_ is statistics and statistics.changes is changes:
                         self.__dict__ = before
                     raise
                 return

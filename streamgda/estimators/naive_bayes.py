@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
 from streamgda.blocks.wording import named
 from streamgda.estimators import exchange
@@ -17,13 +18,13 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.view import Predictive
 from streamgda.gaussians.densities import DiagonalGaussians
 from streamgda.gaussians.regularisation import Regularisation
 from streamgda.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
+from streamgda.statistics.floating.state import ClassStatistics
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -226,7 +227,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
         return exchange.describe(peer, self, ("theta_", "var_", "epsilon_", "class_count_", "class_prior_"))
 
     @classmethod
-    def from_sklearn(cls, estimator: naive_bayes.GaussianNB, class_count: ClassCounts = None) -> Self:
+    def from_sklearn(cls, estimator: naive_bayes.GaussianNB) -> Self:
         """A model with the statistics of a fitted `sklearn.naive_bayes.GaussianNB`.
 
         Parameters
@@ -235,23 +236,28 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
             Fitted by one `fit`. After its `partial_fit`, the smoothing is that of the last batch, which
             cannot be undone. Classes that were announced to it but never seen are left out; the priors of the
             others are scaled to sum to 1.
-        class_count : array-like of shape (n_classes,) or dict, optional
-            Rows of each class, in the order of `classes_` or by label. If None, those of the estimator.
 
         Raises
         ------
         TypeError
             If the estimator is of another class.
-        ValueError
-            If `class_count` does not have one entry for each class, or differs from the shares of the
-            classes.
         """
-        counts = exchange.class_counts(estimator, naive_bayes.GaussianNB, class_count)
-        seen = counts > 0
-        classes, counts, means = estimator.classes_[seen], counts[seen], estimator.theta_[seen]
-        scatter = np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * counts[:, None]
+        if not isinstance(estimator, naive_bayes.GaussianNB):
+            raise TypeError(f"a fitted sklearn.naive_bayes.GaussianNB is needed; got {estimator!r}")
+        check_is_fitted(estimator)
+        seen = estimator.class_count_ > 0
+        weights = estimator.class_count_[seen]
+        statistics = ClassStatistics.from_moments(
+            estimator.classes_[seen],
+            np.maximum(np.rint(weights), 1),
+            estimator.theta_[seen],
+            np.maximum(estimator.var_[seen] - estimator.epsilon_, 0.0) * weights[:, None],
+            weights=weights,
+            covariance_type="diag",
+            feature_names=getattr(estimator, "feature_names_in_", None),
+        )
         params = {"priors": _priors_of(estimator, seen), "var_smoothing": estimator.var_smoothing}
-        model = exchange.from_moments(cls, estimator, classes, counts, means, scatter, **params)
+        model = cls.from_statistics(statistics, **params)
         if not np.isclose(model.epsilon_, estimator.epsilon_, rtol=1e-9, atol=0):  # fitted with weights
             model.var_smoothing = float(estimator.epsilon_ / model.statistics_.total_variance().max())
         return model

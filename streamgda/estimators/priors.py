@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,9 +11,6 @@ from numpy.typing import ArrayLike
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.wording import listed, named
 from streamgda.statistics.covariances import Array
-
-ClassCounts: TypeAlias = ArrayLike | Mapping[Any, float] | None
-"""Rows of each class, in the order of the classes or by their labels; None if they are not known."""
 
 _LABELS = (bool, int, float, str)
 

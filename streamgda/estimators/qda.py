@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 
 from streamgda.estimators import exchange
@@ -15,7 +15,6 @@ from streamgda.estimators.classifier import finalised
 from streamgda.estimators.discriminant import DiscriminantAnalysis
 from streamgda.estimators.generative import PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.priors import ClassCounts
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
 from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
@@ -29,7 +28,6 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -217,40 +215,38 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     def _finalise(self, statistics: Statistics) -> SeparateGaussians:
         if self.pooling:
             return self._finalise_regularised(statistics.moments_for())
-        whitenings = self._whitenings(statistics, np.arange(len(statistics.counts)))
-        return _separate(statistics, whitenings)
-
-    def _refinalise(
-        self, before: Finalised[SeparateGaussians], statistics: Statistics, later: list[Revision]
-    ) -> SeparateGaussians | None:
-        """Finalise only the classes that have changed. The bits are those of finalising all classes."""
-        if self.pooling or self.covariance_estimator is not None:
-            return None
-        positions = before.unchanged(statistics.classes, later)
-        try:
-            changed = iter(self._whitenings(statistics, np.flatnonzero(positions < 0)))
-        except ValueError:  # all classes together may give a fuller message
-            return None
-        old = before.gaussians.whitenings
-        whitenings = [next(changed) if position < 0 else old[position] for position in positions.tolist()]
-        if all(isinstance(whitening, Singular) for whitening in whitenings):
-            return None
-        return _separate(statistics, whitenings)
-
-    def _whitenings(self, statistics: Statistics, positions: NDArray[np.intp]) -> list[Whitening]:
-        """Whiten the covariances of the classes at these positions."""
-        some = statistics if len(positions) == len(statistics.counts) else statistics.of_classes(positions)
-        whitenings = whiten_classes(
+        whitenings = self._unchanged(statistics)
+        changed = np.array([k for k, whitening in enumerate(whitenings) if whitening is None], dtype=np.intp)
+        some = statistics if len(changed) == len(whitenings) else statistics.of_classes(changed)
+        whitened = whiten_classes(
             some,
             self._covariances(some),
             float(self.tol) * float(self.tol),
             is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
             solver=self.solver,
         )
-        reasons = [whitening.reason for whitening in whitenings if isinstance(whitening, Singular)]
-        if reasons and (self.singular == "raise" or len(reasons) == len(statistics.counts)):
+        reasons = [whitening.reason for whitening in whitened if isinstance(whitening, Singular)]
+        if reasons and (self.singular == "raise" or len(reasons) == len(whitenings)):
             raise reasons[0]()
-        return whitenings
+        for k, whitening in zip(changed, whitened, strict=True):
+            whitenings[k] = whitening
+        means = statistics.means
+        means[np.isnan(means)] = 0.0  # of a class without moments, on whose mean nothing depends
+        return SeparateGaussians(means, whitenings, mean_tails=np.nan_to_num(statistics.mean_tails))
+
+    def _unchanged(self, statistics: Statistics) -> list[Any]:
+        """The whitening of each class with the rows of the last densities; None for any other class.
+
+        The reason of a singular one names the features of its rows by a state of then, so it is made anew.
+        """
+        last: Finalised[Any] | None = self.__dict__.get("_cache")
+        made: dict[tuple[Any, int], Whitening] = {}
+        if last and isinstance(last.gaussians, SeparateGaussians) and self.covariance_estimator is None:
+            keys = zip(last.seen.classes.tolist(), last.changes.tolist(), strict=True)
+            made = dict(zip(keys, last.gaussians.whitenings, strict=True))
+        keys = zip(statistics.classes.tolist(), statistics.changes.tolist(), strict=True)
+        known = [None if self.exact else made.get(key) for key in keys]
+        return [None if isinstance(whitening, Singular) else whitening for whitening in known]
 
     def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
@@ -354,44 +350,3 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             **{name: getattr(self, name) for name in ("reg_param", "store_covariance", "tol")},
         )
         return exchange.describe(peer, self, ("priors_", "means_", "covariance_", "rotations_", "scalings_"))
-
-    @classmethod
-    def from_sklearn(
-        cls, estimator: discriminant_analysis.QuadraticDiscriminantAnalysis, class_count: ClassCounts = None
-    ) -> Self:
-        """A model with the statistics of a fitted scikit-learn QDA.
-
-        Parameters
-        ----------
-        estimator : sklearn.discriminant_analysis.QuadraticDiscriminantAnalysis
-            Fitted, without shrinkage.
-        class_count : array-like of shape (n_classes,) or dict
-            Rows of each class, which the estimator does not keep: in the order of its `classes_`, or by
-            label, as a dict or a pandas Series.
-
-        Raises
-        ------
-        TypeError
-            If the estimator is of another class.
-        ValueError
-            If it does not determine the covariances of the rows.
-        """
-        kind = discriminant_analysis.QuadraticDiscriminantAnalysis
-        counts = exchange.class_counts(estimator, kind, class_count)
-        exchange.check_not_shrunk(estimator)
-        share = estimator.reg_param if estimator.solver == "svd" else 0.0
-        spectra = zip(estimator.scalings_, estimator.rotations_, strict=True)
-        covariances = [(axes * ((values - share) / (1 - share))) @ axes.T for values, axes in spectra]
-        scatter = np.array(covariances) * counts[:, None, None]
-        names = ("solver", "priors", "store_covariance", "tol")
-        params = {"reg_param": share, **{name: getattr(estimator, name) for name in names}}
-        return exchange.from_moments(
-            cls, estimator, estimator.classes_, counts, estimator.means_, scatter, **params
-        )
-
-
-def _separate(statistics: Statistics, whitenings: list[Whitening]) -> SeparateGaussians:
-    """The densities of all classes. The mean of one without moments is 0; nothing depends on it."""
-    means = statistics.means
-    means[np.isnan(means)] = 0.0
-    return SeparateGaussians(means, whitenings, mean_tails=np.nan_to_num(statistics.mean_tails))

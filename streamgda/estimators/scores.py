@@ -1,7 +1,6 @@
 """The densities of a model, and the scores of rows by them: posteriors, distances and predicted classes.
 
-The densities are computed from statistics and parameters, and are valid until these change. After a batch,
-they say which classes have changed, so that not everything has to be computed anew.
+The densities are computed from statistics and parameters, and are valid until these change.
 
 Rows are scored block by block. Rows with missing values are grouped by the features that are observed. The
 marginal density of these features is the Gaussian with their means and covariances (Anderson 2003, "An
@@ -32,12 +31,9 @@ from streamgda.gaussians.posteriors import (
     write_posteriors,
 )
 from streamgda.gaussians.products import TILE_ROWS
-from streamgda.gaussians.updated import LearntRows, UpdatedGaussians, is_worth_following
 from streamgda.gaussians.whitening import Observed, Reason
-from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.missing import MissingRows
-from streamgda.statistics.revisions import Revision
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
@@ -55,12 +51,12 @@ _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
 @dataclass(frozen=True, eq=False)
 class Finalised(Generic[G]):
-    """The densities and priors of a model, and the revision and parameters that they were computed from.
+    """The densities and priors of a model, and the changes and parameters that they were computed from.
 
     Attributes
     ----------
-    revision : object
-        The revision of the statistics.
+    changes : ndarray of shape (n_seen,)
+        The `changes` of the statistics.
     params : dict
         The parameters of the estimator.
     classes : ndarray of shape (n_classes,)
@@ -77,7 +73,7 @@ class Finalised(Generic[G]):
         The labels that had been announced.
     """
 
-    revision: object
+    changes: NDArray[np.int64]
     params: dict[str, Any]
     classes: Labels
     gaussians: G
@@ -91,14 +87,20 @@ class Finalised(Generic[G]):
 
     @classmethod
     def of(
-        cls, model: Any, revision: object, labels: Labels, gaussians: G, densities: Densities, priors: Array
+        cls,
+        model: Any,
+        changes: NDArray[np.int64],
+        labels: Labels,
+        gaussians: G,
+        densities: Densities,
+        priors: Array,
     ) -> Self:
         """The densities and priors of a model, computed from its current parameters and these statistics."""
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
         log_priors[list(densities.singular)] = -np.inf
         return cls(
-            revision,
+            changes,
             model.get_params(deep=False),
             labels,
             gaussians,
@@ -137,56 +139,6 @@ class Finalised(Generic[G]):
             self._derived[name] = derive()
         value: T = self._derived[name]
         return value
-
-    @property
-    def is_update(self) -> bool:
-        """Whether these are earlier densities, updated. Densities computed anew differ in the last bits."""
-        return isinstance(self.gaussians, UpdatedGaussians)
-
-    # ------------------------------------------------------------------ what has changed since
-
-    def unchanged(self, classes: Labels, later: list[Revision]) -> NDArray[np.intp]:
-        """The position of each class here; −1 if it is new, or has changed in later revisions.
-
-        The reason of a singular class holds its position. So if there are new classes, a singular class
-        counts as changed.
-        """
-        positions = np.full(len(classes), -1)
-        positions[np.searchsorted(classes, self.classes)] = np.arange(len(self.classes))
-        for revision in later:
-            assert revision.classes is not None  # it is not the first of a chain
-            positions[np.searchsorted(classes, revision.classes)] = -1
-        if len(classes) > len(self.classes):
-            positions[np.isin(positions, list(self.gaussians.singular))] = -1
-        return positions
-
-    def learnt_since(self, statistics: Statistics, later: list[Revision], centre: Array) -> LearntRows | None:
-        """The rows of later revisions; None if they are not known, or an update does not save time.
-
-        None too if a row is of a new class. `centre` is that of the densities.
-        """
-        blocks = [revision.rows for revision in later if revision.rows is not None]
-        n_classes, n_rows = len(self.classes), sum(len(block.codes) for block in blocks)
-        if len(blocks) < len(later) or n_classes < len(statistics.counts):
-            return None
-        if not is_worth_following(statistics.n_features, n_classes, n_rows):
-            return None
-        weights = np.concatenate([block.row_weights for block in blocks])
-        positions = [np.searchsorted(self.classes, block.classes)[block.codes] for block in blocks]
-        classes, codes = np.unique(np.concatenate(positions), return_inverse=True)
-        some, rows = statistics.of_classes(classes), np.vstack([block.features for block in blocks])
-        total = float(statistics.weights.sum())
-        return LearntRows(
-            rows=rows,
-            weights=weights,
-            codes=codes,
-            classes=classes,
-            means=some.means,
-            mean_tails=some.mean_tails,
-            class_weights=some.weights,
-            total=total,
-            centre=centre + weights @ (rows - centre) / total,
-        )
 
 
 @dataclass(eq=False)

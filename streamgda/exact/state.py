@@ -29,7 +29,6 @@ from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, as_counts, check_columns, check_feature_names
 
 _FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims more would cost memory
@@ -151,7 +150,6 @@ class ExactClassStatistics(Statistics):
 
     exact = True
     _labelled: Labelled[Sums]
-    _rounded: ExactMoments | None
 
     def __init__(
         self, covariance_type: CovarianceType = "full", *, feature_names: Sequence[str] | None = None
@@ -164,16 +162,9 @@ class ExactClassStatistics(Statistics):
         check_no_others(required)
         return cls(required.covariance_type, feature_names=feature_names, **own)
 
-    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
-        """Replace the state, and forget the rounded moments of the last one."""
-        super()._set_labelled(labelled, revision, _rounded=None, **others)
-
     @property
     def _moments(self) -> ExactMoments:
-        with self.lock:
-            if self._rounded is None:
-                self._rounded = self._labelled.moments.rounded()
-            return self._rounded
+        return self._once("rounded", self._labelled.moments.rounded)
 
     def to_float(self) -> ClassStatistics:
         """The floating state of the same rows: means to twice the precision of float64, scatter rounded once.

@@ -3,8 +3,7 @@
 - `base`: what the densities of classes can do.
 - `densities`: the log density of rows under each class, for one covariance per class (`SeparateGaussians`,
   `RegularisedGaussians`) and variances alone (`DiagonalGaussians`).
-- `shared`: the log density for one covariance of all classes (`SharedGaussians`). `updated`: the same
-  densities, updated as rows are learnt.
+- `shared`: the log density for one covariance of all classes (`SharedGaussians`).
 - `absent`: classes of which no row has come, and classes of which no density can be computed yet.
 - `regularisation`: covariances between those of the classes and the pooled one.
 - `posteriors`: posterior probabilities and log-odds from log densities. `calibration`: how sure they are.

@@ -218,15 +218,15 @@ class TriangularWhitening(Whitening):
 
     lower_bound: float
 
-    def is_certain(self, growth: float = 1.0) -> bool:
-        """Whether the spectrum would show full rank too, even with eigenvalues smaller by a factor.
+    def is_certain(self) -> bool:
+        """Whether the spectrum would show full rank too.
 
         The matrix LLᵀ differs from R by at most about d² eps in norm (Higham 2002, "Accuracy and Stability
         of Numerical Algorithms", theorem 10.3), and so do computed eigenvalues from those of R.
         """
         n_features = len(self.covariance)
         rounding = n_features**2 * _EPS
-        return self.lower_bound > 2 * growth * (largest_zero(n_features, self.least_eigenvalue) + rounding)
+        return self.lower_bound > 2 * (largest_zero(n_features, self.least_eigenvalue) + rounding)
 
     @classmethod
     def of_regular(cls, covariance: Array, least_eigenvalue: float) -> Self:

@@ -4,10 +4,9 @@
   are merged. Rows are added to them block by block.
 - `available`: the moments of each feature by itself, and which means and covariances are undetermined.
 - `em`: the likeliest means and covariances, in closed form or by EM on the sums of patterns.
-- `state`: `IncompleteStatistics`, and its columns. `table`: its patterns as a table.
+- `state`: `IncompleteStatistics`, and its columns.
 - `policy`: `Marginal`, the value of a parameter `missing` of models, passes and ledgers, and EM that reads
   the rows once for each step, if there are too many patterns. `reads`: its E step.
-- `little`: a test whether features are missing at random. `display`: which are missing together.
 
 The core finds `IncompleteStatistics` by name in `streamgda.statistics.factory.KINDS`, and `Marginal` in
 `streamgda.blocks.options.OPTIONS`.

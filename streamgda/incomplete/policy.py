@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from streamgda.blocks.block import Block, remedying
 from streamgda.blocks.options import Option
@@ -19,12 +19,12 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.missing import Keep, Note, Read, Reading
+from streamgda.statistics.missing import Keep, Note, Policy, Read, Reading
 from streamgda.statistics.validation import check_whole
 
 
 @dataclass(frozen=True, repr=False)
-class Marginal(Option):
+class Marginal(Option, Policy):
     """Rows count by the features that they have: the value of a parameter `missing`, as is "marginal".
 
     Models learn by the likelihood of the observed values, and predict by the marginal density of the observed
@@ -151,8 +151,7 @@ class Marginal(Option):
 
     def merged(self, statistics: Statistics, added: Statistics) -> Statistics:
         """The statistics with the rows of others; another object if they could not take these."""
-        statistics = self._for(statistics, ())
-        return (statistics if statistics.absorbs(added) else added.alike(statistics)).merge(added)
+        return super().merged(self._for(statistics, ()), added)
 
     def _for(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics as they take these blocks: ordinary ones as long as no row lacks a feature.
@@ -167,7 +166,7 @@ class Marginal(Option):
             statistics.max_patterns = self.max_patterns
         return statistics
 
-    def joined(self, other: Marginal) -> Marginal:
+    def joined(self, other: Self) -> Self:
         """The policy that keeps as many patterns as both."""
         return self if self.max_patterns >= other.max_patterns else other
 

@@ -32,7 +32,6 @@ from streamgda.incomplete.patterns import (
     of_complete_rows,
     pattern_of,
 )
-from streamgda.incomplete.table import PatternTable
 from streamgda.kernels import Workspace
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
@@ -41,7 +40,6 @@ from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_di
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import EXTRAS, Required
-from streamgda.statistics.revisions import Revision
 from streamgda.statistics.rules import RULES
 from streamgda.statistics.state import ReadOut
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
@@ -161,8 +159,6 @@ class IncompleteStatistics(Statistics):
     _separates = False  # whether each feature is kept by itself as soon as there are too many patterns
 
     _labelled: PatternStates[Any]
-    _completed: Statistics | None  # computed from the state
-    _completion: Completion | None
 
     def __init__(
         self,
@@ -194,11 +190,10 @@ class IncompleteStatistics(Statistics):
             state._set_labelled(of_complete_rows(statistics._labelled.copy()))
             return state._described_as(statistics)
 
-    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
-        """Replace the state, and forget what was computed from the last one."""
+    def _set_labelled(self, labelled: Labelled[Any], changed: Labels | None = None, **others: Any) -> None:
+        """Replace the state; ordinary moments are those of complete rows."""
         is_by_pattern = isinstance(labelled, PatternStates)
-        of_patterns = labelled if is_by_pattern else of_complete_rows(labelled)
-        super()._set_labelled(of_patterns, revision, _completed=None, _completion=None, **others)
+        super()._set_labelled(labelled if is_by_pattern else of_complete_rows(labelled), changed, **others)
 
     def _of_pattern(self, part: Labelled[Any] | None = None) -> Statistics:
         """Ordinary statistics of the rows of a pattern, or of no rows."""
@@ -235,27 +230,6 @@ class IncompleteStatistics(Statistics):
     def n_patterns(self) -> int:
         """How many patterns of observed features there are; for "diag", at most the features plus two."""
         return len(self._labelled.by_pattern)
-
-    def patterns(self) -> PatternTable:
-        """Which features are missing together, in how many rows of which class.
-
-        Returns
-        -------
-        PatternTable
-            A row for each pattern, the most frequent first.
-
-        Raises
-        ------
-        ValueError
-            For covariance type "diag", which keeps each feature by itself.
-        """
-        if not self._labelled.kind.has_products:
-            raise ValueError(
-                "statistics of covariance type 'diag' keep each feature by itself, and no patterns; "
-                "accumulate with covariance_type='full'"
-            )
-        with self.lock:
-            return PatternTable(self._states(), self._labelled.classes, self.n_features, self.feature_names)
 
     def by_pattern(self) -> Iterator[tuple[Indices, Statistics]]:
         """The statistics of the rows of each pattern.
@@ -297,14 +271,12 @@ class IncompleteStatistics(Statistics):
     def simplest(self) -> Statistics:
         """Ordinary statistics, if no row lacks a feature; else these."""
         with self.lock:
-            return self._maximum_likelihood().copy() if self.is_complete else self
+            return self._likeliest()[0].copy() if self.is_complete else self
 
     @property
     def iteration(self) -> Completion | None:
         """How the likeliest moments were found; None if no row lacks a feature."""
-        with self.lock:
-            self._maximum_likelihood()
-            return self._completion
+        return self._likeliest()[1]
 
     @property
     def reasons(self) -> Mapping[int, Reason]:
@@ -354,25 +326,24 @@ class IncompleteStatistics(Statistics):
         """
         with self.lock:
             self._check_determined()
-            return self._maximum_likelihood().copy()
+            return self._likeliest()[0].copy()
 
     def of_classes(self, positions: Indices, classes: Labels | None = None) -> Self:
         """The state of the classes at these positions."""
         with self.lock:
             some = super().of_classes(positions, classes)
-            if not self._labelled.kind.is_pooled and self._completed is not None:  # each class by itself
-                some._completed = self._completed.of_classes(positions)
-                some._completion = self._completion and self._completion.of_classes(positions)
+            if not self._labelled.kind.is_pooled and "likeliest" in self._made:  # each class by itself
+                state, steps = self._likeliest()
+                steps = steps and steps.of_classes(positions)
+                some._made["likeliest"] = state.of_classes(positions), steps
             return some
 
-    def _maximum_likelihood(self) -> Statistics:
-        """The completed statistics, computed once for a state; NaN for a class that is not determined."""
-        with self.lock:
-            if self._completed is None:
-                self._completed, self._completion = self._complete()
-            return self._completed
+    def _likeliest(self) -> tuple[Statistics, Completion | None]:
+        """`_complete`, computed once for a state."""
+        return self._once("likeliest", self._complete)
 
     def _complete(self) -> tuple[Statistics, Completion | None]:
+        """The completed statistics, with NaN for a class that is not determined; and how they were found."""
         completion, complete_rows = None, self._labelled.complete
         if complete_rows is not None:
             plain = self._of_pattern(complete_rows.copy())
@@ -389,7 +360,7 @@ class IncompleteStatistics(Statistics):
         """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             self._check_determined()
-        return self._maximum_likelihood()._moments
+        return self._likeliest()[0]._moments
 
     def _shown_names(self) -> list[str]:
         """The name of each feature in an error."""

@@ -8,7 +8,6 @@ drawn. matplotlib comes with the extra "plot".
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `scores`: ROC, precision-recall and calibration curves, the confusion matrix, searches against a parameter,
   and learning curves.
-- `streamgda.incomplete.display`: which features are missing together.
 - `streamgda.categories.display`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
@@ -29,7 +28,6 @@ from streamgda.plotting.scores import (
 
 if TYPE_CHECKING:
     from streamgda.categories.display import CategoryEffectDisplay
-    from streamgda.incomplete.display import MissingPatternsDisplay
 
 __all__ = [
     "CalibrationDisplay",
@@ -38,18 +36,14 @@ __all__ = [
     "DecisionRegionsDisplay",
     "LearningCurveDisplay",
     "LinearProjectionDisplay",
-    "MissingPatternsDisplay",
     "PrecisionRecallDisplay",
     "RocCurveDisplay",
     "ValidationCurveDisplay",
 ]
 
 
-_ABOVE = {"CategoryEffectDisplay": "categories", "MissingPatternsDisplay": "incomplete"}
-
-
 def __getattr__(name: str) -> object:
     """Load the display of a room above when it is first used (PEP 562)."""
-    if name in _ABOVE:
-        return getattr(import_module(f"streamgda.{_ABOVE[name]}.display"), name)
+    if name == "CategoryEffectDisplay":
+        return getattr(import_module("streamgda.categories.display"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.linalg
@@ -23,7 +22,6 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.components import between_covariance, pooled_covariance, weighted_offsets
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.locking import at_one_moment
-from streamgda.statistics.revisions import Revision
 
 _N_ALPHAS = 120
 _LEAST_ALPHA, _LARGEST_ALPHA = (1e-7, 10.0)  # of the path, in units of the mean eigenvalue
@@ -85,7 +83,7 @@ class RidgePath:
 
     @classmethod
     def of(cls, statistics: Statistics, *, scale: bool, rounding: float = 2.0**-52) -> RidgePath:
-        """The path of a state, computed once for each revision of it.
+        """The path of a state, computed once until that changes.
 
         Parameters
         ----------
@@ -96,7 +94,7 @@ class RidgePath:
         rounding : float
             The relative rounding error of the products in the scatter.
         """
-        paths = _PATHS.setdefault(statistics.revision, {})
+        paths = _paths_of(statistics)
         if (scale, rounding) not in paths:
             paths[scale, rounding] = cls._of(statistics, scale, rounding)
         return paths[scale, rounding]
@@ -197,9 +195,12 @@ class RidgePath:
         return left
 
 
-_PATHS: WeakKeyDictionary[Revision, dict[tuple[bool, float], RidgePath]] = WeakKeyDictionary()
+def _paths_of(statistics: Statistics) -> dict[tuple[bool, float], RidgePath]:
+    """The paths that were computed from a state, by their parameters."""
+    return statistics._once("ridge paths", dict)
 
 
 def share_path(statistics: Statistics, copy: Statistics) -> None:
     """Let a copy of a state have the path of that state, so that it is not computed again."""
-    _PATHS[copy.revision] = _PATHS.setdefault(statistics.revision, {})
+    paths = _paths_of(statistics)
+    copy._once("ridge paths", lambda: paths)

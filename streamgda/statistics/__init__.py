@@ -17,7 +17,6 @@ These build on them:
 - `components`: covariances within and between the classes, and the features that make one singular.
 - `required`: what statistics keep of the rows, as one object that is handed on.
 - `locking`: how a state is read at one moment while other threads change it.
-- `revisions`: what was added to a state since a model was computed from it.
 - `validation`: checks of numbers and names.
 
 A new kind of covariance

@@ -23,7 +23,6 @@ from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 from streamgda.statistics.rules import check_same
 from streamgda.statistics.state import State
 from streamgda.statistics.validation import as_affine_map, as_feature_positions, check_feature_names
@@ -190,8 +189,6 @@ class Statistics(State):
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
         part = self._twin(labelled)
         part.schema, part._n_dropped = schema, block.n_dropped
-        if labelled.moments.kind.is_pooled:
-            part.revision = Revision.of_rows(block)
         return part
 
     def _expect(self, block: Block) -> None:
@@ -227,10 +224,9 @@ class Statistics(State):
             ours, theirs, schema = self._sides(other)
             ours._check_compatible(theirs)
             added = theirs._labelled
-            follows = self.revision.followed_by(theirs.revision, added.classes)
             self._set_labelled(
                 ours._labelled.merged(added, owned=owned or theirs is not other),
-                follows if ours is self else None,
+                added.classes if ours is self else None,
                 _n_dropped=self._n_dropped + theirs._n_dropped,
                 schema=schema,
             )

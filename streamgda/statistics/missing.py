@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Self, cast
 
 from streamgda.blocks.block import Block
 from streamgda.blocks.options import OPTIONS, Option, option_of
@@ -43,44 +43,8 @@ class Reading:
     unfinished: str = ""
 
 
-class Policy(Protocol):
-    """What becomes of rows in which features are missing, when statistics learn them."""
-
-    def first(self, empty: Statistics) -> Statistics:
-        """The state of no rows that the first read fills."""
-
-    def read(
-        self,
-        read: Read,
-        empty: Statistics,
-        *,
-        once: bool = False,
-        note: Note | None = None,
-        keep: Keep | None = None,
-    ) -> Reading:
-        """Read rows into a state, `once` or as often as need be.
-
-        `note` is called with a line on each read after the first, `keep` with the result so far after each.
-        """
-
-    def taking(self, statistics: Statistics) -> Statistics:
-        """The state, or one of the same rows that takes all rows that the policy takes."""
-
-    def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
-        """The statistics with the rows of some blocks; another object if they could not take these."""
-
-    def state_of(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics | None:
-        """The rows of some blocks as a state by itself, which is merged into the statistics."""
-
-    def merged(self, statistics: Statistics, added: Statistics) -> Statistics:
-        """The statistics with the rows of others; another object if they could not take these."""
-
-    def joined(self, other: Self) -> Self:
-        """A policy that suffices for what both learn."""
-
-
-class CompleteRows:
-    """Rows in which features are missing are refused."""
+class Policy:
+    """What becomes of rows in which features are missing: here they are refused."""
 
     def first(self, empty: Statistics) -> Statistics:
         """The state of no rows that the first read fills."""
@@ -95,28 +59,31 @@ class CompleteRows:
         note: Note | None = None,
         keep: Keep | None = None,
     ) -> Reading:
-        """Read rows into a state."""
+        """Read rows into a state, `once` or as often as need be.
+
+        `note` is called with a line on each read after the first, `keep` with the result so far after each.
+        """
         return Reading(read(empty))
 
     def taking(self, statistics: Statistics) -> Statistics:
-        """The state."""
+        """The state, or one of the same rows that takes all rows that the policy takes."""
         return statistics
 
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
-        """The statistics with the rows of some blocks."""
+        """The statistics with the rows of some blocks; another object if they could not take these."""
         statistics.update_blocks(blocks if statistics.missing == "raise" else map(_complete, blocks))
         return statistics
 
     def state_of(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics | None:
-        """The rows of some blocks as a state by itself."""
+        """The rows of some blocks as a state by itself, which is merged into the statistics."""
         return statistics.state_of(blocks if statistics.missing == "raise" else map(_complete, blocks))
 
     def merged(self, statistics: Statistics, added: Statistics) -> Statistics:
-        """The statistics with the rows of others."""
+        """The statistics with the rows of others; another object if they could not take these."""
         return (statistics if statistics.absorbs(added) else added.alike(statistics)).merge(added)
 
-    def joined(self, other: CompleteRows) -> CompleteRows:
-        """The same policy."""
+    def joined(self, other: Self) -> Self:
+        """A policy that suffices for what both learn."""
         return self
 
 
@@ -150,7 +117,7 @@ def _no_policy(missing: Any) -> ValueError:
 @lru_cache
 def _named(word: str) -> Policy:
     if word == "raise":
-        return CompleteRows()
+        return Policy()
     option = option_of("missing", word)
     if option is word:
         raise _no_policy(word)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self, cast
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,14 @@ from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceTy
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import Locked, in_order
 from streamgda.statistics.required import Required
-from streamgda.statistics.revisions import Revision
 from streamgda.statistics.rules import RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 from streamgda.storage import saving
 from streamgda.storage.documents import table_digest
+
+T = TypeVar("T")
+
+_CHANGES = count()
 
 
 class ReadOut(Protocol):
@@ -73,11 +77,16 @@ class State(Locked, ABC):
     """
 
     _labelled: Labelled[Any]
-    revision: Revision
-    """The revision of the state: a new object after every change, which may say what was added."""
+    changes: NDArray[np.int64]
+    """A number for each class that grows with it, in an array that is replaced by every change.
+
+    Where a class has the same number in two states of a process, it has the same rows in both.
+    """
 
     rule: RowRule | None = None
     """The rule that gives rows their class before they are added up; None if it is that of their label."""
+
+    _made: dict[str, Any]
 
     schema: Schema = UNNAMED
     """What the features are: columns of numbers, or what is made of other columns."""
@@ -95,13 +104,20 @@ class State(Locked, ABC):
         state: Self = make(required.covariance_type, feature_names=feature_names, **extra, **own)
         return state
 
-    def _set_labelled(self, labelled: Labelled[Any], revision: Revision | None = None, **others: Any) -> None:
+    def _set_labelled(self, labelled: Labelled[Any], changed: Labels | None = None, **others: Any) -> None:
         """Replace the state and other attributes by one store, so that nothing is ever half done.
 
-        What is then left to be written into arrays is written even if that is interrupted.
+        If `changed` is given, all other classes have the same rows as before. What is left to be written into
+        arrays is written even if that is interrupted.
         """
+        classes, number = labelled.classes, next(_CHANGES)
+        changes = np.full(len(classes), number, dtype=np.int64)
+        if changed is not None and len(self.changes):
+            ours = self._labelled.classes
+            changes[slice(None) if classes is ours else classes.searchsorted(ours)] = self.changes
+            changes[classes.searchsorted(changed)] = number
         try:
-            self.__dict__.update(others, _labelled=labelled, revision=revision or Revision())
+            self.__dict__.update(others, _labelled=labelled, changes=changes, _made={})
             labelled.write()
         except BaseException:
             if self.__dict__.get("_labelled") is labelled:
@@ -109,15 +125,27 @@ class State(Locked, ABC):
             raise
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "revision"}
+        own = {"changes", "_made"}  # which other processes do not know
+        return {name: value for name, value in super().__getstate__().items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, revision=Revision())
+        self.__dict__.update(state)
+        self._set_labelled(self._labelled)
 
     def copy(self) -> Self:
         """A state of the same rows that does not change with this one."""
         with self.lock:
-            return self._twin(self._labelled.copy())
+            twin = self._twin(self._labelled.copy())
+            twin.changes, twin._made = self.changes, self._made
+            return twin
+
+    def _once(self, name: str, derive: Callable[[], T]) -> T:
+        """What `derive` computes from the state at the first call; it is kept until the state changes."""
+        with self.lock:
+            if name not in self._made:
+                self._made[name] = derive()
+            value: T = self._made[name]
+            return value
 
     def _twin(self, labelled: Labelled[Any]) -> Self:
         """A state with other moments, and all else as here."""
@@ -405,8 +433,7 @@ class State(Locked, ABC):
         names = as_feature_names(metadata["feature_names"])
         n_dropped = as_count(metadata["n_dropped"], "n_dropped")
         schema = schema_in(metadata, None if names is None else tuple(names))
-        state.__setstate__({"schema": schema, "_n_dropped": n_dropped})
-        state.rule = rule_in(metadata)
+        state.schema, state._n_dropped, state.rule = schema, n_dropped, rule_in(metadata)
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)
         return state

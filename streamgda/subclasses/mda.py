@@ -268,11 +268,11 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     ) -> None:
         """Add the rows of a batch. Classes of which it has enough get their centres, if it is not refused."""
         statistics = self.statistics_
-        revision, rule = statistics.revision, statistics.rule
+        changes, rule = statistics.changes, statistics.rule
         try:
             super()._learn_blocks(iter(self._with_centers(blocks)), fields_after, now)
         except BaseException:
-            if statistics.revision is revision:
+            if statistics.changes is changes:
                 statistics.rule = rule
             raise
 

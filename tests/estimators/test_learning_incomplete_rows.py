@@ -30,7 +30,6 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.diagnostics import little_mcar_test
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -367,7 +366,7 @@ def test_what_accumulate_keeps_of_a_source(folder):
     X, y = holed(600)
     state = accumulate(scan_parquet(folder, "y", missing="marginal"))
     assert state.allclose(IncompleteStatistics(feature_names=list("abcd")).update(X, y))
-    assert state.patterns().counts.sum() == 600
+    assert state.n_rows == 600
     dropped = accumulate(scan_parquet(folder, "y", missing="drop"))
     assert dropped.n_rows == (~np.isnan(X).any(axis=1)).sum()
     with pytest.raises(ValueError, match="\\d+ patterns"):
@@ -427,59 +426,6 @@ def test_incomplete_files_may_follow_complete_ones(tmp_path):
     assert type(StatisticsLedger(tmp_path / "_ledger").statistics({first: 1})) is ClassStatistics
     both = IncompleteStatistics(feature_names=list("abcd")).update(np.nan_to_num(X), y).update(X, y)
     assert ledger.statistics().allclose(both)
-
-
-# ---------------------------------------------------------------------- Little's test
-
-
-def test_little_adds_up_the_patterns_of_each_class():
-    X, y = holed(500)
-    state = IncompleteStatistics().update(X, y)
-    result = little_mcar_test(state)
-    chi2, df = 0.0, 0
-    for k in (0, 1):
-        own = X[y == k]
-        for pattern in np.unique(~np.isnan(own), axis=0):
-            rows = own[(~np.isnan(own) == pattern).all(axis=1)][:, pattern]
-            gap = rows.mean(axis=0) - state.means[k, pattern]
-            covariance = state.covariance()[k][np.ix_(pattern, pattern)]
-            chi2 += len(rows) * gap @ np.linalg.solve(covariance, gap) if pattern.any() else 0.0
-            df += pattern.sum()
-        df -= 4
-    assert result.chi2 == pytest.approx(chi2, rel=1e-9)
-    assert result.df == df
-    assert result.pvalue == pytest.approx(stats.chi2(df).sf(chi2), rel=1e-9)
-    assert result.pvalue > 0.01  # the values are missing completely at random
-    tied = little_mcar_test(IncompleteStatistics("tied").update(X, y))
-    assert tied.df == df
-    moved = np.where(np.isnan(X[:, [1]]), X + np.array([3.0, 0, 0, 0]), X)
-    assert little_mcar_test(IncompleteStatistics().update(moved, y)).pvalue < 1e-6
-
-
-def test_little_refuses_a_singular_covariance_as_qda_does():
-    X, y = holed(500)
-    X[:, 3] = np.where(y == 1, X[:, 0] - X[:, 1], X[:, 3])
-    with pytest.raises(np.linalg.LinAlgError, match="class 1: the covariance has rank 3 of 4, .* collinear"):
-        little_mcar_test(IncompleteStatistics().update(X, y))
-    with pytest.raises(np.linalg.LinAlgError, match="class 1.*rank 3 of 4"):
-        QuadraticDiscriminantAnalysis(missing="marginal", singular="raise").fit(X, y)
-    X[:, 3] = X[:, 0] - X[:, 1]
-    with pytest.raises(np.linalg.LinAlgError, match="within the classes has rank 3 of 4: .* collinear"):
-        little_mcar_test(IncompleteStatistics("tied").update(X, y))
-
-
-def test_little_leaves_out_a_constant_feature():
-    X, y = holed(500)
-    without = little_mcar_test(IncompleteStatistics().update(X, y))
-    X = np.column_stack([X, np.full(len(X), 0.1)])
-    result = little_mcar_test(IncompleteStatistics().update(X, y))
-    assert (result.df, result.chi2) == (without.df, pytest.approx(without.chi2, rel=1e-9))
-
-
-def test_little_needs_patterns():
-    for statistics in (ClassStatistics(), IncompleteStatistics("diag")):
-        with pytest.raises(ValueError, match="patterns of missing features and their covariances are needed"):
-            little_mcar_test(statistics)
 
 
 def rows_of_the_saved_files():

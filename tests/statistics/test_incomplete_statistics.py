@@ -219,25 +219,6 @@ def test_decay_weighs_every_pattern():
         IncompleteStatistics(exact=True).update(X, y).decay(0.5)
 
 
-# ---------------------------------------------------------------------- the table of patterns
-
-
-def test_the_table_of_patterns_counts_rows_by_class():
-    X = [[1.0, 2.0, 3.0], [nan, 2.0, 3.0], [nan, 2.0, 3.0], [nan, nan, 3.0], [1.0, 2.0, 3.0], [nan, 1.0, 1.0]]
-    state = IncompleteStatistics(feature_names=["x", "y", "z"]).update(X, list("aabbba"))
-    table = state.patterns()
-    assert table.observed.tolist() == [[False, True, True], [True, True, True], [False, False, True]]
-    assert table.counts.tolist() == [[2, 1], [1, 1], [0, 1]]
-    np.testing.assert_allclose(table.shares, [2 / 6, 5 / 6, 1])
-    frame = table.to_pandas()
-    assert frame["missing"].tolist() == ["x", "nothing", "x, y"]
-    assert frame["rows"].tolist() == [3, 2, 1]
-    assert frame["b"].tolist() == [1, 1, 1]
-    assert "nothing" in str(table)
-    with pytest.raises(ValueError, match="keep each feature by itself"):
-        IncompleteStatistics("diag").update(X, list("aabbba")).patterns()
-
-
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_moments_that_are_not_kept_are_none_also_where_those_that_are_kept_are_not_determined(kind, exact):

@@ -213,7 +213,6 @@ CALLS = {
     "of_classes": lambda s, o, p: s.of_classes(np.arange(3)),
     "simplest": lambda s, o, p: s.simplest().weights,
     "overall_mean": lambda s, o, p: s.overall_mean(),
-    "patterns": lambda s, o, p: s.patterns().weights,
     "relabel": lambda s, o, p: s.relabel({label: label for label in s.classes.tolist()}),
     "save": lambda s, o, p: saved(s, p),
     "select": lambda s, o, p: s.select(NAMES),
@@ -234,7 +233,6 @@ REFUSED = {  # with what every state of the kind refuses
     "decay": {"exact"},
     "drop_class": {"tied", "subclasses"},
     "linear_map": {"diag", "fourth", "complete", "gaps"},
-    "patterns": {"gaps"},
     "relabel": {"subclasses"},
     "fourth_moments": {"gaps"},
 }

@@ -92,7 +92,8 @@ def add_rows(
     means = moments.means, moments.low_means
     is_finite = centre(features, ranks, rows, counts, bounds, weighed, of_classes, means)
     moments.kind.add(moments.scatter, places, rows, bounds)
-    diagonal = moments.diagonal if moments.kind.is_pooled else moments.diagonal[places]
+    diagonal = moments.kind.diagonal(moments.scatter)
+    diagonal = diagonal if moments.kind.is_pooled else diagonal[places]
     if not is_finite or not np.isfinite(together).all() or not np.isfinite(diagonal).all():
         block.raise_for_values()
     return rows, weights, bounds

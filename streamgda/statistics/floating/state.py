@@ -31,7 +31,6 @@ from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_a
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import WITHOUT_ROUNDING, Required
-from streamgda.statistics.revisions import Revision
 from streamgda.statistics.validation import Columns, check_feature_names
 
 _SIX_DIGITS = 1e6 * 2.0**-52
@@ -128,10 +127,10 @@ class ClassStatistics(Statistics):
                 or (not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns))
                 or not self.schema.is_numeric
                 or self.rule is not None
-                or block.n_features != moments.n_features
+                or block.n_features != moments.means.shape[1]
                 or block.feature_names not in (None, self.schema.feature_names)
                 or moments.extra
-                or is_anchored(block, moments.kind)
+                or (not moments.kind.has_products and is_anchored(block, moments.kind))
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
                 return False
@@ -146,10 +145,9 @@ class ClassStatistics(Statistics):
                 of_block = squared_weights(block.codes, block.weights)
                 squares = joined_squares(squares, counts, of_block, added, places)
             counts[places] += added
-            revision = Revision.of_rows(block) if moments.kind.is_pooled else None
             self._set_labelled(
                 Labelled(ours.classes, counts, moments.with_rows(places, part), squares),
-                self.revision.followed_by(revision, block.classes),
+                block.classes,
                 _n_dropped=self._n_dropped + block.n_dropped,
             )
         return True
