@@ -232,7 +232,7 @@ class WindowedStatistics(Locked, Loadable):
             batches.trim()
         return self
 
-    def _moment(self, time: float | None) -> float:
+    def _moment(self, time: Any) -> float:
         """When a batch counts as from; ValueError if its time does not go with those of the others."""
         last = self._batches.newest.time if self._batches.n_batches else -np.inf
         if time is not None and self.seconds is None:
