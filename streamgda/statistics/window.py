@@ -242,7 +242,7 @@ class WindowedStatistics(Locked, Loadable):
             raise ValueError(f"the batches before this one had {known}, so this one needs {wanted}")
         if time is None:
             return max(clock.time(), last)  # a clock may be set back
-        if isinstance(time, bool) or not isinstance(time, Real) or not np.isfinite(time):
+        if isinstance(time, bool) or not isinstance(time, Real) or not np.isfinite(float(time)):
             raise ValueError(f"the time of a batch is a number of seconds; got {time!r}")
         if time < last:
             raise ValueError(f"a batch of time {float(time)} comes after one of time {last}")
