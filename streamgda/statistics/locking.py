@@ -7,9 +7,10 @@ in the midst of a change.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from functools import wraps
+from functools import cached_property, wraps
 from threading import RLock
 from time import monotonic
 from typing import Any, Never, ParamSpec, Protocol, Self, TypeAlias, TypeVar
@@ -111,6 +112,11 @@ def _after_fork_in_child() -> None:
     for one in _busy:
         one.lock = _HalfChanged()
         _alive.pop(id(one), None)  # a fork of this process takes no such lock
+    modules = [module for name, module in sys.modules.items() if name.startswith("streamgda.")]
+    classes = {one for module in modules for one in vars(module).values() if isinstance(one, type)}
+    for known in (known for one in classes for known in vars(one).values()):
+        if isinstance(known, cached_property) and hasattr(known, "lock"):
+            known.lock = RLock()  # up to Python 3.11, all objects of a class share it (cpython #87634)
     _after_fork()
 
 

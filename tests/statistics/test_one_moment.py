@@ -20,6 +20,8 @@ from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
     IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
     SubclassCenters,
     WindowedStatistics,
     load,
@@ -140,14 +142,28 @@ def learns_whole_batches(state):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
-@pytest.mark.parametrize("n_forks", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_forks_beside_threads_that_learn_have_whole_states_and_go_on(n_forks):
+def test_a_fork_beside_threads_that_learn_has_whole_states_and_goes_on():
     state, other = some("full"), some("full")
-    with learning(
-        lambda: learn(state), lambda: state.merge(other), lambda: learn(other)
-    ):
-        found = [exit_code_of_fork(lambda: learns_whole_batches(state)) for _ in range(n_forks)]
-    assert found == [0] * n_forks
+    with learning(lambda: learn(state), lambda: state.merge(other), lambda: learn(other)):
+        assert exit_code_of_fork(lambda: learns_whole_batches(state)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+@pytest.mark.parametrize("kind", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
+def test_forks_beside_threads_that_learn_and_predict_learn_and_predict(kind):
+    X, y = np.random.default_rng(0).normal(size=(200, FEATURES)), np.arange(200) % 3
+    model = kind().partial_fit(X, y)
+
+    def work():
+        n_rows = model.statistics_.n_rows
+        assert n_rows % 200 == 0
+        model.predict(X)
+        model.partial_fit(X, y).predict(X)
+        assert model.statistics_.n_rows == n_rows + 200
+
+    with learning(lambda: model.partial_fit(X, y), lambda: model.predict(X)):
+        assert [exit_code_of_fork(work) for _ in range(20)] == [0] * 20
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
