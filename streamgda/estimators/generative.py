@@ -47,10 +47,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
     covariances_of: ClassVar[Literal["class", "all"] | None] = None
     """The rows by which covariances of features are estimated; None if there are no such covariances."""
 
-    def _warn_once(self, state: Finalised[G]) -> None:
-        super()._warn_once(state)
-        if state.gaussians.why_none is None:
-            warn_of_traps(self, state)
+    def _warn_of_traps(self, state: Finalised[G]) -> None:
+        warn_of_traps(self, state)
 
     # ------------------------------------------------------------------ sampling and imputation
 

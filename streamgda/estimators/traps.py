@@ -30,17 +30,15 @@ class DoubtfulModelWarning(UserWarning):
 
 
 def warn_of_traps(model: Any, state: Finalised[Any]) -> None:
-    """Warn of each trap once. Features are looked at again when the rows have doubled."""
-    known: dict[str, Any] = model.__dict__.get("_traps", {})
+    """Warn of each trap once."""
+    if state.gaussians.why_none is not None:
+        return
+    known = model.__dict__.get("_traps", ())
     statistics = model._view(model.statistics_).numbers
-    found: dict[str, Any] = {}
-    looks = statistics.n_rows >= 2 * known.get("rows", 0)
-    for trap in (_few_rows, _many_classes, *[_label_as_feature] * looks):
+    for trap in (_few_rows, _many_classes, _label_as_feature):
         if trap.__name__ not in known and (message := trap(model, state.seen, statistics)):
-            found[trap.__name__] = True
+            model._traps = known = (*known, trap.__name__)
             warnings.warn(message, DoubtfulModelWarning, stacklevel=callers_level())
-    if found or looks:
-        model._traps = {**known, **found, "rows": statistics.n_rows if looks else known["rows"]}
 
 
 def _few_rows(model: Any, state: Finalised[Any], statistics: Statistics) -> str:
