@@ -263,9 +263,10 @@ def healthy(random: np.random.Generator, d: int, n_classes: int, weight: str) ->
 
 def forgetful(random: np.random.Generator, d: int, n_classes: int, weight: float) -> bool:
     """Whether a QDA is warned of whose half-life leaves a class this weight of rows."""
-    model = QuadraticDiscriminantAnalysis(half_life=weight * n_classes * np.log(2))
+    n = max(round(weight / 8), 1)  # of a class, in a batch
+    model = QuadraticDiscriminantAnalysis(half_life=n * n_classes * np.log(2) / -np.log1p(-n / weight))
     for _ in range(100):
-        y = random.permutation(np.arange(n_classes * max(round(weight / 8), 1)) % n_classes)
+        y = random.permutation(np.arange(n_classes * n) % n_classes)
         model.partial_fit(random.normal(size=(len(y), d)) + y[:, None], y)
     return is_doubtful(lambda: model)
 

@@ -55,7 +55,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         "categories": [one_of("auto"), OptionOf("categories"), None],
     }
     predictive = "plugin"
-    _n_looked_at = 0  # rows, when traps were looked for
 
     # The parameters of all classifiers. An annotation here takes a place among those by position, too.
     _: KW_ONLY
@@ -171,12 +170,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             self._warn_of_priors(warned.get("priors"))
         if now:
             self._warned = now
-        if self._learnt_whole or self.half_life or self.statistics_.n_rows >= 10 * self._n_looked_at:
-            self._n_looked_at = self.statistics_.n_rows
+        if self._learnt_whole or self.half_life or "_traps" not in self.__dict__:
             self._warn_of_traps(state)
 
     def _warn_of_traps(self, state: Finalised[G]) -> None:
-        """Warn once of what makes a model of little use; of a stream, when its rows are ten times as many."""
+        """Warn once of what makes a model of little use; of a stream, when it first predicts."""
 
     def _warn_of_none(self, why_none: Reason, knows: bool) -> None:
         """Warn that rows determine the density of no class, unless it is known."""

@@ -410,7 +410,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """An object with the attributes of this one but its densities, to learn in its place."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        for name in ("_cache", "_warned", "_traps", "_n_looked_at", "_lock", *forgotten):
+        for name in ("_cache", "_warned", "_traps", "_lock", *forgotten):
             twin.__dict__.pop(name, None)
         return twin
 

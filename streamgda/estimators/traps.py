@@ -33,7 +33,7 @@ def warn_of_traps(model: Any, state: Finalised[Any]) -> None:
     """Warn of each trap once."""
     if state.gaussians.why_none is not None:
         return
-    known = model.__dict__.get("_traps", ())
+    known = model._traps = model.__dict__.get("_traps", ())
     statistics = model._view(model.statistics_).numbers
     for trap in (_few_rows, _many_classes, _label_as_feature):
         if trap.__name__ not in known and (message := trap(model, state.seen, statistics)):

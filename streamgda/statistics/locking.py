@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from threading import RLock
 from time import monotonic
 from typing import Any, Never, ParamSpec, Protocol, Self, TypeAlias, TypeVar
@@ -44,8 +44,8 @@ class Locked:
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Give the object its lock, however it is made."""
         self = super().__new__(cls)
-        self.lock, key = RLock(), id(self)
-        _alive[key] = ref(self, lambda _: _alive.pop(key, None))
+        self.lock = RLock()
+        _alive[id(self)] = ref(self, partial(_alive.pop, id(self)))  # which it calls when this is gone
         return self
 
     def copy(self) -> Self:
