@@ -52,7 +52,8 @@ def _few_rows(model: Any, state: Finalised[Any], statistics: Statistics) -> str:
         rows, counts = (np.array([each.sum() - len(each) + 1]) for each in (rows, counts))
     forgotten = (rows < 2 * d - 1) & (counts >= 2 * d)  # what is left has less than the weight of d rows
     few = rows < _FEW * d if model._learnt_whole else forgotten
-    few[list(state.densities.singular)] = False
+    if estimated == "class":
+        few[list(state.densities.singular)] = False  # of which another warning tells
     if not few.any():
         return ""
     k = int(np.flatnonzero(few)[rows[few].argmin()])
