@@ -19,7 +19,9 @@ from bench import report
 from bench.arguments import parser_of
 from streamgda import (
     ClassStatistics,
+    DoubtfulModelWarning,
     Evaluation,
+    GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     drift,
@@ -33,6 +35,7 @@ MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 MODELS = {
     "LDA": LinearDiscriminantAnalysis,
     "QDA": QuadraticDiscriminantAnalysis,
+    "NB": GaussianNB,
     "bayes": lambda **params: QuadraticDiscriminantAnalysis(pooling="bayes", **params),
 }
 
@@ -51,11 +54,13 @@ def main() -> None:
             of_p_values(random, options.draws, options.most),
         ),
         ("`conformal_quantile(0.9)`", of_sets(random, options.draws, options.most)),
+        ("`DoubtfulModelWarning`", of_models(random, max(options.draws // 4, 5))),
     ]
     title = f"{options.draws:,} draws, {options.classes:,} classes"
     headers = ["rate", "cases", "mean, %", "largest, %", "in the case", "above the promise"]
     table = report.table(headers, [line for part in parts for line in summary(*part)])
-    details = [f"{name}\n\n{report.table(*found)}" for name, found in parts]
+    few = "QDA by the rows of a class", of_few_rows(random, max(options.draws // 20, 5))
+    details = [f"{name}\n\n{report.table(*found)}" for name, found in (*parts, few)]
     report.publish("alarms", title, table, *details, keep=not options.print_only)
 
 
@@ -234,6 +239,99 @@ def of_sets(random: np.random.Generator, draws: int, most: int) -> Table:
                 missed.append(norm.cdf(evaluation.conformal_quantile(0.9)))
             rows.append((name, str(n), rate(missed, 0.1)))
     return ["rows evaluated", "how many", "sets without the class, % of 10"], rows
+
+
+# ---------------------------------------------------------------------- models that are of little use
+
+
+def is_doubtful(learn: Callable[..., Any], *rows: Any) -> bool:
+    """Whether a model that learns some rows warns that it may be of little use."""
+    with warnings.catch_warnings(record=True, action="ignore") as found:
+        warnings.simplefilter("always", DoubtfulModelWarning)
+        _ = learn(*rows).priors_
+    return bool(found)
+
+
+def healthy(random: np.random.Generator, d: int, n_classes: int, weight: str) -> tuple[Array, ...]:
+    """Three effective rows or more of a class for each feature, in any units, whose means are near or far."""
+    n = 3 * d * (3 if weight == "weighted" else 1) + 20
+    y = np.repeat(np.arange(n_classes), n + random.integers(n, size=n_classes))
+    means = random.choice([0, 1, 10, 1000]) * random.normal(size=(n_classes, d))
+    X = (random.normal(size=(len(y), d)) + means[y]) * 10.0 ** random.integers(-6, 7, d)
+    return (X, y, random.gamma(0.5, size=len(y)) + 1e-3) if weight == "weighted" else (X, y)
+
+
+def forgetful(random: np.random.Generator, d: int, n_classes: int, weight: float) -> bool:
+    """Whether a QDA is warned of whose half-life leaves a class this weight of rows."""
+    n = max(round(weight / 8), 1)  # of a class, in a batch
+    model = QuadraticDiscriminantAnalysis(half_life=n * n_classes * np.log(2) / -np.log1p(-n / weight))
+    for _ in range(100):
+        y = random.permutation(np.arange(n_classes * n) % n_classes)
+        model.partial_fit(random.normal(size=(len(y), d)) + y[:, None], y)
+    return is_doubtful(lambda: model)
+
+
+def few(random: np.random.Generator, d: int, n: int) -> tuple[Array, Array]:
+    """Hardly more rows of a class than features."""
+    y = np.repeat([0, 1], n)
+    return random.normal(size=(2 * n, d)) + y[:, None] / np.sqrt(d), y
+
+
+def leaking(random: np.random.Generator) -> tuple[Array, Array]:
+    """A feature that is the label but for 1e-9."""
+    y, X = random.integers(4, size=400), random.normal(size=(400, 5))
+    X[:, 2] = (y + 1e-9 * random.normal(size=400)) * 10.0 ** random.integers(-6, 7)
+    return X, y
+
+
+def rounded(random: np.random.Generator) -> tuple[Array, Array]:
+    """A target of a regression, rounded."""
+    X = random.normal(size=(5000, 2))
+    return X, np.round(50 * (X[:, 0] + random.normal(size=5000)))
+
+
+def of_models(random: np.random.Generator, draws: int) -> Table:
+    """Warnings of models that may be of little use: of healthy ones; and of traps, where silence counts."""
+    rows, qda = [], MODELS["QDA"]
+
+    def add(state: str, d: int, n_classes: int, warned: Callable[[], bool], *, is_trap: bool) -> None:
+        found = [warned() != is_trap for _ in range(draws)]
+        rates = ("", rate(found, 0.05)) if is_trap else (rate(found, 0.01), "")
+        rows.append((state, str(d), str(n_classes), *rates))
+
+    for name, make in list(MODELS.items())[:3]:
+        for weight in ("unweighted", "weighted"):
+            for d, k in ((2, 2), (2, 50), (10, 10), (100, 2), (30, 50)):
+                learn = lambda: is_doubtful(make().fit, *healthy(random, d, k, weight))  # noqa: E731, B023
+                add(f"healthy {name}, {weight}", d, k, learn, is_trap=False)
+        add(f"a leak, {name}", 5, 4, lambda: is_doubtful(make().fit, *leaking(random)), is_trap=True)  # noqa: B023
+    for d, k in ((2, 2), (10, 10), (30, 2)):
+        add("healthy QDA, half_life", d, k, lambda: forgetful(random, d, k, 4 * d), is_trap=False)  # noqa: B023
+        add("QDA, half_life too short", d, k, lambda: forgetful(random, d, k, 0.8 * d), is_trap=True)  # noqa: B023
+    for d, n in ((50, 60), (3, 4), (10, 14)):
+        add(f"QDA, {n} rows a class", d, 2, lambda: is_doubtful(qda().fit, *few(random, d, n)), is_trap=True)  # noqa: B023
+    for name in ("LDA", "NB"):
+        learn = lambda: is_doubtful(MODELS[name]().fit, *rounded(random))  # noqa: E731, B023
+        add(f"{name} of a rounded target", 2, 400, learn, is_trap=True)
+    return ["state", "features", "classes", "warned of, % of 1", "not warned of, % of 5"], rows
+
+
+def of_few_rows(random: np.random.Generator, draws: int) -> Table:
+    """What QDA is worth with so many rows of a class for each feature."""
+    rows = []
+    for d in (3, 10, 50):
+        for ratio in (1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0):
+            n, right, sure = max(round(ratio * d), d + 1), [], []
+            for _ in range(draws):
+                y, later = np.repeat([0, 1], n), np.repeat([0, 1], 200)
+                shift = 2 / np.sqrt(d)
+                with warnings.catch_warnings(action="ignore"):
+                    model = MODELS["QDA"]().fit(random.normal(size=(2 * n, d)) + shift * y[:, None], y)
+                    proba = model.predict_proba(random.normal(size=(400, d)) + shift * later[:, None])
+                right.append((proba.argmax(axis=1) == later).mean())
+                sure.append(np.median(proba.max(axis=1)))
+            rows.append((str(d), f"{ratio:g}", f"{100 * np.mean(right):.1f}", f"{100 * np.mean(sure):.1f}"))
+    return ["features", "rows of a class for each", "accuracy, % (84.1 at best)", "median certainty, %"], rows
 
 
 if __name__ == "__main__":

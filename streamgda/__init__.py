@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamgda.estimators.naive_bayes import GaussianNB
     from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
     from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
+    from streamgda.estimators.traps import DoubtfulModelWarning
     from streamgda.exact.state import ExactClassStatistics
     from streamgda.incomplete.policy import Marginal
     from streamgda.incomplete.state import IncompleteStatistics
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Categorical",
     "ClassStatistics",
+    "DoubtfulModelWarning",
     "Evaluation",
     "ExactClassStatistics",
     "GaussianDiscriminantAnalysis",
@@ -108,6 +110,7 @@ __version__ = "0.3.0.dev0"
 _HOME_OF = {
     "Categorical": "streamgda.categories.reading",
     "ClassStatistics": "streamgda.statistics.floating.state",
+    "DoubtfulModelWarning": "streamgda.estimators.traps",
     "ExactClassStatistics": "streamgda.exact.state",
     "IncompleteStatistics": "streamgda.incomplete.state",
     "Marginal": "streamgda.incomplete.policy",

@@ -321,6 +321,7 @@ def test_the_public_names_are_there():
     assert [name for name in dir(streamgda) if name not in packages] == [
         "Categorical",
         "ClassStatistics",
+        "DoubtfulModelWarning",
         "Evaluation",
         "ExactClassStatistics",
         "GaussianDiscriminantAnalysis",

@@ -156,6 +156,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             self._warn_of_misread(misread, warned.get("misread", ()))
         if now:
             self._warned = now
+        if self._learnt_whole or self.half_life or "_traps" not in self.__dict__:
+            self._warn_of_traps(state)
+
+    def _warn_of_traps(self, state: Finalised[G]) -> None:
+        """Warn once of what makes a model of little use; of a stream, when it first predicts."""
 
     def _warn_of_misread(self, misread: dict[str, str], warned: Container[str]) -> None:
         """Warn of columns that were read as something else than they hold, unless they are known."""

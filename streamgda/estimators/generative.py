@@ -25,6 +25,7 @@ from streamgda.estimators.pipeline import ModelPipeline
 from streamgda.estimators.reading import check_rows
 from streamgda.estimators.scores import Finalised, G, score_finalised
 from streamgda.estimators.sql import select_of
+from streamgda.estimators.traps import warn_of_traps
 from streamgda.gaussians.base import Gaussians
 from streamgda.gaussians.boundaries import QuadraticBoundary
 from streamgda.gaussians.posteriors import posteriors
@@ -43,6 +44,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
     _of_one_class: ClassVar[dict[str, Any]] = {"priors": None}
     """Parameters of a model of all rows as of one class."""
+    covariances_of: ClassVar[Literal["class", "all"] | None] = None
+    """The rows by which covariances of features are estimated; None if there are no such covariances."""
+
+    def _warn_of_traps(self, state: Finalised[G]) -> None:
+        warn_of_traps(self, state)
 
     # ------------------------------------------------------------------ sampling and imputation
 

@@ -159,6 +159,7 @@ class LinearDiscriminantAnalysis(
     """
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
+    covariances_of = "all"
     _estimates_total = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

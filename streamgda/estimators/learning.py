@@ -26,7 +26,7 @@ from streamgda.blocks.labels import Labels
 from streamgda.blocks.options import OPTIONS, Option, check_not_renamed
 from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.estimators.dtypes import FittedTypes
-from streamgda.estimators.forgetting import merged, newest_and_weights
+from streamgda.estimators.forgetting import Times, merged, newest_and_weights
 from streamgda.estimators.moment import at_one_moment
 from streamgda.estimators.priors import by_texts, in_pairs
 from streamgda.estimators.reading import (
@@ -94,7 +94,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     """Attributes that another `fit` forgets."""
 
     _announced: Labels | None = None
-    _newest: float | None = None  # time of the rows learnt, in the unit of the half-life
+    _newest: Times | None = None  # of the rows learnt
     _learnt_whole: bool = False  # by `fit` or `from_statistics`, which raise an error if rows are too few
     _least_classes: int = 1  # 2 of `fit`, since rows of one class are mostly a mistake there
 
@@ -298,10 +298,11 @@ class StatisticsLearner(BaseEstimator, ABC):
         sample_weight : array-like of shape (n_rows,), dask array or Series, optional
             Repetitions of each row, as for `fit`.
         time : float or date, or array-like of shape (n_rows,), optional
-            When the batch is from, or each of its rows in memory, in the unit of `half_life`; dates count in
-            days. The age of a row is then the time since, and by default the number of rows learnt in later
-            batches. Rows that come late count by their age. Rows learnt before the first time was given count
-            as if they were of that time.
+            When the batch is from, or each of its rows in memory: numbers in the unit of `half_life`, or
+            dates, which count in days. A model takes one of the two. Dates may be text by ISO 8601, are in
+            UTC unless they have a time zone, and are no later than tomorrow. The age of a row is then the
+            time since, and by default the number of rows learnt in later batches. Rows that come late count
+            by their age. Rows learnt before the first time was given count as if they were of that time.
         missing, scheduler, progress : optional
             As for `fit`.
 
@@ -313,7 +314,13 @@ class StatisticsLearner(BaseEstimator, ABC):
         ------
         ValueError
             If the batch holds NaN, infinity or a missing label, if its features are not those seen before, or
-            if it is the first batch and all weights are zero. The model is then unchanged.
+            if it is the first batch and all weights are zero, or `time` is no time, later than tomorrow, or
+            a date where others are numbers. The model is then unchanged.
+
+        Warns
+        -----
+        UserWarning
+            If the rows learnt before, or those of this batch, are left with less than 1e-12 of their weight.
 
         Examples
         --------
@@ -365,7 +372,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         return labels.union(self._announced, announced)
 
     def _learn_blocks(
-        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: float | None = None
+        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
     ) -> None:
         """Add the rows of a batch. A large one becomes a state of its own first, while others may learn."""
         policy, statistics = policy_of(self.missing), self.statistics_
@@ -403,7 +410,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """An object with the attributes of this one but its densities, to learn in its place."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        for name in ("_cache", "_warned", "_lock", *forgotten):
+        for name in ("_cache", "_warned", "_traps", "_lock", *forgotten):
             twin.__dict__.pop(name, None)
         return twin
 
@@ -441,8 +448,8 @@ class StatisticsLearner(BaseEstimator, ABC):
         TypeError
             If the other is a model of another class.
         ValueError
-            If the two were fitted to different features or kinds of label, or only one of them is exact. This
-            model is then unchanged.
+            If the two were fitted to different features or kinds of label, only one of them is exact, or the
+            times of one are dates and those of the other numbers. This model is then unchanged.
         """
         if isinstance(other, Statistics):
             self._check_exactness(other)
@@ -459,7 +466,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         added: Statistics,
         types: FittedTypes | None = None,
         announced: Labels | None = None,
-        now: float | None = None,
+        now: Times | None = None,
         n_rows: int = 0,
     ) -> Self:
         """Add the rows of statistics that nothing else holds, and labels that were announced.
@@ -468,7 +475,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """
         if "statistics_" not in self.__dict__:
             twin = self._twin()
-            twin._types, twin._newest = types or self._types, now
+            twin._types, twin._newest = types or self._types, now if added.n_rows else None
             if self._take_first(twin, added, announced):
                 return self
 
@@ -556,12 +563,14 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def _beside_statistics(self) -> dict[str, Any]:
         """What the model has learnt besides, as values that JSON holds, and `_restore` reads."""
-        return {} if self._newest is None else {"newest": self._newest}
+        newest = self._newest
+        return {} if newest is None else {"newest": newest.values, "dated": newest.are_dates}
 
     def _restore(self, document: Mapping[str, Any]) -> None:
         """Take what was saved of `_beside_statistics`."""
         if (newest := document.get("newest")) is not None:
-            self._newest = float(newest)
+            dated = document.get("dated")
+            self._newest = Times(float(newest), None if dated is None else bool(dated))
 
     def _plain_params(self) -> dict[str, Any]:
         """The parameters, of which all but the priors are values that JSON holds."""

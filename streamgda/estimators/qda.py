@@ -165,6 +165,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "full"
+    covariances_of = "class"
     _svd_without_estimator = (
         "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
     )

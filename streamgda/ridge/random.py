@@ -22,6 +22,7 @@ from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels
 from streamgda.blocks.schema import Schema
 from streamgda.blocks.wording import callers_level
+from streamgda.estimators.forgetting import Times
 from streamgda.estimators.moment import at_one_moment, of_one_moment
 from streamgda.estimators.reading import one_of
 from streamgda.estimators.scores import Finalised
@@ -219,7 +220,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         return super()._take_first(twin, statistics, announced)
 
     def _learn_blocks(
-        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: float | None = None
+        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
     ) -> None:
         """Add the rows of a batch, to the sample too."""
         if self._sample is None:
@@ -235,7 +236,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         added: Statistics,
         types: Any = None,
         announced: Any = None,
-        now: float | None = None,
+        now: Times | None = None,
         n_rows: int = 0,
     ) -> Self:
         more = self.__dict__.get("_more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +13,7 @@ from streamgda.blocks.arrays import array_blocks, as_table, column_labels, with_
 from streamgda.blocks.block import Block
 from streamgda.blocks.schema import MadeColumns
 from streamgda.blocks.wording import check_known, listed
-from streamgda.estimators.forgetting import factor_after, times_of, weights_after
+from streamgda.estimators.forgetting import Times, factor_after, times_of, weights_after
 from streamgda.estimators.reading import check_batch, check_no_name, check_rows
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.gaussians.calibration import Calibration
@@ -23,7 +24,7 @@ from streamgda.passes.progress import Progress
 from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model
-from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.sources.base import ScorableSource, Source, Split, group_into_tasks
 from streamgda.sources.conversion import is_dask
 
 Batch = Sequence[Any]
@@ -228,8 +229,10 @@ def _scored_batches(
 
     Beside it, yield how many half-lives the rows before have aged since.
     """
-    newest, unit = None, half_life or np.inf
+    newest: Times | None = None
+    unit = half_life or np.inf
     options: dict[str, Any]
+    are_dates = _has_dates(batches, time) if isinstance(batches, Source) and time is not None else False
     for batch in _batches_of(batches):
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise TypeError(f"a batch is (X, y) or (X, y, sample_weight); got {type(batch).__name__}")
@@ -237,10 +240,13 @@ def _scored_batches(
         weight = faded = weights[0] if weights else None
         age, options = None, {"sample_weight": weight}
         if time is not None:
-            X, times = _without_times(X, time)
-            before, newest = newest, times.max(initial=-np.inf if newest is None else newest)
-            age = 0.0 if before is None else newest - before
-            faded = weights_after((newest - times) / unit, weight) if half_life else weight
+            X, times = _without_times(X, time, are_dates)
+            before = newest
+            if (known := times.newest(before)) is not None and (weight is None or np.any(weight)):
+                newest = known
+            age = 0.0 if newest is None or before is None else newest.values - before.values
+            if half_life and newest is not None:
+                faded = weights_after((newest.values - times.values) / unit, weight)
             options |= {"time": times} if getattr(model, "half_life", None) else {}
         if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and model.statistics_.n_rows:
             of_batch = _evaluate_blocks(model, _blocks_of(model, X, y, faded), inference.Decision())
@@ -248,12 +254,24 @@ def _scored_batches(
         model.partial_fit(X, y, **options)
 
 
-def _without_times(X: Any, name: str) -> tuple[Any, Array]:
-    """A frame without the column of times, and these as numbers."""
+def _has_dates(source: Source, name: str) -> bool | None:
+    """Whether a column of a source, whose blocks hold numbers, is of dates; None if that is not known."""
+    if not isinstance(source, ScorableSource) or source.is_one_shot:
+        return None
+    with suppress(ValueError):  # it is computed, or there is none
+        kind = str(source.to_score([name])[1].field(name).type)
+        if kind.startswith(("time32", "time64", "duration", "bool")):
+            raise TypeError(f"time: column {name!r} of type {kind} is neither of dates nor of numbers")
+        return kind.startswith(("date", "timestamp"))
+    return None
+
+
+def _without_times(X: Any, name: str, are_dates: bool | None) -> tuple[Any, Times]:
+    """A frame without the column of times, and these."""
     X = as_table(X)
     names = column_labels(X) or []
     check_known([name], names, "the rows of a batch")
-    return with_columns(X, [other for other in names if other != name]), times_of(X[name])
+    return with_columns(X, [other for other in names if other != name]), times_of(X[name], are_dates)
 
 
 def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -78,7 +79,7 @@ class _Batches(NamedTuple):
 
 
 class WindowedStatistics(Locked, Loadable):
-    """The statistics of the last batches of a stream, up to a number of batches, rows or seconds.
+    """The statistics of the last batches of a stream: up to a number of batches, of rows, or of seconds.
 
     The state is the merge of the states of the batches in the window, and exact if those are exact. Nothing
     is ever subtracted, so no digit is lost, however long the stream. A batch costs a few merges on average,
@@ -87,7 +88,7 @@ class WindowedStatistics(Locked, Loadable):
     Parameters
     ----------
     n_batches : int, optional
-        The most batches that the window holds; at least 1.
+        The most batches that the window holds; at least 1. A window has this, `n_rows` or `seconds`.
     covariance_type : {"full", "tied", "diag"}, default="full"
         What to keep of the scatter within the classes; see `ClassStatistics`.
     fourth_moments : bool, default=False
@@ -132,29 +133,29 @@ class WindowedStatistics(Locked, Loadable):
         n_rows: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        if n_batches is n_rows is seconds is None:
-            raise ValueError("a window ends somewhere: give n_batches, n_rows or seconds")
-        for name, most in (("n_batches", n_batches), ("n_rows", n_rows)):
-            if most is not None:
-                check_whole(most, name, 1)
+        self.n_batches, self.n_rows, self.seconds = n_batches, n_rows, seconds
+        if len(self._ends) != 1:
+            raise ValueError(
+                f"give one of n_batches, n_rows and seconds; got {', '.join(self._ends) or 'none'}"
+            )
+        for name in self._ends.keys() - {"seconds"}:
+            check_whole(self._ends[name], name, 1)
         if seconds is not None and not 0 < seconds < np.inf:
             raise ValueError(f"seconds must be a positive number; got {seconds!r}")
-        self.n_batches, self.n_rows, self.seconds = n_batches, n_rows, seconds
         required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
         self._nothing = empty_statistics(required, feature_names=feature_names)
         self._batches = _Batches([], 0, [], 0, self._nothing, 0)
+        self._by_clock: bool | None = None  # not yet known, as in files of version 0.3
 
     def __len__(self) -> int:
         """How many batches are in the window."""
         return self._batches.n_batches
 
     def __repr__(self) -> str:
-        ends = {"n_rows": self.n_rows, "seconds": self.seconds}
-        arguments = ["" if self.n_batches is None else f"{self.n_batches}"]
-        arguments += [f"{name}={end}" for name, end in ends.items() if end is not None]
+        [(name, most)] = self._ends.items()
         with self.lock:
             return (
-                f"WindowedStatistics({', '.join(filter(None, arguments))}, "
+                f"WindowedStatistics({most if name == 'n_batches' else f'{name}={most}'}, "
                 f"covariance_type={self._nothing.covariance_type!r}, "
                 f"batches={len(self)}, rows={self.statistics.n_rows})"
             )
@@ -179,8 +180,8 @@ class WindowedStatistics(Locked, Loadable):
         X, y, sample_weight
             As for `ClassStatistics.update`.
         time : float, optional
-            The time of the batch in seconds since any moment, no earlier than that of the last batch. By
-            default the current time.
+            For a window of seconds: the time of the batch in seconds since any moment, no earlier than that
+            of the last batch. Either all batches have a time, or all count as of when they come.
 
         Returns
         -------
@@ -190,8 +191,8 @@ class WindowedStatistics(Locked, Loadable):
         Raises
         ------
         ValueError
-            As `ClassStatistics.update` does, and if `time` is earlier than that of the last batch. The window
-            is then as it was.
+            As `ClassStatistics.update` does, and if `time` is earlier than that of the last batch, missing
+            where other batches had one, or given where they had none. The window is then as it was.
         """
         return self.append(self._nothing.copy().update(X, y, sample_weight), time=time)
 
@@ -216,25 +217,36 @@ class WindowedStatistics(Locked, Loadable):
             If the batch is not statistics, such as a model.
         ValueError
             If the batch differs from the others in covariance type, features, kind of label or exactness, or
-            is of an earlier time than the last one. The window is then as it was.
+            for its time, as in `update`. The window is then as it was.
         """
         check_statistics(batch)
         batch = batch.copy()  # of one moment
         with self.lock:
-            moment = clock.time() if time is None else float(time)
-            batches = self._batches
-            if not np.isfinite(moment):
-                raise ValueError(f"the time of a batch is a number of seconds; got {time!r}")
-            if batches.n_batches and moment < batches.newest.time:
-                raise ValueError(f"a batch of time {moment} comes after one of time {batches.newest.time}")
+            moment, batches = self._moment(time), self._batches
             if batches.n_older:  # with which it is merged later
                 batches.oldest.state._check_fits(batch)
             batches = batches.with_newest(_Batch(batch, batch.n_rows, moment))
             while self._is_over(batches):
                 batches = batches.without_oldest(self._nothing)
-            self._batches = batches
+            vars(self).update(_batches=batches, _by_clock=time is None)
             batches.trim()
         return self
+
+    def _moment(self, time: Any) -> float:
+        """When a batch counts as from; ValueError if its time does not go with those of the others."""
+        last = self._batches.newest.time if self._batches.n_batches else -np.inf
+        if time is not None and self.seconds is None:
+            raise ValueError("time counts in a window of seconds alone: WindowedStatistics(seconds=3600)")
+        if self._by_clock not in {None, time is None}:
+            known, wanted = ("no time", "none") if self._by_clock else ("a time", "one")
+            raise ValueError(f"the batches before this one had {known}, so this one needs {wanted}")
+        if time is None:
+            return max(clock.time(), last)  # a clock may be set back
+        if isinstance(time, bool) or not isinstance(time, Real) or not np.isfinite(float(time)):
+            raise ValueError(f"the time of a batch is a number of seconds; got {time!r}")
+        if time < last:
+            raise ValueError(f"a batch of time {float(time)} comes after one of time {last}")
+        return float(time)
 
     def copy(self) -> Self:
         """A window of the same batches that does not change with this one."""
@@ -242,6 +254,12 @@ class WindowedStatistics(Locked, Loadable):
             twin = type(self).__new__(type(self))
             vars(twin).update(vars(self), lock=twin.lock, _batches=self._batches.copy())
             return twin
+
+    @property
+    def _ends(self) -> dict[str, float]:
+        """The name of the end of the window, and where it is."""
+        ends = {"n_batches": self.n_batches, "n_rows": self.n_rows, "seconds": self.seconds}
+        return {name: most for name, most in ends.items() if most is not None}
 
     def _is_over(self, batches: _Batches) -> bool:
         """Whether the oldest batch is outside the window; a single batch never is."""
@@ -256,12 +274,14 @@ class WindowedStatistics(Locked, Loadable):
     # ------------------------------------------------------------------ saved
 
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        batches = self.copy()._batches  # of one moment; the lock is free again while it is written
+        window = self.copy()  # of one moment; the lock is free again while it is written
+        batches = window._batches
         states = [self._nothing, *(each.state for each in [*batches.older, *batches.newer])]
         document = {
             "kind": "WindowedStatistics",
             "ends": [self.n_batches, self.n_rows, self.seconds],
             "n_older": batches.n_older,
+            "by_clock": window._by_clock,
             "sizes": [(each.n_rows, each.time) for each in [*reversed(batches.older), *batches.newer]],
         }
         contents = np.empty(len(states), dtype=object)
@@ -284,7 +304,8 @@ class WindowedStatistics(Locked, Loadable):
             _Batch(state, as_count(size, "rows"), float(time))
             for state, (size, time) in zip(states, [*of_older, *sizes[n_older:]], strict=True)
         ]
-        window._nothing = empty
+        by_clock = document.get("by_clock")
+        window._nothing, window._by_clock = empty, None if by_clock is None else bool(by_clock)
         window._batches = _Batches(batches[:n_older], n_older, [], 0, empty, 0)
         for batch in batches[n_older:]:
             window._batches = window._batches.with_newest(batch)

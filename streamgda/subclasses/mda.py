@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval
 from streamgda.blocks.block import Block
 from streamgda.blocks.labels import Labels, label_columns, whole_classes
 from streamgda.blocks.options import option_of
+from streamgda.estimators.forgetting import Times
 from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
 from streamgda.estimators.lda import LinearDiscriminantAnalysis
 from streamgda.estimators.moment import of_one_moment
@@ -264,7 +265,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         return rules, int(bool(drawing))
 
     def _learn_blocks(
-        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: float | None = None
+        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
     ) -> None:
         """Add the rows of a batch. Classes of which it has enough get their centres, if it is not refused."""
         statistics = self.statistics_

@@ -122,6 +122,7 @@ def test_a_far_class_changes_no_label_between_evaluate_and_score(tmp_path):
     )
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the far class
 def test_imputation_weighs_near_classes_right_beside_one_at_1e8_deviations():
     rng = np.random.default_rng(1)
     near = rng.integers(-64, 65, size=(4000, 2)) / 32

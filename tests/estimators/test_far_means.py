@@ -77,6 +77,7 @@ def test_a_stream_far_from_zero_predicts_as_one_near_it(model):
         np.testing.assert_allclose(far.predict_log_proba(rows[:20]), expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the far class
 @pytest.mark.parametrize("far", [1e8, 1e12, 1e17])
 @pytest.mark.parametrize("labels", [(0, 1, 2), (2, 0, 1)], ids=["first", "last"])
 def test_a_class_that_is_far_away_costs_the_others_no_digits(labels, far):

@@ -77,6 +77,7 @@ def exact_discriminant(row, mean, within):
     return -(c * u * u - 2 * b * u * v + a * v * v) / (2 * (a * c - b * b))
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the far classes
 @pytest.mark.parametrize("spread", [10.0, 1e3, 1e8])
 @pytest.mark.parametrize("gap", [0.01, 1.0, 30.0])
 def test_far_classes_of_correlated_features_keep_their_digits(spread, gap):
@@ -117,6 +118,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(base, "CLASSES_AT_ONCE", 3)
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the far classes
 @pytest.mark.slow_cases("-1.0-")
 @pytest.mark.parametrize("priors", [None, "some are 0"])
 @pytest.mark.parametrize("spread", [1.0, 1e7])

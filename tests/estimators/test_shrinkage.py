@@ -206,6 +206,7 @@ def test_shares_by_the_evidence_are_of_the_directions_in_which_rows_vary():
 # ---------------------------------------------------------------------- where it is hard
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the classes 1e8 apart
 @pytest.mark.slow_cases("oas", "0.0-0.1")
 @pytest.mark.slow_cases("-0.1-")
 @pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.1])
@@ -221,6 +222,7 @@ def test_constant_features_as_in_scikit_learn(model, value, shrinkage):
     )
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of few rows
 @pytest.mark.parametrize("n_constant", [1, 300])
 def test_images_with_constant_pixels(n_constant):
     """As in MNIST, hundreds of pixels that are always 0, and some that are so in one class alone."""

@@ -92,6 +92,7 @@ def test_regions_need_a_category_of_each_column(fixed):
         DecisionRegionsDisplay.from_estimator(model, features=["a", "b"], fixed=fixed)
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of few rows
 def test_errors_say_what_there_is():
     model = GaussianNB(categories="auto").fit(ROWS, KINDS)
     with pytest.raises(ValueError, match="'size' has no categories"):

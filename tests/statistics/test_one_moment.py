@@ -3,10 +3,13 @@
 import copy
 import inspect
 import operator
+import os
 import pickle
+import signal
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from functools import singledispatch
 
@@ -17,6 +20,8 @@ from streamgda import (
     ClassStatistics,
     ExactClassStatistics,
     IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
     SubclassCenters,
     WindowedStatistics,
     load,
@@ -104,6 +109,86 @@ def learning(*works):
             thread.join(20)
     assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
     assert not errors, errors
+
+
+# ---------------------------------------------------------------------- forks beside a thread that learns
+
+
+def exit_code_of_fork(work, seconds=20):
+    """How a fork of this process ends that does some work; None if it is not done after some seconds."""
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of Python 3.12, of threads
+        child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            work()
+            os._exit(0)
+        os._exit(1)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (found := os.waitpid(child, os.WNOHANG))[0]:
+            return os.waitstatus_to_exitcode(found[1])
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def learns_whole_batches(state):
+    n_rows = state.n_rows
+    assert n_rows
+    assert n_rows % len(LABELS) == 0
+    check(learn(state), some("full"))
+    assert state.n_rows == n_rows + len(LABELS)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+def test_a_fork_beside_threads_that_learn_has_whole_states_and_goes_on():
+    state, other = some("full"), some("full")
+    with learning(lambda: learn(state), lambda: state.merge(other), lambda: learn(other)):
+        assert exit_code_of_fork(lambda: learns_whole_batches(state)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+@pytest.mark.parametrize("kind", [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis])
+def test_forks_beside_threads_that_learn_and_predict_learn_and_predict(kind):
+    X, y = np.random.default_rng(0).normal(size=(200, FEATURES)), np.arange(200) % 3
+    model = kind().partial_fit(X, y)
+
+    def work():
+        n_rows = model.statistics_.n_rows
+        assert n_rows % 200 == 0
+        model.predict(X)
+        model.partial_fit(X, y).predict(X)
+        assert model.statistics_.n_rows == n_rows + 200
+
+    with learning(lambda: model.partial_fit(X, y), lambda: model.predict(X)):
+        assert [exit_code_of_fork(work) for _ in range(20)] == [0] * 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+def test_a_fork_beside_a_lock_that_is_not_given_back_raises_at_once(monkeypatch):
+    monkeypatch.setattr("streamgda.statistics.locking._PATIENCE", 0.05)
+    state, other, held, ended = some("full"), some("full"), threading.Event(), threading.Event()
+
+    def hold():
+        with state.lock:
+            held.set()
+            ended.wait(30)
+
+    def refused():
+        learn(other)
+        with pytest.raises(RuntimeError, match="fork while no thread learns"):
+            learn(state)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(30)
+    found = exit_code_of_fork(refused)
+    ended.set()
+    thread.join()
+    assert found == 0
+    learn(state)  # in this process, the locks are free again
 
 
 # ---------------------------------------------------------------------- what is read is of whole batches

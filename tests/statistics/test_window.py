@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from datetime import date
 from fractions import Fraction
 
 import numpy as np
@@ -89,6 +90,8 @@ def test_batches_and_results_are_not_shared():
         ({"n_rows": -3}, "n_rows must be a whole number, at least 1; got -3"),
         ({"seconds": float("nan")}, "seconds must be a positive number; got nan"),
         ({"seconds": 0}, "seconds must be a positive number; got 0"),
+        ({}, "give one of n_batches, n_rows and seconds; got none"),
+        ({"n_rows": 9, "seconds": 60}, "give one of n_batches, n_rows and seconds; got n_rows, seconds"),
     ],
 )
 def test_a_window_without_room_is_refused(ends, message):
@@ -96,13 +99,31 @@ def test_a_window_without_room_is_refused(ends, message):
         WindowedStatistics(**ends)
 
 
-def test_a_batch_without_a_time_is_refused():
-    window = WindowedStatistics(seconds=60).update([[1.0]], [0], time=5)
-    before = window.to_bytes()
-    for time in (float("nan"), float("inf"), 4):
-        with pytest.raises(ValueError, match="time"):
-            window.update([[1.0]], [0], time=time)
-    assert window.to_bytes() == before
+@pytest.mark.parametrize(
+    ("ends", "first", "wrong", "message"),
+    [
+        ({"n_batches": 2}, None, [5], "time counts in a window of seconds alone"),
+        ({"seconds": 60}, None, [5], "had no time, so this one needs none"),
+        ({"seconds": 60}, 5, [None], "had a time, so this one needs one"),
+        ({"seconds": 60}, 5, [4], "a batch of time 4.0 comes after one of time 5.0"),
+        ({"seconds": 60}, 5, [np.nan, np.inf, True, "6", date(2026, 1, 5)], "is a number of seconds"),
+    ],
+)
+def test_the_times_of_a_window_are_all_given_or_all_by_the_clock(ends, first, wrong, message):
+    window = WindowedStatistics(**ends).update([[1.0]], [0], time=first)
+    for known in (window, WindowedStatistics.from_bytes(window.to_bytes()), window.copy()):
+        for time in wrong:
+            with pytest.raises(ValueError, match=message):
+                known.update([[1.0]], [0], time=time)
+        assert known.to_bytes() == window.to_bytes()
+
+
+def test_a_clock_that_is_set_back_stops_no_window(monkeypatch):
+    window = WindowedStatistics(seconds=60)
+    for now in (1000.0, 400.0, 1059.0, 1060.0):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        window.update([[1.0]], [0])
+    assert len(window) == 2
 
 
 def test_a_batch_costs_as_much_however_many_are_in_the_window():
@@ -136,15 +157,13 @@ def test_a_window_ends_by_rows_or_by_time():
     with pytest.raises(ValueError, match="of time 199.0 comes after one of time 200.0"):
         by_time.update([[0.0, 0.0]], [0], time=199)
     assert by_time.statistics.n_rows == 40
-    with pytest.raises(ValueError, match="give n_batches, n_rows or seconds"):
-        WindowedStatistics()
 
 
 @pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_saved_window_goes_on_where_it_was(tmp_path, exact):
     path = tmp_path / "window.parquet"
-    window = WindowedStatistics(3, "tied", exact=exact, feature_names=["u", "v"], seconds=1e9)
+    window = WindowedStatistics(covariance_type="tied", exact=exact, feature_names=["u", "v"], seconds=3)
     for time in range(9):
         back = WindowedStatistics.from_bytes(window.to_bytes())
         window.save(path, metadata={"offset": time})
