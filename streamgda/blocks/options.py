@@ -83,7 +83,7 @@ class Entry(NamedTuple):
 OPTIONS = {
     "categories": Entry("auto", "streamgda.categories.reading:Categorical"),
     "missing": Entry("marginal", "streamgda.incomplete.policy:Marginal"),
-    "subclasses": Entry(None, "streamgda.subclasses.drawing:Subclasses"),
+    "subclasses": Entry(None, "streamgda.subclasses.clustering:Subclasses"),
 }
 """The parameters that are options, by their names."""
 

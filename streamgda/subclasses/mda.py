@@ -34,7 +34,7 @@ from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.missing import Read
 from streamgda.statistics.required import Required
 from streamgda.subclasses.centers import SubclassCenters
-from streamgda.subclasses.drawing import Subclasses, centers_in
+from streamgda.subclasses.clustering import Subclasses, centers_in
 from streamgda.subclasses.mixtures import Mixtures, shares_of
 from streamgda.subclasses.sampled import SampledStatistics
 
