@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout
 from importlib.metadata import metadata
 from importlib.util import find_spec
@@ -122,23 +123,67 @@ def example(name, *arguments):
     return printed.getvalue()
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
-@pytest.mark.parametrize("document", [to_follow(document) for document in DOCUMENTS])
-def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder, in which snippets run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    if document.parent == GUIDES and document != START:
-        follow(START, capsys)
-    follow(document, capsys)
+    yield
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close("all")
 
 
+of_dask = pytest.mark.filterwarnings(
+    "ignore:The inplace keyword:DeprecationWarning"
+)  # dask.dataframe on pandas 3.1
+
+
+@of_dask
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("document", [to_follow(document) for document in DOCUMENTS])
+def test_the_snippets_of_a_document_run_in_order(document, capsys):
+    if document.parent == GUIDES and document != START:
+        follow(START, capsys)
+    follow(document, capsys)
+
+
+@of_dask
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.filterwarnings("default")  # Spark and Ray warn of their own code
+def test_all_documents_run_in_one_folder_in_the_order_in_which_they_are_read(capsys):
+    for document in [ROOT / "README.md", START, *(GUIDES / name for name in pages_listed())]:
+        follow(document, capsys)
+
+
+def pages_listed():
+    """The pages that the first one lists, in its order."""
+    return list(dict.fromkeys(re.findall(r"\]\(([\w-]+\.md)\)", START.read_text())))
+
+
 def test_the_first_page_lists_all_others():
-    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", START.read_text()))
-    assert listed == {guide.name for guide in GUIDES.glob("*.md")} - {START.name}
+    assert set(pages_listed()) == {guide.name for guide in GUIDES.glob("*.md")} - {START.name}
+
+
+ELSEWHERE = {"pyspark", "ray"}  # whose sections name them
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))], ids=name_of)
+def test_a_page_names_the_extra_that_its_snippets_import(page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    always = named_in(project["dependencies"]) | {"distributed", "sklearn", "streamgda"}
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    imported = set(re.findall(r"^\s*(?:import|from) (\w+)\b(?!\()", code, re.MULTILINE)) - sys.stdlib_module_names
+    more = imported - always - ELSEWHERE
+    assert more <= named_in(extras["examples"] + extras["onnx"])
+    assert bool(more) == ('".[examples]"' in page.read_text().partition("\n## ")[0])
+
+
+def named_in(requirements):
+    return {re.match(r"\w+", one)[0] for one in requirements}
 
 
 def test_the_guides_are_read_in_an_hour():
