@@ -16,6 +16,7 @@ from importlib.metadata import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from sybil import Sybil
@@ -163,6 +164,21 @@ def pages_listed():
     return list(dict.fromkeys(re.findall(r"\]\(([\w-]+\.md)\)", START.read_text())))
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_options_in_the_text_are_those_of_a_command(document):
+    from streamgda.cli.main import main
+
+    commands = [(command, click.Context(command)) for command in main.commands.values()]
+    options = {name: (one, context) for command, context in commands
+               for one in command.get_params(context) for name in one.opts}  # fmt: skip
+    for inline in re.findall(r"`(--\w[^`]*)`", document.read_text()):
+        name, *values = shlex.split(inline)
+        option, context = options.get(name, (None, None))
+        assert option or name == "--debug", inline
+        for value in values:
+            option.type.convert(value, option, context)
+
+
 def test_the_first_page_lists_all_others():
     assert set(pages_listed()) == {guide.name for guide in GUIDES.glob("*.md")} - {START.name}
 
@@ -176,7 +192,9 @@ def test_a_page_names_the_extra_that_its_snippets_import(page):
     extras = project["optional-dependencies"]
     always = named_in(project["dependencies"]) | {"distributed", "sklearn", "streamgda"}
     code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-    imported = set(re.findall(r"^\s*(?:import|from) (\w+)\b(?!\()", code, re.MULTILINE)) - sys.stdlib_module_names
+    imported = (
+        set(re.findall(r"^\s*(?:import|from) (\w+)\b(?!\()", code, re.MULTILINE)) - sys.stdlib_module_names
+    )
     more = imported - always - ELSEWHERE
     assert more <= named_in(extras["examples"] + extras["onnx"])
     assert bool(more) == ('".[examples]"' in page.read_text().partition("\n## ")[0])
