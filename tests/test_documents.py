@@ -1,5 +1,6 @@
 """What is written is run: the snippets of the README and the guides, the examples, the API reference."""
 
+import ast
 import doctest
 import html
 import io
@@ -226,6 +227,26 @@ def test_links_of_the_readme_lead_to_the_repository_where_the_package_is_shown()
     links = re.findall(r"\]\((.+?)\)", metadata("streamgda")["Description"])
     assert len(links) >= 10
     assert all(link.startswith("https://") for link in links)
+
+
+def test_the_page_of_contributors_shows_what_each_room_imports():
+    package = ROOT / "streamgda"
+    rooms = sorted(file.parent.name for file in package.glob("*/__init__.py"))
+    found = {
+        room: set().union(*map(imported_by, (package / room).rglob("*.py"))) & set(rooms) for room in rooms
+    }
+    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text().partition("| room |")[2].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) ?\|$", page, re.MULTILINE))
+    true = {room: ", ".join(f"`{other}`" for other in sorted(found[room] - {room})) for room in rooms}
+    assert {room: listed.strip() for room, listed in shown.items()} == true
+
+
+def imported_by(file):
+    """The rooms that a file imports from, within functions too."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules += [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    return {name.split(".")[1] for name in modules if name.startswith("streamgda.")}
 
 
 def test_the_changelog_keeps_its_form():
