@@ -353,8 +353,9 @@ class RidgeClassifier(GaussianClassifier[Any]):
         calibrated = self._calibration
         if calibrated is not None and not np.array_equal(calibrated.classes, state.seen.classes):
             self._calibration = None
-            said = "the model was calibrated for other classes; calibrate it again"
-            warnings.warn(said, stacklevel=callers_level())
+            warnings.warn(
+                "the model was calibrated for other classes; calibrate it again", stacklevel=callers_level()
+            )
 
     # ------------------------------------------------------------------ exchange
 
