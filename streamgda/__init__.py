@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from streamgda.statistics.floating.state import ClassStatistics
     from streamgda.statistics.window import WindowedStatistics
     from streamgda.subclasses.centers import SubclassCenters
-    from streamgda.subclasses.drawing import Subclasses
+    from streamgda.subclasses.clustering import Subclasses
     from streamgda.subclasses.mda import MixtureDiscriminantAnalysis
 
 __all__ = [
@@ -120,7 +120,7 @@ _HOME_OF = {
     "StatisticsLedger": "streamgda.ledger.ledger",
     "StatisticsSearchCV": "streamgda.selection.search",
     "SubclassCenters": "streamgda.subclasses.centers",
-    "Subclasses": "streamgda.subclasses.drawing",
+    "Subclasses": "streamgda.subclasses.clustering",
     "WindowedStatistics": "streamgda.statistics.window",
     "PassProgress": "streamgda.passes.progress",
     "accumulate": "streamgda.passes.accumulate",

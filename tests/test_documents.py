@@ -1,5 +1,6 @@
 """What is written is run: the snippets of the README and the guides, the examples, the API reference."""
 
+import ast
 import doctest
 import html
 import io
@@ -10,11 +11,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout
 from importlib.metadata import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from sybil import Sybil
@@ -122,23 +125,84 @@ def example(name, *arguments):
     return printed.getvalue()
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # dask.dataframe on pandas 3.1
-@pytest.mark.parametrize("document", [to_follow(document) for document in DOCUMENTS])
-def test_the_snippets_of_a_document_run_in_order(document, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder, in which snippets run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    if document.parent == GUIDES and document != START:
-        follow(START, capsys)
-    follow(document, capsys)
+    yield
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
         pyplot.close("all")
 
 
+of_dask = pytest.mark.filterwarnings(
+    "ignore:The inplace keyword:DeprecationWarning"
+)  # dask.dataframe on pandas 3.1
+
+
+@of_dask
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("document", [to_follow(document) for document in DOCUMENTS])
+def test_the_snippets_of_a_document_run_in_order(document, capsys):
+    if document.parent == GUIDES and document != START:
+        follow(START, capsys)
+    follow(document, capsys)
+
+
+@of_dask
+@pytest.mark.slow
+@pytest.mark.usefixtures("here")
+@pytest.mark.filterwarnings("default")  # Spark and Ray warn of their own code
+def test_all_documents_run_in_one_folder_in_the_order_in_which_they_are_read(capsys):
+    for document in [ROOT / "README.md", START, *(GUIDES / name for name in pages_listed())]:
+        follow(document, capsys)
+
+
+def pages_listed():
+    """The pages that the first one lists, in its order."""
+    return list(dict.fromkeys(re.findall(r"\]\(([\w-]+\.md)\)", START.read_text())))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_options_in_the_text_are_those_of_a_command(document):
+    from streamgda.cli.main import main
+
+    commands = [(command, click.Context(command)) for command in main.commands.values()]
+    options = {name: (one, context) for command, context in commands
+               for one in command.get_params(context) for name in one.opts}  # fmt: skip
+    for inline in re.findall(r"`(--\w[^`]*)`", document.read_text()):
+        name, *values = shlex.split(inline)
+        option, context = options.get(name, (None, None))
+        assert option or name == "--debug", inline
+        for value in values:
+            option.type.convert(value, option, context)
+
+
 def test_the_first_page_lists_all_others():
-    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", START.read_text()))
-    assert listed == {guide.name for guide in GUIDES.glob("*.md")} - {START.name}
+    assert set(pages_listed()) == {guide.name for guide in GUIDES.glob("*.md")} - {START.name}
+
+
+ELSEWHERE = {"pyspark", "ray"}  # whose sections name them
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))], ids=name_of)
+def test_a_page_names_the_extra_that_its_snippets_import(page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    always = named_in(project["dependencies"]) | {"distributed", "sklearn", "streamgda"}
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    imported = (
+        set(re.findall(r"^\s*(?:import|from) (\w+)\b(?!\()", code, re.MULTILINE)) - sys.stdlib_module_names
+    )
+    more = imported - always - ELSEWHERE
+    assert more <= named_in(extras["examples"] + extras["onnx"])
+    assert bool(more) == ('".[examples]"' in page.read_text().partition("\n## ")[0])
+
+
+def named_in(requirements):
+    return {re.match(r"\w+", one)[0] for one in requirements}
 
 
 def test_the_guides_are_read_in_an_hour():
@@ -163,6 +227,26 @@ def test_links_of_the_readme_lead_to_the_repository_where_the_package_is_shown()
     links = re.findall(r"\]\((.+?)\)", metadata("streamgda")["Description"])
     assert len(links) >= 10
     assert all(link.startswith("https://") for link in links)
+
+
+def test_the_page_of_contributors_shows_what_each_room_imports():
+    package = ROOT / "streamgda"
+    rooms = sorted(file.parent.name for file in package.glob("*/__init__.py"))
+    found = {
+        room: set().union(*map(imported_by, (package / room).rglob("*.py"))) & set(rooms) for room in rooms
+    }
+    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text().partition("| room |")[2].partition("\n\n")[0]
+    shown = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) ?\|$", page, re.MULTILINE))
+    true = {room: ", ".join(f"`{other}`" for other in sorted(found[room] - {room})) for room in rooms}
+    assert {room: listed.strip() for room, listed in shown.items()} == true
+
+
+def imported_by(file):
+    """The rooms that a file imports from, within functions too."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules += [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    return {name.split(".")[1] for name in modules if name.startswith("streamgda.")}
 
 
 def test_the_changelog_keeps_its_form():

@@ -31,7 +31,7 @@ def no_labels() -> Labels:
 
 
 def kind_of(labels: Labels) -> str:
-    """The kind of labels in an encoded array: "int", "str" or "bool"; of divided ones, said of them."""
+    """The kind of labels in an encoded array: "int", "str" or "bool"; that of subclasses names both."""
     if labels.dtype.names:
         return f"{PARTS[1]}es of {kind_of(labels['label'])}"
     return _KINDS[labels.dtype.kind]
@@ -52,9 +52,9 @@ def divided_labels(classes: Labels, numbers: ArrayLike) -> Labels:
 
 
 def whole_classes(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
-    """The classes of sorted labels, and where the first part of each stands.
+    """The classes of sorted labels, and the position of the first label of each.
 
-    Labels of classes are each its own.
+    A label of a class stands for itself.
     """
     if not labels.dtype.names:
         return labels, np.arange(len(labels))
@@ -63,7 +63,7 @@ def whole_classes(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
 
 
 def label_columns(labels: Labels) -> dict[str, NDArray[Any]]:
-    """Labels as columns of a table: of divided ones, their classes and their numbers.
+    """Labels as columns of a table. Those of subclasses are two columns: their classes and their numbers.
 
     Strings have the width of the longest, whatever rows were once among them.
     """

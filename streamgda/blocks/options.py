@@ -83,7 +83,7 @@ class Entry(NamedTuple):
 OPTIONS = {
     "categories": Entry("auto", "streamgda.categories.reading:Categorical"),
     "missing": Entry("marginal", "streamgda.incomplete.policy:Marginal"),
-    "subclasses": Entry(None, "streamgda.subclasses.drawing:Subclasses"),
+    "subclasses": Entry(None, "streamgda.subclasses.clustering:Subclasses"),
 }
 """The parameters that are options, by their names."""
 
@@ -101,11 +101,11 @@ RENAMED: dict[str, tuple[str, str | None]] = {
     "rows_per_class": ("subclasses", "rows_per_class"),
     "random_state": ("subclasses", "random_state"),
 }
-"""Parameters of older versions: the option that has each now, and its name there; None for the whole."""
+"""Parameters of older versions: the option that has each now, and its name there, if it is not the option."""
 
 
 def new_spelling(old: str) -> str:
-    """How a parameter of an older version is given now."""
+    """How a parameter of an older version is written now."""
     option, name = RENAMED[old]
     if name is None:
         return f"{old} is now {option}"
@@ -114,7 +114,7 @@ def new_spelling(old: str) -> str:
 
 
 def check_not_renamed(known: Container[str], names: Iterable[str], error: type[Exception]) -> None:
-    """Raise the error, with the new spelling, for a name of an older version that is none of the known."""
+    """Raise the error, with the new spelling, for a name of an older version that is not a known one."""
     for old in names:
         if old in RENAMED and old not in known and RENAMED[old][0] in known:
             raise error(new_spelling(old))

@@ -76,7 +76,7 @@ class Schema(ABC):
         return peer
 
     def sql_of(self, sql: Any, *, depends: bool) -> tuple[list[str], list[str]]:
-        """Columns of SQL from which the features that are no columns are made, and these."""
+        """Columns of SQL that other features are computed from, and these features."""
         return [], []
 
     def example(self) -> dict[str, list[Any]]:

@@ -53,7 +53,7 @@ def value_named(value: Any) -> str:
     return MISSING if value is None else str(value)
 
 
-def as_html(said: str, table: pd.DataFrame | None = None) -> str:
+def as_html(text: str, table: pd.DataFrame | None = None) -> str:
     """Text, and a table below it, for notebooks.
 
     Examples
@@ -61,7 +61,7 @@ def as_html(said: str, table: pd.DataFrame | None = None) -> str:
     >>> as_html("<Parquet rows.parquet>")
     '<pre>&lt;Parquet rows.parquet&gt;</pre>'
     """
-    return f"<pre>{escape(said)}</pre>" + ("" if table is None else table.to_html(max_rows=_SHOWN, border=0))
+    return f"<pre>{escape(text)}</pre>" + ("" if table is None else table.to_html(max_rows=_SHOWN, border=0))
 
 
 def check_known(names: Iterable[str], known: Collection[str], origin: str, kind: str = "column") -> None:

@@ -75,7 +75,7 @@ class Categories(Schema):
 
     @cached_property
     def encoding(self) -> Any:
-        """That these columns have categories."""
+        """The option that names these columns."""
         from streamgda.categories.reading import Categorical
 
         return Categorical(self.columns)
@@ -210,7 +210,7 @@ class Categories(Schema):
         return {name: holds for name, holds in told.items() if holds}
 
     def _refuse(self, n_rows: int, is_constant: Iterable[bool]) -> None:
-        """Name the columns with too many values, and those to use, of numbers the ones that vary."""
+        """Name the columns with too many values, and the columns to use, without constant numbers."""
         values_of = dict(zip(self.columns, self.values, strict=True))
         wrong = [name for name in values_of if len(values_of[name]) > _most_categories(n_rows)]
         told = {name: read_as_what(name, values_of[name]) for name in wrong}
@@ -274,7 +274,7 @@ def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tu
 
 
 def _positions(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> NDArray[np.intp]:
-    """Where values stand among those of another set; as many as that has for one that is not in it."""
+    """The position of each value in another set; for a value that is not in it, the size of the set."""
     if ours == theirs:
         return np.arange(len(ours))
     place = {value: position for position, value in enumerate(theirs)}

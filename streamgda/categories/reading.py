@@ -102,7 +102,7 @@ class Categorical(Option):
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """The option of a model. One that wants no categories may still be given a source that has some."""
+        """The option of a model. A model without categories may still read a source that has some."""
         option: Self | None = option_of("categories", model.categories)
         return cls() if option is None else option
 

@@ -175,7 +175,7 @@ def check(categories: Categories, statistics: Statistics, model: Any) -> None:
 
 
 def viewed(categories: Categories, view: View, model: Any) -> View:
-    """What a model reads of statistics with categories; ValueError if it takes none such."""
+    """What a model reads of statistics with categories; ValueError if it takes no categories."""
     check(categories, view.numbers, model)
     if categories.is_normal_for(model):
         return view

@@ -47,11 +47,11 @@ def _interrupt(number: int, frame: object) -> None:
 
 def report(document: Mapping[str, Any], lines: Iterable[str] = (), *, is_result: bool = False) -> None:
     """Write what a command did to stdout: a JSON document, or lines. With --quiet, those of results alone."""
-    asked = given("report")
-    if asked.get("json"):
+    options = given("report")
+    if options.get("json"):
         plain = json.dumps(document, default=_plain)
         click.echo(json.dumps(json.loads(plain, parse_constant=lambda _: None), indent=2))  # JSON has no NaN
-    elif is_result or not asked.get("quiet"):
+    elif is_result or not options.get("quiet"):
         click.echo(without_options("\n".join(lines or lines_of(document))))
 
 

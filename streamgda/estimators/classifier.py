@@ -170,18 +170,18 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                 warnings.warn(said, stacklevel=callers_level())
 
     def _warn_of_none(self, why_none: Reason, knows: bool) -> None:
-        """Warn that rows determine the density of no class, unless it is known."""
+        """Warn, once, that rows determine the density of no class."""
         if not knows:
             start = "no class can be estimated yet, so each row gets the priors. "
             warnings.warn(start + str(why_none()), stacklevel=callers_level())
 
     def _warn_of_priors(self, warned: Any) -> None:
-        """Warn of priors that do not sum to 1, unless they are known."""
+        """Warn, once, of priors that do not sum to 1."""
         if warned is not self.priors:
             warnings.warn("The priors do not sum to 1. Renormalizing", stacklevel=callers_level())
 
     def _warn_of_lacking(self, how: Regularisation, knows: bool) -> None:
-        """Warn that most rows are of classes without a say in pooling by evidence, unless it is known."""
+        """Warn, once, that most rows are of classes that pooling by evidence leaves out."""
         if knows:
             return
         parts = counted(len(how.shares), "subclass" if self.divides_rows else "class")
@@ -193,7 +193,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         )
 
     def _warn_of_rank(self, common: Whitening, warned: int | None) -> None:
-        """Warn of directions in which no row deviates from the mean of its class, unless it is known."""
+        """Warn, once, of directions in which no row deviates from the mean of its class."""
         statistics = self._view(self.statistics_).numbers
         if warned != common.rank and common.rank < _most_rank(statistics):
             features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
@@ -204,7 +204,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             )
 
     def _warn_of_singular(self, singular: list[tuple[Any, Reason]], warned: Container[Any]) -> None:
-        """Warn of classes that rows do not determine, unless they are known."""
+        """Warn, once, of classes that rows do not determine."""
         new = [(label, reason) for label, reason in singular if label not in warned]
         if not new:
             return
@@ -233,7 +233,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         return self._among_announced(self.statistics_.means)
 
     def _among_announced(self, values: Array, other: ArrayLike = 0.0) -> Array:
-        """Values of the classes that have rows, with another value for the classes announced besides."""
+        """Values of the classes that have rows, and another value for classes that were only announced."""
         known, seen = self.known_labels, self.labels_of(self.statistics_)
         if len(known) == len(seen):
             return values

@@ -52,8 +52,8 @@ class FittedTypes:
         """The classes in the type of the labels, if it can hold all of them."""
         if classes.dtype.kind != "i" or self.labels == "int64":
             return classes
-        given = classes.astype(self.labels)
-        return given if np.array_equal(given, classes) else classes
+        converted = classes.astype(self.labels)
+        return converted if np.array_equal(converted, classes) else classes
 
     def of_rows(self, values: Array) -> Floats:
         """Values in the type of the rows."""

@@ -232,11 +232,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
 
         Squared Mahalanobis distances are compared with the χ² distribution. Its degrees of freedom are the
         rank of the covariance, which is at most the number of observed features. Means and covariances count
-        as known, so p-values are too small if the model has learnt from few rows. With predictive="student"
-        they are not too small, unless a class of few rows is pooled with classes that are not like it: the
-        squared distance, divided by the rank, is compared with the F distribution. Shrinkage makes p-values
-        too large. For naive Bayes, the deviation of each feature is first replaced by the normal one of
-        the same p-value. A row is an outlier at level α if it is one for every class:
+        as known, so p-values are too small if the model has learnt from few rows. With predictive="student",
+        the squared distance, divided by the rank, is compared with the F distribution. Such p-values are not
+        too small, unless a class of few rows is pooled with classes that differ from it. Shrinkage makes
+        p-values too large. For naive Bayes, the deviation of each feature is first replaced by the normal one
+        of the same p-value. A row is an outlier at level α if it is one for every class:
         ``model.p_values(X).max(axis=1) < α``. Rows are as for `predict`.
 
         Returns

@@ -83,8 +83,7 @@ class LinearDiscriminantAnalysis(
         As in `QuadraticDiscriminantAnalysis`, with solvers "lsqr" and "eigen". ``OAS()`` shrinks the
         covariance of each class, as in scikit-learn, and ``shrinkage="oas"`` that which they share.
     missing : {"raise", "marginal"} or Marginal, default="raise"
-        As in `QuadraticDiscriminantAnalysis`. As a feature of 0 and 1, a missing category remains one of its
-        own.
+        As in `QuadraticDiscriminantAnalysis`. A missing category keeps its own feature of 0 and 1.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.

@@ -84,7 +84,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     divides_rows: ClassVar[bool] = False
     """Whether the rows of a class are divided by a rule, so that statistics of classes do not suffice."""
     maps_rows: ClassVar[bool] = False
-    """Whether the rule of the statistics maps the rows that are predicted; else they come mapped."""
+    """Whether the rule of the statistics maps rows to predict. If not, such rows are mapped already."""
 
     _adding: ClassVar[tuple[str, ...]] = ("missing", "exact")
     """The parameters that say how rows are added up."""

@@ -17,7 +17,7 @@ from streamgda.statistics.covariances import Array
 Predictive = Literal["plugin", "student"]
 
 PREDICTIVE = {"student": "streamgda.students.predictive:predictive"}
-"""The step from normal densities to those that are not plugged in, by the value of the parameter."""
+"""The step from normal densities to predictive ones, by the value of the parameter `predictive`."""
 
 
 @dataclass(frozen=True)

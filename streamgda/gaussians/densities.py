@@ -213,7 +213,7 @@ class _QuadraticProduct:
         covariances = np.array([common.matrix.T @ w.covariance @ common.matrix for w in densities.whitenings])
         sizes = np.linalg.norm(precisions, axis=(1, 2))
         are_alike = sizes * np.linalg.norm(covariances, axis=(1, 2)) <= FAR * d
-        for middle in np.mean, np.median:  # a few far classes draw the mean away, and not the median
+        for middle in np.mean, np.median:  # a few far classes move the mean, and not the median
             centre = middle(means, axis=0)
             gaps = means - centre
             if densities.mean_tails is not None:
@@ -351,7 +351,7 @@ class DiagonalGaussians(Gaussians):
         With z = x − centre and δ = μ − centre, (x − μ)² / σ² = (z² − 2 z δ + δ²) / σ². No term exceeds
         4 (x − μ)² / σ² + 4 δ² / σ², so few digits are lost if δ² / σ² is small. None if many classes are far.
         """
-        for middle in np.mean, np.median:  # a few far classes draw the mean away, and not the median
+        for middle in np.mean, np.median:  # a few far classes move the mean, and not the median
             centre = middle(self.means, axis=0)
             gaps = self.means - centre
             if self.mean_tails is not None:

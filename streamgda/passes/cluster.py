@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import socket
 import sys
 import threading
 import time
@@ -13,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any
 
+from streamgda.blocks.wording import counted, listed
 from streamgda.passes.graph import LARGE_STATE, Graph, Outcome
 from streamgda.passes.plan import FAN_IN, runs_of
 from streamgda.passes.progress import Listener
@@ -24,19 +22,10 @@ from streamgda.storage.paths import one_line
 if TYPE_CHECKING:
     from distributed import Client
 
-T = TypeVar("T")
 SECONDS_BETWEEN_LOOKS = 10.0
-_SECONDS_TO_CONNECT = 5.0
-_UNREACHABLE = (
-    "the scheduler of the cluster cannot be reached: start the pass again when it is there, with a new client"
-)
+SECONDS_OF_SILENCE = 10.0  # a worker tells the scheduler every second or so that it is there
 
-# Evaluated here and sent by value, since the scheduler may lack this library. A task of a collection is not
-# wanted by the client itself, but a task that depends on it is.
-_COUNT_UNRUNNABLE = """lambda dask_scheduler, client: sum(
-    any(one.client_key == client for task in (ts, *ts.dependents) for one in task.who_wants or ())
-    for ts in dask_scheduler.unrunnable
-)"""
+# Evaluated here and sent by value, since the scheduler may lack this library.
 _KNOWS = "lambda dask_scheduler, key: key in dask_scheduler.tasks"
 _LISTS_FOR_WORKERS = 2  # as many lists of files are planned by the workers, and fewer are planned here
 _LISTS_AT_A_TIME = 256
@@ -45,7 +34,6 @@ if hasattr(os, "register_at_fork"):  # or a forked process would wait for a thre
     os.register_at_fork(
         before=_submitting.acquire, after_in_parent=_submitting.release, after_in_child=_submitting.release
     )
-_log = logging.getLogger("streamgda")
 
 
 def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listener) -> Outcome:
@@ -55,7 +43,7 @@ def compute_there(graph: Graph, root: Hashable, client: Client, listener: Listen
     keys = list(graph.reading)
     keys_to_count = keys if listener.tell else []
     with _waiting_for(client, graph):
-        first = keys[: sum(_ask_scheduler(client.nthreads).values()) or FAN_IN]
+        first = keys[: sum(client.nthreads().values()) or FAN_IN]
         futures = dict(zip(first, _futures_of(client, graph.whole(), first), strict=True))
         try:
             if root not in futures:
@@ -86,11 +74,11 @@ def _submit_rest(
     first = next(as_completed(list(futures.values()), client.loop))
     if first.status != "finished":
         first.result()  # raises its error
-    n_bytes = _ask_scheduler(client.nbytes, [first.key], summary=False)[first.key]
+    n_bytes = client.nbytes([first.key], summary=False)[first.key]
     states, more = dict(futures), list(dict.fromkeys(key for key in keys if key not in futures))
     futures.update(zip(more, _futures_of(client, graph.after(states, n_bytes), more), strict=True))
     root = futures[more[0]]
-    while not (_ask_scheduler(client.run_on_scheduler, eval(_KNOWS, {}), key=root.key) or root.done()):
+    while not (client.run_on_scheduler(eval(_KNOWS, {}), key=root.key) or root.done()):
         time.sleep(0.01)  # a state that is released before is lost
     _release(futures.pop(key) for key in states.keys() - dict.fromkeys(keys).keys())
 
@@ -132,32 +120,23 @@ def map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[An
 def _waiting_for(client: Client, graph: Graph | None = None) -> Iterator[None]:
     """Watch over a cluster while it computes. If this is a task itself, others may have its thread meanwhile.
 
-    Warn if the cluster does not compute. Raise RuntimeError if it loses workers or its scheduler, and
-    MemoryError if a worker has too little memory for its task.
+    Errors of Dask come as they are, with a note of what to do.
     """
     from distributed import KilledWorker
 
+    if client.status in {"closed", "closing"}:
+        raise RuntimeError("the client is closed: connect a new one, or give scheduler='threads'")
     end = threading.Event()
     try:
-        _check_connection(client)
-        _check_versions(client)
         threading.Thread(target=_watch, args=(client, end), daemon=True).start()
+        _check_versions(client)
         with _without_thread():
             yield
-    except KilledWorker as error:
-        raise RuntimeError(
-            f"the cluster lost the pass: its workers were killed, as when memory runs out. {_remedy(graph)}, "
-            f"and start the pass again. {one_line(error)}"
-        ) from error
     except CancelledError as error:
-        if client.status == "running":
-            why = "data that was scattered or persisted went with its worker, or the tasks were cancelled"
-            remedy = "Scatter or persist the data anew, and start the pass again."
-        else:
-            why, remedy = "its scheduler cannot be reached", "Start the pass again with a new client."
-        raise RuntimeError(f"the cluster lost the pass: {why}. {remedy} {one_line(error)}") from error
-    except MemoryError as error:
-        error.add_note(f"a worker has too little memory for its task. {_remedy(graph)}")
+        error.add_note("the cluster lost the pass: start it anew, with a new client if the scheduler went")
+        raise
+    except (KilledWorker, MemoryError) as error:
+        error.add_note(_remedy(graph))
         raise
     finally:
         end.set()
@@ -165,56 +144,30 @@ def _waiting_for(client: Client, graph: Graph | None = None) -> Iterator[None]:
 
 def _remedy(graph: Graph | None) -> str:
     """What helps where memory runs out, with the size of the states if one of them was made."""
-    remedy = "Give each worker more memory or fewer threads"
+    remedy = "Where memory ran out, give each worker more of it, or fewer threads"
     if graph is None or graph.state_bytes is None:
         return remedy
     n_states, size = 3 if graph.state_bytes >= LARGE_STATE else FAN_IN + 1, graph.state_bytes / 1e6
     return f"A task holds up to {n_states} states, each of about {size:,.1f} MB, beside its rows. {remedy}"
 
 
-def _check_connection(client: Client) -> None:
-    """Raise RuntimeError if a client is closed or its scheduler is gone. Dask would try for 30 seconds.
-
-    The system takes a connection even if the scheduler is busy.
-    """
-    if client.status in {"closed", "closing"}:
-        raise RuntimeError("the client is closed: connect a new one, or give scheduler='threads'")
-    if client.status != "running":
-        raise RuntimeError(_UNREACHABLE)
-    address = urlsplit(getattr(client.scheduler, "address", ""))
-    if address.scheme in {"tcp", "tls"} and address.hostname:  # others may go through a proxy
-        there = address.hostname, address.port
-        _ask_scheduler(lambda: socket.create_connection(there, _SECONDS_TO_CONNECT).close())
-
-
-def _ask_scheduler(ask: Callable[..., T], *args: Any, **options: Any) -> T:
-    """Ask the scheduler. Raise RuntimeError if it is gone."""
-    try:
-        return ask(*args, **options)
-    except OSError as error:
-        raise RuntimeError(f"{_UNREACHABLE}. {one_line(error)}") from error
-
-
 def _watch(client: Client, end: threading.Event) -> None:
-    """Warn when the cluster stops to compute, and say in the log when it goes on."""
+    """Warn when workers stop to compute. Dask itself says nothing of it."""
     before: str | None = None
     while not end.wait(SECONDS_BETWEEN_LOOKS):
         try:
             why = _why_it_waits(client)
-        except (OSError, CancelledError):  # without its scheduler, the pass itself ends
+        except Exception:  # without its scheduler, the pass itself ends
             return
-        if why != before and not end.is_set():
-            if why is None:
-                _log.warning("the cluster computes again: the pass goes on")
-            else:
-                _log.warning("%s", why)
-                warnings.warn(why, stacklevel=2)
-            before = why
+        if why not in (None, before) and not end.is_set():
+            warnings.warn(why, stacklevel=2)
+        before = why
 
 
 def _why_it_waits(client: Client) -> str | None:
-    """What keeps a cluster from computing the tasks of a client; None if nothing does."""
-    statuses = {worker["status"] for worker in client.scheduler_info()["workers"].values()}
+    """What keeps the workers of a cluster from computing; None if nothing does."""
+    workers, now = client.scheduler_info()["workers"], client.run_on_scheduler(time.time)
+    statuses = {worker["status"] for worker in workers.values()}
     if not statuses & {"running", "paused"}:  # or they are closing
         return "the cluster has no workers: the pass waits for them. Start some, or interrupt"
     if "running" not in statuses:
@@ -222,10 +175,11 @@ def _why_it_waits(client: Client) -> str | None:
             "all workers of the cluster are paused, as when their memory is nearly full: the pass waits. "
             "Free memory, give them more, or interrupt"
         )
-    if client.run_on_scheduler(eval(_COUNT_UNRUNNABLE, {}), client=client.id):
+    silent = [name for name, worker in workers.items() if now - worker["last_seen"] > SECONDS_OF_SILENCE]
+    if silent:
         return (
-            "no worker of the cluster may run some tasks of the pass: the pass waits. Start workers with the "
-            "names, hosts or resources that dask.annotate demands, or interrupt"
+            f"{counted(len(silent), 'worker')} of the cluster stopped to answer: {listed(silent)}. The pass "
+            "waits for their tasks. Let them go on, or end them, and other workers take the tasks"
         )
     return None
 
@@ -263,14 +217,9 @@ def _check_versions(client: Client) -> None:
     """
     ours = import_module("streamgda").__version__
     expression = "__import__('streamgda').__version__"
-    for worker, version in _ask_scheduler(client.run, eval, expression, on_error="return").items():
-        if isinstance(version, ImportError):
-            fault = f"cannot import streamgda ({one_line(version)})"
-        elif isinstance(version, str) and version != ours:
-            fault = f"has streamgda {version}"
-        else:  # or the worker has just gone
-            continue
-        raise RuntimeError(
-            f"worker {worker} of the cluster {fault}: install streamgda {ours}, the version of this "
-            "process, on all machines of the cluster"
-        )
+    for worker, version in client.run(eval, expression, on_error="return").items():
+        if isinstance(version, ImportError) or (isinstance(version, str) and version != ours):
+            raise RuntimeError(  # another error says that the worker has just gone
+                f"worker {worker} of the cluster has another streamgda than the {ours} of this process "
+                f"({one_line(version)}): install the same on all machines of the cluster"
+            )

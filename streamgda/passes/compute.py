@@ -163,7 +163,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
 def _own_threads(plans: Sequence[Plan], scheduler: Scheduler) -> int | None:
     """How many threads of ours run plans, or 0 if this thread does; None if Dask runs them.
 
-    Dask runs what it has yet to compute itself, and all plans if it was given a pool or callbacks.
+    Dask runs plans whose rows it computes itself, and all plans if it has a pool or callbacks of the user's.
     """
     import dask
     from dask.base import named_schedulers

@@ -151,7 +151,7 @@ def _delayed_in(group: Iterable[Split]) -> list[Delayed]:
 
 
 def _noting(call: Callable[..., Any], *parts: Any) -> Outcome:
-    """Run any task: call a function with the states of other tasks, and note what storage failed with."""
+    """Run any task: call a function with the states of other tasks, and note the errors of storage."""
     outcomes = [part if isinstance(part, Outcome) else Outcome(part) for part in parts]
     with noting_retries() as errors:
         state = call(*(outcome.state for outcome in outcomes))

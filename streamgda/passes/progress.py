@@ -1,4 +1,4 @@
-"""How far a pass is: what a bar shows, and what a function is told."""
+"""How far a pass is: what a bar shows, and what a function of the user's is called with."""
 
 from __future__ import annotations
 

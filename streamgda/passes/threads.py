@@ -1,7 +1,7 @@
 """Run a plan in threads of this process.
 
 A group waits for a thread, while its data are fetched from remote storage; it is read, and read again if the
-storage fails; its state goes into the tree of merges, in the order of the groups; the progress is told.
+storage fails; its state goes into the tree of merges, in the order of the groups; the progress is reported.
 """
 
 from __future__ import annotations

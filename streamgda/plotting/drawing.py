@@ -94,7 +94,7 @@ def line_styles(n_classes: int) -> list[str]:
 
 
 def below_one(share: float, most_digits: int = 4) -> str:
-    """A share in two digits, or in as many as tell it from 1; in four digits, no other is written as 1."""
+    """A share in two digits, or in up to four if fewer would show 1. Only 1 itself is written as 1."""
     share = round(float(share), 12)  # sums that should be 1 miss it by rounding
     digits = min(2, most_digits)
     while digits < most_digits and share < 1 and float(f"{share:.{digits}f}") == 1:

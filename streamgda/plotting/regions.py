@@ -347,13 +347,13 @@ def _name_of(estimator: GaussianClassifier[Any], feature: int) -> str:
 
 def _title(estimator: GaussianClassifier[Any], values: dict[int, float], encoded: Mapping[str, Any]) -> str:
     """Which of the features that are not shown are fixed or marginalised."""
-    said = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
-    said += [f"{name} = {value_named(value)}" for name, value in encoded.items()]
-    if len(said) > _MOST_IN_TITLE:
-        said = [f"{counted(len(said), 'feature')} fixed"]
+    parts = [f"{_name_of(estimator, feature)} = {value:g}" for feature, value in values.items()]
+    parts += [f"{name} = {value_named(value)}" for name, value in encoded.items()]
+    if len(parts) > _MOST_IN_TITLE:
+        parts = [f"{counted(len(parts), 'feature')} fixed"]
     if n_others := _n_numbers(estimator) - len(values) - 2:
-        said.append(f"{counted(n_others, 'other feature')} marginalised")
-    return ", ".join(said)
+        parts.append(f"{counted(n_others, 'other feature')} marginalised")
+    return ", ".join(parts)
 
 
 def _extent(

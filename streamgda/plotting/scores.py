@@ -29,7 +29,7 @@ _LEAST_OF_BIN = 5.0  # rows; the share of a class among fewer says little
 
 _LABELS_ACROSS = 40  # characters that have room side by side below the axes
 
-_UNEVEN = 5  # the ratio of gaps from which on scikit-learn's scales are logarithmic, which 0 is not on
+_UNEVEN = 5  # scikit-learn's scale is logarithmic beyond this ratio of gaps, and has no 0
 
 _CHANCE = "Chance level (AUC = 0.5)"
 

@@ -86,7 +86,7 @@ class Labelled:
         return float(np.average(self.scores.argmax(axis=1) != self.codes, weights=self.weights))
 
     def log_loss(self, temperature: float = 1.0, doubt: float = 0.0) -> float:
-        """The mean of −ln p of the true class, a share of which, the doubt, is of all classes equally."""
+        """The mean of −ln p of the true class. A row in `doubt`, a share, is of all classes equally."""
         logs = log_softmax(self.scores / temperature, axis=1)
         own = np.maximum(logs[np.arange(len(logs)), self.codes], _LEAST)
         return -float(np.average((1 - doubt) * own + doubt * logs.mean(axis=1), weights=self.weights))

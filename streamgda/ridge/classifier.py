@@ -58,8 +58,8 @@ class RidgeClassifier(GaussianClassifier[Any]):
         not depend on their units. Features that do not vary are left out. Without, and with a number as
         `alpha`, the model is scikit-learn's ``RidgeClassifier(alpha)``.
     max_df : float, default=0.5
-        The most degrees of freedom of the regression for each row that "gcv" may choose. Close to one for
-        each row, the criterion says nothing.
+        The most degrees of freedom of the regression for each row that "gcv" may choose. Where they are close
+        to one for each row, the criterion says nothing.
     exact : bool, default=False
         Whether to learn by exact sums, whose bits do not depend on the order or grouping of the rows; see
         `ExactClassStatistics`.
@@ -280,7 +280,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         method: Method = "auto",
         learnt: bool = True,
     ) -> Self:
-        """Make probabilities of the scores by rows that they are true for.
+        """Calibrate the probabilities by labelled rows.
 
         Parameters
         ----------
@@ -301,9 +301,9 @@ class RidgeClassifier(GaussianClassifier[Any]):
         Returns
         -------
         self : object
-            With `validation_error_` and `validation_log_loss_`. Both are of rows that the regression, and
-            but for a temperature the calibration, has not seen. `fit` forgets a softmax regression, and a
-            class that appears later ends it.
+            With `validation_error_` and `validation_log_loss_`. Both are of rows that the regression has not
+            seen; a softmax regression has not seen them either. It is forgotten by `fit`, and when a new
+            class appears.
 
         Raises
         ------
@@ -353,8 +353,9 @@ class RidgeClassifier(GaussianClassifier[Any]):
         calibrated = self._calibration
         if calibrated is not None and not np.array_equal(calibrated.classes, state.seen.classes):
             self._calibration = None
-            said = "the model was calibrated for other classes; calibrate it again"
-            warnings.warn(said, stacklevel=callers_level())
+            warnings.warn(
+                "the model was calibrated for other classes; calibrate it again", stacklevel=callers_level()
+            )
 
     # ------------------------------------------------------------------ exchange
 

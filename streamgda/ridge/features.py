@@ -69,7 +69,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, if they had any.
     mean_, factor_ : ndarray of shape (`n_features_in_`,)
-        What is taken off a column, and then multiplied to it: 0 for one that is constant.
+        What is subtracted from a column, and the factor that it is then multiplied by: 0 if it is constant.
     median_distance_ : float
         Of the inputs of two rows, after `metric_`.
     metric_ : ndarray of shape (n_inputs,)

@@ -55,7 +55,7 @@ class RandomFeatureClassifier(RidgeClassifier):
     scored by the regression on all others. On many tables it is as accurate as gradient boosting; it loses
     where the boundaries of classes are steps along single features, and gains little with few rows.
 
-    `fit` draws the sample of the map from parts of the data all over it, which takes a part of a read;
+    `fit` draws the sample of the map from parts that are spread over the data, which takes a part of a read;
     `partial_fit` takes the first batch, so let it have some hundred rows of all kinds. Models merge if their
     maps are equal: fit one `RandomFeatures`, and give it to all of them as ``FrozenEstimator(features)``.
 
@@ -67,11 +67,11 @@ class RandomFeatureClassifier(RidgeClassifier):
     features : int, RandomFeatures or "auto", default="auto"
         How many random features there are, or a map of them: one to be fitted to the sample, or one that has
         been fitted, in scikit-learn's `FrozenEstimator`. "auto" takes 1,000, from 5,000 rows on 2,000, and
-        from 200,000 on 4,000; 2,000 if the number of rows is not known. Where rows are many, each doubling
-        takes about 15 % of the errors, and four times the memory: 8 bytes for each pair of features.
+        from 200,000 on 4,000; 2,000 if the number of rows is not known. Where rows are many, twice as many
+        make about 15 % fewer errors, in four times the memory: 8 bytes for each pair of features.
     max_df : float, default=0.5
-        The most degrees of freedom of the regression for each row that "gcv" may choose. Close to one for
-        each row, the criterion says nothing.
+        The most degrees of freedom of the regression for each row that "gcv" may choose. Where they are close
+        to one for each row, the criterion says nothing.
     products : {"auto", "float32", "float64"}, default="auto"
         In which precision the products of mapped rows are formed; they are added in float64. "float32" takes
         half the time, with an error of a scatter of about 1e-6 of that of all rows, or less. "auto" takes it
@@ -252,7 +252,7 @@ class RandomFeatureClassifier(RidgeClassifier):
     def merge(self, other: Self | Statistics) -> Self:
         """Add the rows that another model of the same class, or statistics, have learnt.
 
-        Rows of statistics come into no sample, so the model is calibrated by its own sample no more.
+        Rows of statistics are not in the sample, so the model is no longer calibrated by it.
         """
         if isinstance(other, RandomFeatureClassifier):
             other = copy(other)  # with a copy of its statistics, of the same moment as its sample
@@ -341,7 +341,7 @@ class _Blocks:
 
 
 def _sampled(source: Source, scheduler: Scheduler) -> tuple[Callable[[], Iterable[Block]], int | None]:
-    """What reads the first blocks of parts all over a source; and its number of rows, if that is known."""
+    """A function that reads the first blocks of parts spread over a source; its number of rows, if known."""
     if source.is_one_shot:
         return partial(_refuse_one_shot, source), None
     splits = source.planned(opening_on(scheduler_for(source, scheduler)))

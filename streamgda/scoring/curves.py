@@ -2,9 +2,9 @@
 
 As long as there are few different log-odds, they are kept, and curves and areas are exact, up to the order of
 log-odds that differ by rounding alone. If there are many, they are counted in bins, which take the same
-memory for any number of rows. How many are few depends on the number of classes. Rows in the same bin then
-count as ties, and the weights in the bins bound the error of the areas. In both cases, the sums of two parts
-can be added, and do not depend on how rows are cut into parts.
+memory for any number of rows. The limit depends on the number of classes. Rows in the same bin then count as
+ties, and the weights in the bins bound the error of the areas. In both cases, the sums of two parts can be
+added, and do not depend on how rows are cut into parts.
 """
 
 from __future__ import annotations

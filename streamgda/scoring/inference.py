@@ -32,7 +32,7 @@ _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 
 def pieces_of(block: Block, n_scores: int) -> list[slice]:
-    """Slices of a block whose values, and whose scores, take at most 2 MB, if rows scored at once do."""
+    """Slices of a block whose values and scores take at most 2 MB each, or the fewest rows scored at once."""
     size = max(TILE_ROWS, _ELEMENTS_AT_ONCE // max(block.n_features, n_scores))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]

@@ -239,8 +239,8 @@ class RowsPartition(Split):
             return self.rows, None
         frame, names = self.rows.rename(columns=str), self.roles.features
         if (columns := tuple(frame.columns)) != self.columns:
-            said = "the data frame is said to have"
-            raise ValueError(f"{origin} has the columns {list(columns)}; {said} {list(self.columns)}")
+            declared = list(self.columns)
+            raise ValueError(f"{origin} has the columns {list(columns)}; the data frame declares {declared}")
         if not self.roles.encoded:
             return frame[list(names)], names
         features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)

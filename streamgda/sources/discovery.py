@@ -7,13 +7,13 @@
   except hidden ones. A pattern in which a name begins with "." or "_", such as "_old*.parquet", finds these
   too.
 - A list stands for the files of its entries.
-- A table of Delta or Iceberg stands for the files that its library lists. It is told by the module of its
-  class, so nothing is imported. If the rows of the files are not those of the table, this is an error.
+- A table of Delta or Iceberg stands for the files that its library lists. It is recognised by the module of
+  its class, so nothing is imported. If the rows of the files are not those of the table, this is an error.
 
 Symbolic links are followed. In a folder or pattern, a file to which several paths lead is found once; in
 a list, that is an error. A link to nothing is an error too, for rows may be missing. Files and folders of
-other formats are told by their names. In the folder of a Delta, Iceberg or Hudi table, a log says which of
-the Parquet files are rows of the table.
+other formats are recognised by their names. In the folder of a Delta, Iceberg or Hudi table, a log says which
+of the Parquet files are rows of the table.
 """
 
 from __future__ import annotations

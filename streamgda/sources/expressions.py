@@ -185,7 +185,7 @@ def _batch_in(content: Any) -> pa.RecordBatch:
 
 
 def _steps(batch: pa.RecordBatch) -> pa.KeyValueMetadata:
-    """The steps of an expression, of which a schema prints all, and a dict would keep the last of a kind."""
+    """The steps of an expression. A schema prints all of them; a dict would hold the last of each kind."""
     options = {"show_schema_metadata": True, "truncate_metadata": False, "element_size_limit": 1 << 20}
     lines = batch.schema.to_string(**options).partition("-- schema metadata --\n")[2].splitlines()
     steps = [match.groups() for match in map(_STEP.fullmatch, lines) if match]

@@ -1,4 +1,4 @@
-"""Sources and splits whose features go through a map. They have the abilities of those that are mapped."""
+"""Sources and splits whose features go through a map. They can do what those behind the map can."""
 
 from __future__ import annotations
 

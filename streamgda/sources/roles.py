@@ -35,7 +35,7 @@ _OF_LISTS = (
     "; with_columns makes a feature of each place of a list, by pyarrow.compute.list_element(field(name), i)"
 )
 
-_FEWEST_TO_JUDGE = 20  # rows, in which a column with one value or a value in each says something
+_FEWEST_TO_JUDGE = 20  # rows among which a column of one value, or of a new one in each row, is named
 
 
 def is_number(arrow_type: pa.DataType) -> bool:

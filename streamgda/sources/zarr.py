@@ -348,7 +348,7 @@ class ZarrRows(ScorableSplit):
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether all rows come out."""
+        """Whether no row is left out."""
         return self.source.missing != "drop"
 
     def enclosing(self, start: int, stop: int) -> tuple[ZarrRows, int]:

@@ -52,7 +52,7 @@ class Readable(Protocol):
 
 
 class BesideStatistics:
-    """A state that holds statistics, and what they do not tell of the same rows."""
+    """A state that holds statistics, and more about the same rows."""
 
     statistics: Statistics
 

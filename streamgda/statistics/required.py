@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extra:
-    """What statistics can keep, or be, besides."""
+    """What statistics can keep besides the usual moments, or another sort of statistics."""
 
     in_words: str
     columns: tuple[str, ...]

@@ -32,7 +32,7 @@ class RowRule(Protocol):
         """The same rows, of other classes or features."""
 
     def check_same(self, other: Any) -> None:
-        """Raise ValueError unless rows that went by two rules, or one of them by none (None), add up."""
+        """Raise ValueError unless states of the two rules can be added. A rule may be None."""
 
     def to_document(self) -> dict[str, Any]:
         """Plain values that JSON holds, and `from_document` of the class reads."""

@@ -528,7 +528,7 @@ def resolve_all(
 
 
 def conceal(storage: Storage, names: Sequence[str], urls: Iterable[str] = ()) -> tuple[Storage, list[str]]:
-    """A storage on which files go by their names without secrets, and these names.
+    """A storage whose files have names without secrets, and these names.
 
     `urls` has those from which the storage was made.
     """

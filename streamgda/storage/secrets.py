@@ -1,7 +1,7 @@
 """Filesystems whose paths, answers and errors show nothing of the secrets in a URL.
 
 fsspec names a file on a web server by its whole URL, with the user, the password and the options, such as the
-signature of a presigned URL. Here such a file goes by its URL without them, and only the filesystem knows
+signature of a presigned URL. Here such a file is named by its URL without them, and only the filesystem knows
 them, as the filesystem of an object store knows its keys.
 """
 
@@ -217,7 +217,7 @@ def _converted(value: Any, convert: Callable[[str], str]) -> Any:
 
 
 def concealed(filesystem: Any, names: Iterable[str], urls: Iterable[str]) -> tuple[Any, list[str]]:
-    """A filesystem on which files go by their names without secrets, and these names.
+    """A filesystem whose files have names without secrets, and these names.
 
     If names differ in nothing but what is left out, the later ones get numbers: "https://host/get~2".
 

@@ -1,7 +1,7 @@
 """Classes of several normal subclasses: mixture discriminant analysis.
 
 `centers` is a `RowRule`, which gives rows their subclass before they are added up. `sampled` is the state
-from which `drawing` draws centres, as its option `Subclasses` says. `mixtures` has the densities of the
+from which `clustering` finds centres, as its option `Subclasses` says. `mixtures` has the densities of the
 classes. `mda` is the estimator. The core finds them by name in `streamgda.statistics.rules.RULES`,
 `streamgda.blocks.options.OPTIONS` and `streamgda.estimators.ESTIMATORS`.
 """

@@ -35,7 +35,7 @@ from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.missing import Read
 from streamgda.statistics.required import Required
 from streamgda.subclasses.centers import SubclassCenters
-from streamgda.subclasses.drawing import Subclasses, centers_in
+from streamgda.subclasses.clustering import Subclasses, centers_in
 from streamgda.subclasses.mixtures import Mixtures, shares_of
 from streamgda.subclasses.sampled import SampledStatistics
 
@@ -49,22 +49,22 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     by their shares. With one subclass for each class it is QDA, LDA or naive Bayes, to the last bit.
 
     Centres are found by k-means in a sample of the rows of each class. `fit` reads the rows twice: once for
-    the covariance and the sample, once to learn. If the centres are given as `subclass_centers_` of a model,
-    which knows the covariance, it reads them once; so batches, other machines and ledgers learn states that
-    add up. `partial_fit` without centres draws those of a class in the first batch that has `rows_per_class`
-    rows of it, as `Subclasses` has it, with the covariance of the first of these batches. The rows that the
-    class had before are a subclass of their own.
+    the covariance and the sample, once to learn. If `subclasses` is the `subclass_centers_` of a model, which
+    hold the covariance, it reads them once. So batches, other machines and ledgers learn states that add up.
+    `partial_fit` without centres draws those of a class in the first batch that has `rows_per_class` rows of
+    it, as `Subclasses` has it, with the covariance of the first of these batches. The rows that the class had
+    before are a subclass of their own.
 
     Parameters
     ----------
     subclasses : int, dict, Subclasses or SubclassCenters, default=3
-        The number of subclasses of each class, for all or by label; `Subclasses` says more of how centres are
-        drawn. Or the centres, with the covariance that measures distances, or as a dict of label to
-        array-like; by a dict, distances are Euclidean. Classes without centres have one subclass.
+        The number of subclasses of each class, for all or by label; `Subclasses` says how centres are drawn.
+        Or the centres: with the covariance that measures distances, or as a dict of label to array-like, for
+        Euclidean distances. Classes without centres have one subclass.
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
         mixture discriminant analysis, or features are independent, as in naive Bayes, with its smoothing:
-        variances below 1e-9 of that of the widest feature are lost in it, so give features like units.
+        variances below 1e-9 of the largest are lost in it, so bring features to similar units.
     pooling : float in [0, 1], "bayes" or None, default="bayes"
         As in `QuadraticDiscriminantAnalysis`, for subclasses and the covariance within them; not for "tied".
     priors : array-like of shape (n_classes,) or dict, optional

@@ -121,10 +121,10 @@ class Mixtures(Densities):
     def sample(self, k: int, n: int, random: np.random.RandomState) -> Array:
         """Random rows of class k: (n, d)."""
         own = self._by_class[k]
-        drawn = random.choice(own, size=n, p=self.shares[own])
+        components = random.choice(own, size=n, p=self.shares[own])
         rows = np.empty((n, self.means.shape[1]))
-        for j in np.unique(drawn):
-            chosen = np.flatnonzero(drawn == j)
+        for j in np.unique(components):
+            chosen = np.flatnonzero(components == j)
             rows[chosen] = self.components.sample(j, len(chosen), random)
         return rows
 

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
-import streamgda
 from streamgda import (
     ClassStatistics,
     GaussianNB,
@@ -427,17 +426,9 @@ OLDER = "import streamgda; streamgda.__version__ = '0.0.1'"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        (LACKING, "worker tcp.* cannot import streamgda .*: install streamgda"),
-        (
-            OLDER,
-            f"worker tcp.* has streamgda 0.0.1: install streamgda {streamgda.__version__}, the version of",
-        ),
-    ],
-)
-def test_a_worker_without_this_library_or_with_another_version_is_one_clear_error(folder, before, said):
+@pytest.mark.parametrize(("before", "found"), [(LACKING, "import of streamgda halted; .*"), (OLDER, "0.0.1")])
+def test_a_worker_without_this_library_or_with_another_version_is_one_clear_error(folder, before, found):
+    said = f"worker tcp.* has another streamgda than the .* of this process \\({found}\\): install"
     cluster = LocalCluster(n_workers=0, processes=False, dashboard_address=":0", protocol="tcp://")
     with cluster, Client(cluster) as client:
         script = WORKER.format(before=before, address=cluster.scheduler_address)

@@ -125,7 +125,7 @@ class Subclasses(Option):
                     f"subclasses names {label!r}, which is none of the classes: {listed(classes)}"
                 )
         covariance = _within_covariance(sampled.statistics, covariance_type)
-        return SubclassCenters(self._drawn(sampled, covariance, classes), covariance)
+        return SubclassCenters(self._centers_of_classes(sampled, covariance, classes), covariance)
 
     def more_centers(
         self, sampled: SampledStatistics, covariance_type: CovarianceType, before: Statistics | None = None
@@ -143,12 +143,14 @@ class Subclasses(Option):
             covariance = _within_covariance(statistics, covariance_type)
         else:
             covariance = np.zeros(_of_numbers(statistics).n_features)
-        drawn = self._drawn(sampled, covariance, new)
-        for label in drawn.keys() & set([] if before is None else whole_classes(before.classes)[0].tolist()):
-            drawn[label] = np.vstack([np.full(len(covariance), np.nan), drawn[label]])
-        return SubclassCenters({**(known or {}), **drawn}, covariance)
+        found = self._centers_of_classes(sampled, covariance, new)
+        for label in found.keys() & set([] if before is None else whole_classes(before.classes)[0].tolist()):
+            found[label] = np.vstack([np.full(len(covariance), np.nan), found[label]])
+        return SubclassCenters({**(known or {}), **found}, covariance)
 
-    def _drawn(self, sampled: SampledStatistics, covariance: Array, labels: list[Any]) -> dict[Any, Array]:
+    def _centers_of_classes(
+        self, sampled: SampledStatistics, covariance: Array, labels: list[Any]
+    ) -> dict[Any, Array]:
         """The centres of some classes."""
         if not labels:  # features may be missing that no class has yet
             return {}
