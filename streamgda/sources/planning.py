@@ -323,9 +323,9 @@ def _passes(check: Check | None, head: Footer) -> bool:
 def _read_footer(storage: Storage, path: str) -> Footer:
     """Read, decode and check the footer of a file. It is read again if the storage fails for a moment."""
     with opening(path):
-        tail, version = retried(partial(read_footer, storage, path), place=path)
+        footer = retried(partial(read_footer, storage, path), place=path)
     with decoding(path):
-        return Footer.of(storage, path, tail, version)
+        return Footer.of(storage, path, *footer)
 
 
 def name_of_format(kind: Any) -> str:
