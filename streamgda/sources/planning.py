@@ -149,7 +149,7 @@ class Dataset:
         return name_of_format(self.format)
 
     def count_rows(self) -> int:
-        """The number of rows; text is read for that, as a stream."""
+        """The number of rows, by the footers."""
         files = ds.FileSystemDataset.from_paths(
             list(self.listing.files),
             schema=self.stored,

@@ -13,6 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 from math import ceil
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.reading import Range, RangedFile, ReadRange, Request, reader_of
+from streamgda.storage.reading import Range, RangedFile, ReadRange, Request, open_whole, reader_of
 from streamgda.storage.retries import storing
 from streamgda.storage.threads import DaemonThreads
 
@@ -102,6 +103,31 @@ def fetched(read: ReadRange, size: int, steps: Sequence[Iterable[Range]]) -> Ran
     """The needed ranges of a file, of which the first are being fetched."""
     requests = list(chain.from_iterable(map(requests_for, steps)))
     return RangedFile(read, size, requests, STEP * min(len(steps), 2), request_threads().submit)
+
+
+@contextmanager
+def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> Iterator[pa.NativeFile]:
+    """The bytes of a file for Arrow to decode; if they are remote, perhaps requested ahead in their order."""
+    if storage.is_local:
+        with storing(path):
+            file = storage.filesystem.open_input_file(path)
+        with file:
+            yield file
+        return
+    if version.size is None:
+        yield open_whole(storage, path)
+        return
+    read, size = opened(storage, path, version, None)
+    requests = requests_for([(0, size)]) if ahead else ()
+    remote = RangedFile(read, size, requests, 2 * _REQUEST, request_threads().submit)
+    try:
+        yield remote.file
+    except Exception as error:
+        if remote.error is None or remote.error is error:
+            raise
+        raise remote.error from error
+    finally:
+        remote.close()
 
 
 class Fetchable(Protocol):

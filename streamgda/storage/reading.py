@@ -122,6 +122,7 @@ class RangedFile:
         self._turns, self._room, self._submit = deque(requests), room, submit
         self._parts = sorted(requests, key=attrgetter("start"))
         self._starts = [part.start for part in self._parts]
+        self.error: StorageError | None = None
         self._ask()
 
     @property
@@ -146,6 +147,15 @@ class RangedFile:
 
     def read_buffer(self, n_bytes: int) -> pa.Buffer:
         """Read bytes; Arrow calls this method, whose result it need not copy."""
+        try:
+            return self._read(n_bytes)
+        except StorageError as error:
+            self.error = error  # of which Arrow's decoder of ORC keeps only the words
+            raise
+
+    read = read_buffer
+
+    def _read(self, n_bytes: int) -> pa.Buffer:
         start, stop = self._position, min(self._position + n_bytes, self._size)
         self._position = max(start, stop)
         pieces: list[pa.Buffer] = []
@@ -163,8 +173,6 @@ class RangedFile:
         if start < stop or not pieces:
             pieces.append(self._bytes(start, max(start, stop)))
         return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
-
-    read = read_buffer
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place, from the beginning or the end."""
