@@ -30,6 +30,8 @@ _NO_BRACKET = bytes(set(range(256)) - set(b"[{]}"))
 
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1
 
+_EMPTY = re.compile(rb"^\r?\n", re.MULTILINE)
+
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
@@ -71,8 +73,26 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     read.use_threads = False  # or errors do not tell the line
     if types is not None:
         convert.include_columns, convert.column_types = types.names, types
-    reader = pa.csv.open_csv(_unpacked(file, path), read, kind.parse_options, convert)
-    return Decoded(reader.schema, iter(reader))
+    parse = kind.parse_options
+    text = _CountedText(_unpacked(file, path), parse)
+    reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
+    named = not (read.column_names or read.autogenerate_column_names)
+    n_before = read.skip_rows + named + read.skip_rows_after_names
+    is_counted = not (parse.newlines_in_values or parse.escape_char or parse.invalid_row_handler)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        n_rows = n_before
+        for batch in reader:
+            n_rows += batch.num_rows
+            yield batch
+        if n_rows < text.n_lines and is_counted and read.encoding in ("utf8", "utf-8"):
+            place = "a line" if text.first_odd is None else f"line {text.first_odd}"
+            raise pa.ArrowInvalid(
+                f"{place} has a quote that is not closed there. If values hold line ends, say "
+                "newlines_in_values=True among the options of the format"
+            )
+
+    return Decoded(reader.schema, batches())
 
 
 def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Schema | None) -> Decoded:
@@ -81,7 +101,7 @@ def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Sch
     read.use_threads = False
     if types is not None:
         parse.explicit_schema, parse.unexpected_field_behavior = types, "ignore"
-    text = _ShallowText(_unpacked(file, path), is_lines=not parse.newlines_in_values)
+    text = _ShallowText(_unpacked(file, path), parse)
     reader = pa.json.open_json(pa.PythonFile(text, mode="r"), read, parse)
     return Decoded(reader.schema, iter(reader))
 
@@ -101,6 +121,7 @@ def _feather(kind: ds.IpcFileFormat, file: pa.NativeFile, path: str, types: pa.S
     return Decoded(schema, batches())
 
 
+# Arrow 26 crashes on strings whose stored lengths are damaged: https://github.com/apache/orc/pull/2673
 def _orc(kind: ds.OrcFileFormat, file: pa.NativeFile, path: str, types: pa.Schema | None) -> Decoded:
     fragment = kind.make_fragment(file)
     schema = fragment.physical_schema
@@ -124,28 +145,23 @@ def _unpacked(file: pa.NativeFile, path: str) -> pa.NativeFile:
     return file if codec is None else pa.CompressedInputStream(file, codec)
 
 
-class _ShallowText:
-    """A stream of JSON, which raises an error before Arrow parses values that are nested deeply."""
+class _Text:
+    """A stream of text for Arrow to read, which looks at all of it."""
 
     closed = False
 
-    def __init__(self, text: pa.NativeFile, *, is_lines: bool) -> None:
-        self._text, self._is_lines = text, is_lines
-        self._begun, self._depth = b"", 0
+    def __init__(self, text: pa.NativeFile) -> None:
+        self._text, self._begun = text, b""
 
     def read(self, n_bytes: int) -> bytes:
-        """Read the next bytes, and check them."""
+        """Read the next bytes, and look at them."""
         content: bytes = self._text.read(n_bytes)
-        text = self._begun + content
-        if not self._is_lines:
-            self._depth, self._begun = _nested(text, self._depth)
-            return content
-        # Mostly there are few brackets in a line.
-        if max(map(len, text.translate(None, _NOT_OPENING).split(b"\n"))) > _DEEPEST:
-            for line in text.split(b"\n"):
-                _nested(line)
-        self._begun = text[text.rfind(b"\n") + 1 :]
+        self._look_at(self._begun + content, is_end=not content)
         return content
+
+    def _look_at(self, text: bytes, *, is_end: bool) -> None:
+        """Look at the text that was not yet looked at, and leave what is not complete."""
+        raise NotImplementedError
 
     def tell(self) -> int:
         """The place in the text."""
@@ -155,6 +171,47 @@ class _ShallowText:
     def close(self) -> None:
         """Close the text."""
         self._text.close()
+
+
+class _CountedText(_Text):
+    """CSV. It counts the lines that are rows, and finds the first with an odd number of quotes."""
+
+    def __init__(self, text: pa.NativeFile, options: pa.csv.ParseOptions) -> None:
+        super().__init__(text)
+        self._quote = (options.quote_char or "").encode()
+        self._skips_empty = options.ignore_empty_lines
+        self.n_lines, self._n_empty = 0, 0
+        self.first_odd: int | None = None
+
+    def _look_at(self, text: bytes, *, is_end: bool) -> None:
+        stop = len(text) if is_end else text.rfind(b"\n") + 1
+        lines, self._begun = text[:stop], text[stop:]
+        if self.first_odd is None and self._quote and lines.count(self._quote) % 2:
+            numbered = enumerate(lines.split(b"\n"), self.n_lines + self._n_empty + 1)
+            self.first_odd = next(i for i, line in numbered if line.count(self._quote) % 2)
+        has_empty = lines.startswith((b"\n", b"\r\n")) or b"\n\n" in lines or b"\n\r\n" in lines
+        n_empty = len(_EMPTY.findall(lines)) if has_empty and self._skips_empty else 0
+        self._n_empty += n_empty
+        self.n_lines += lines.count(b"\n") - n_empty + (lines[-1:] not in (b"", b"\n"))
+
+
+class _ShallowText(_Text):
+    """JSON. It raises an error before Arrow parses values that are nested deeply."""
+
+    def __init__(self, text: pa.NativeFile, options: pa.json.ParseOptions) -> None:
+        super().__init__(text)
+        self._is_lines, self._depth = not options.newlines_in_values, 0
+
+    def _look_at(self, text: bytes, *, is_end: bool) -> None:
+        if not self._is_lines:
+            self._depth, self._begun = _nested(text, self._depth)
+            return
+        # Mostly there are few brackets in a line.
+        if max(map(len, text.translate(None, _NOT_OPENING).split(b"\n"))) > _DEEPEST:
+            for line in text.split(b"\n"):
+                if line.count(b"[") + line.count(b"{") > _DEEPEST:
+                    _nested(line)
+        self._begun = text[text.rfind(b"\n") + 1 :]
 
 
 def _nested(text: bytes, depth: int = 0) -> tuple[int, bytes]:

@@ -284,7 +284,9 @@ def _digest(storage: Storage, path: str) -> str:
 
 def _schema_of(storage: Storage, kind: ds.FileFormat, path: str, version: Version) -> pa.Schema:
     with decodable(storage, path, version, ahead=False) as file:
-        return decode_file(kind, file, path).schema
+        schema = decode_file(kind, file, path).schema
+        list(schema.names)  # which pyarrow decodes only when it is asked for them
+        return schema
 
 
 def _batches_of(
