@@ -220,7 +220,7 @@ class FormatDataset(Dataset):
         """The first rows of some columns of the first file."""
         place = self.listing.storage, self.format, self.first.path, self.first.version
         types = pa.schema(map(self.stored.field, names))
-        begin = lambda: list(islice(_batches_of(*place, types), 1))  # noqa: E731
+        begin = lambda: list(islice(_batches_of(*place, types, ahead=False), 1))  # noqa: E731
         with decoding(self.first.path, self.written_as):
             return pa.Table.from_batches(repeated(begin), types).slice(0, FIRST_ROWS)
 
@@ -290,11 +290,17 @@ def _schema_of(storage: Storage, kind: ds.FileFormat, path: str, version: Versio
 
 
 def _batches_of(
-    storage: Storage, kind: ds.FileFormat, path: str, version: Version, types: pa.Schema
+    storage: Storage,
+    kind: ds.FileFormat,
+    path: str,
+    version: Version,
+    types: pa.Schema,
+    *,
+    ahead: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode some columns of a file. Of a remote one, what follows is requested meanwhile."""
-    ahead = _is_text(kind) or (version.size or 0) <= STEP  # of others, perhaps not all columns are read
-    with decodable(storage, path, version, ahead=ahead) as file:
+    """Decode some columns of a file. Of a remote one, perhaps what follows is requested meanwhile."""
+    is_whole = _is_text(kind) or (version.size or 0) <= STEP  # of others, perhaps not all columns are read
+    with decodable(storage, path, version, ahead=ahead and is_whole) as file:
         yield from decode_file(kind, file, path, types).batches
 
 

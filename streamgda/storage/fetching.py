@@ -35,6 +35,7 @@ STEP = 1 << 26
 
 _REQUEST = 12 << 20  # bytes of the longest request
 _HOLE = 1 << 15  # bytes between two ranges that are fetched too, to save a request
+_SMALL = 1 << 20  # bytes of a file that is read as a whole in any case
 _AHEAD = 16  # splits that are fetched before they are used
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
 _MOST_UNUSED = 1 << 24  # bytes that `read_ahead` has read and that are not used yet
@@ -118,7 +119,7 @@ def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> 
         yield open_whole(storage, path)
         return
     read, size = opened(storage, path, version, None)
-    requests = requests_for([(0, size)]) if ahead else ()
+    requests = requests_for([(0, size)]) if ahead or size <= _SMALL else ()
     remote = RangedFile(read, size, requests, 2 * _REQUEST, request_threads().submit)
     try:
         yield remote.file
