@@ -7,6 +7,7 @@ are checked before.
 from __future__ import annotations
 
 import copy
+import io
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
@@ -29,8 +30,6 @@ _NOT_OPENING = bytes(set(range(256)) - set(b"[{\n"))
 _NO_BRACKET = bytes(set(range(256)) - set(b"[{]}"))
 
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # 1 and -1
-
-_EMPTY = re.compile(rb"^\r?\n", re.MULTILINE)
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
@@ -74,7 +73,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     if types is not None:
         convert.include_columns, convert.column_types = types.names, types
     parse = kind.parse_options
-    text = _CountedText(_unpacked(file, path), parse)
+    text = _CountedText(_unpacked(file, path))
     reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
@@ -86,11 +85,8 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
             n_rows += batch.num_rows
             yield batch
         if n_rows < text.n_lines and is_counted and read.encoding in ("utf8", "utf-8"):
-            place = "a line" if text.first_odd is None else f"line {text.first_odd}"
-            raise pa.ArrowInvalid(
-                f"{place} has a quote that is not closed there. If values hold line ends, say "
-                "newlines_in_values=True among the options of the format"
-            )
+            file.seek(0)
+            _check_quotes(_unpacked(file, path), parse, n_rows)
 
     return Decoded(reader.schema, batches())
 
@@ -135,6 +131,20 @@ def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def _check_quotes(text: pa.NativeFile, options: pa.csv.ParseOptions, n_rows: int) -> None:
+    """Raise an error if there are more lines than rows, since a quote is not closed in its line."""
+    quote, n_lines, odd = (options.quote_char or "").encode(), 0, 0
+    for i, line in enumerate(io.BufferedReader(text, 1 << 20), 1):
+        n_lines += not options.ignore_empty_lines or line not in (b"\n", b"\r\n")
+        odd = odd or i * (line.count(quote) % 2)
+    if n_rows < n_lines:
+        place = f"line {odd}" if odd else "a line"
+        raise pa.ArrowInvalid(
+            f"{place} has a quote that is not closed there. If values hold line ends, say "
+            "newlines_in_values=True among the options of the format"
+        )
+
+
 _Decoder: TypeAlias = Callable[[Any, pa.NativeFile, str, pa.Schema | None], Decoded]
 
 _DECODERS: dict[str, _Decoder] = {"CSV": _csv, "JSON": _json, "Feather": _feather, "ORC": _orc}
@@ -151,16 +161,15 @@ class _Text:
     closed = False
 
     def __init__(self, text: pa.NativeFile) -> None:
-        self._text, self._begun = text, b""
+        self._text = text
 
     def read(self, n_bytes: int) -> bytes:
         """Read the next bytes, and look at them."""
         content: bytes = self._text.read(n_bytes)
-        self._look_at(self._begun + content, is_end=not content)
+        self._look_at(content)
         return content
 
-    def _look_at(self, text: bytes, *, is_end: bool) -> None:
-        """Look at the text that was not yet looked at, and leave what is not complete."""
+    def _look_at(self, content: bytes) -> None:
         raise NotImplementedError
 
     def tell(self) -> int:
@@ -174,25 +183,21 @@ class _Text:
 
 
 class _CountedText(_Text):
-    """CSV. It counts the lines that are rows, and finds the first with an odd number of quotes."""
+    """CSV, of which the line ends are counted."""
 
-    def __init__(self, text: pa.NativeFile, options: pa.csv.ParseOptions) -> None:
+    def __init__(self, text: pa.NativeFile) -> None:
         super().__init__(text)
-        self._quote = (options.quote_char or "").encode()
-        self._skips_empty = options.ignore_empty_lines
-        self.n_lines, self._n_empty = 0, 0
-        self.first_odd: int | None = None
+        self._n_ends, self._last = 0, b""
 
-    def _look_at(self, text: bytes, *, is_end: bool) -> None:
-        stop = len(text) if is_end else text.rfind(b"\n") + 1
-        lines, self._begun = text[:stop], text[stop:]
-        if self.first_odd is None and self._quote and lines.count(self._quote) % 2:
-            numbered = enumerate(lines.split(b"\n"), self.n_lines + self._n_empty + 1)
-            self.first_odd = next(i for i, line in numbered if line.count(self._quote) % 2)
-        has_empty = lines.startswith((b"\n", b"\r\n")) or b"\n\n" in lines or b"\n\r\n" in lines
-        n_empty = len(_EMPTY.findall(lines)) if has_empty and self._skips_empty else 0
-        self._n_empty += n_empty
-        self.n_lines += lines.count(b"\n") - n_empty + (lines[-1:] not in (b"", b"\n"))
+    def _look_at(self, content: bytes) -> None:
+        self._n_ends += content.count(b"\n")
+        self._last = content or self._last
+
+    @property
+    def n_lines(self) -> int:
+        """The number of lines so far, without empty ones at the end."""
+        last = self._last.rstrip(b"\r\n")
+        return self._n_ends - self._last.count(b"\n", len(last)) + bool(last)
 
 
 class _ShallowText(_Text):
@@ -200,9 +205,11 @@ class _ShallowText(_Text):
 
     def __init__(self, text: pa.NativeFile, options: pa.json.ParseOptions) -> None:
         super().__init__(text)
-        self._is_lines, self._depth = not options.newlines_in_values, 0
+        self._is_lines = not options.newlines_in_values
+        self._begun, self._depth = b"", 0
 
-    def _look_at(self, text: bytes, *, is_end: bool) -> None:
+    def _look_at(self, content: bytes) -> None:
+        text = self._begun + content
         if not self._is_lines:
             self._depth, self._begun = _nested(text, self._depth)
             return
