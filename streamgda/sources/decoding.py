@@ -122,13 +122,13 @@ def _orc(kind: ds.OrcFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     fragment = kind.make_fragment(file)
     schema = fragment.physical_schema
     names = schema.names if types is None else types.names
-    batches = fragment.to_batches(schema=schema, columns=names, use_threads=False, batch_readahead=1)
-    return Decoded(schema, map(_validated, batches))
 
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in fragment.to_batches(schema=schema, columns=names, use_threads=False, batch_readahead=1):
+            batch.validate(full=True)
+            yield batch
 
-def _validated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    batch.validate(full=True)
-    return batch
+    return Decoded(schema, batches())
 
 
 def _check_quotes(text: pa.NativeFile, options: pa.csv.ParseOptions, n_rows: int) -> None:
