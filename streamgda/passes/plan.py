@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,8 +97,7 @@ def in_place(merge: Merge) -> Merge:
 
 def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> Any:
     """The state of a group. It is read again if its storage fails, unless it can be read but once."""
-    from streamgda.storage.fetching import Prefetched  # and with it pyarrow, where it is used
+    from streamgda.storage.fetching import fetch_ahead  # and with it pyarrow, where it is used
 
     once = any(split.is_read_once for split in group)
-    splits = Prefetched(group) if group and group[0].is_remote else group
-    return repeated(partial(fold, splits, shared), 0 if once else retries)
+    return repeated(lambda: fold(fetch_ahead(group), shared), 0 if once else retries)

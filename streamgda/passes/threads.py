@@ -15,7 +15,7 @@ from typing import Any
 
 from streamgda.passes.plan import FAN_IN, Merge, Plan, Run, in_place, read_group
 from streamgda.passes.progress import Listener
-from streamgda.storage.fetching import Prefetcher, prefetch_first, read_ahead
+from streamgda.storage.fetching import read_ahead
 
 
 class Tree:
@@ -44,21 +44,20 @@ class Tree:
 def compute_in_threads(plans: Sequence[Plan], n_threads: int, listener: Listener) -> list[Any]:
     """Run plans in some threads, or in this one if their number is 0, and return their states."""
     runs = [list(plan.runs()) for plan in plans]
-    with Prefetcher(n_threads + 1) as prefetcher:
-        calls: Iterator[Any] = chain.from_iterable(map(partial(_calls, prefetcher), plans, runs))
-        in_advance = (call for call, _ in pairwise(chain(calls, [None])))  # so data of one more are fetched
-        with closing(read_ahead(operator.call, in_advance, 2 * n_threads, n_threads=n_threads)) as states:
-            return [_state_of(*pair, states, listener) for pair in zip(plans, runs, strict=True)]
+    calls: Iterator[Any] = chain.from_iterable(map(_calls, plans, runs))
+    in_advance = (call for call, _ in pairwise(chain(calls, [None])))  # so data of one more are fetched
+    with closing(read_ahead(operator.call, in_advance, 2 * n_threads, n_threads=n_threads)) as states:
+        return [_state_of(*pair, states, listener) for pair in zip(plans, runs, strict=True)]
 
 
-def _calls(prefetcher: Prefetcher, plan: Plan, runs: Sequence[Run]) -> Iterator[Callable[[], Any]]:
-    """Yield what returns the state of each step of the runs. The data of a group are fetched from then on."""
+def _calls(plan: Plan, runs: Sequence[Run]) -> Iterator[Callable[[], Any]]:
+    """Yield what returns the state of each step of the runs. The first of a group is fetched from then on."""
     for run in runs:
         for groups in run.steps():
             if plan.checkpoint and run.is_there:
                 yield partial(plan.checkpoint.read, run.name)
             else:
-                group = prefetch_first(groups[0], prefetcher)
+                group = [split.fetched() for split in groups[0][:1]] + list(groups[0][1:])
                 yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from dask.delayed import Delayed
 
-    from streamgda.storage.fetching import Prefetcher
     from streamgda.storage.filesystems import Storage, Version
 
 
@@ -44,7 +43,8 @@ class Split(ABC):
     __slots__ = ()
 
     is_read_once = False
-    is_remote = False  # whether `prefetch` has something to fetch
+    is_remote = False  # whether `fetched` has something to fetch
+    n_to_fetch = 0  # bytes, about
     n_rows: int | None = None  # where they need not be read to be counted
     n_bytes: int | None = None  # of the rows in all columns, where the storage says so
 
@@ -52,8 +52,8 @@ class Split(ABC):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
 
-    def prefetch(self, prefetcher: Prefetcher) -> Self:
-        """Start to fetch as much as there is room for, and return the split with what is fetched."""
+    def fetched(self) -> Self:
+        """The same split; if it is remote, its first bytes are being fetched."""
         return self
 
     def labels_ahead(self) -> tuple[int, int] | None:
@@ -110,6 +110,7 @@ class RowRange(ScorableSplit):
 
     n_rows = property(lambda rows: rows.stop - rows.start)
     is_remote = property(attrgetter("split.is_remote"))
+    n_to_fetch = property(attrgetter("split.n_to_fetch"))
     keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
 
     @property
@@ -117,10 +118,10 @@ class RowRange(ScorableSplit):
         """The split and the range of its rows, as plain values."""
         return [self.split.identity, self.start, self.stop]
 
-    def prefetch(self, prefetcher: Prefetcher) -> RowRange:
-        """Start to fetch as much as there is room for; return the same rows with what is fetched."""
+    def fetched(self) -> RowRange:
+        """The same rows, of which the first bytes are being fetched."""
         enclosing, before = self.split.enclosing(self.start, self.stop)
-        return RowRange(enclosing.prefetch(prefetcher), self.start - before, self.stop - before)
+        return RowRange(enclosing.fetched(), self.start - before, self.stop - before)
 
     def blocks(self) -> Iterator[Block]:
         """Read these rows, in order."""
@@ -381,12 +382,11 @@ class JoinedSplits(Split):
         """Read the rows, in order."""
         return chain.from_iterable(split.blocks() for split in self.splits)
 
-    def prefetch(self, prefetcher: Prefetcher) -> Self:
-        """Start to fetch as much as there is room for, and return the splits with what is fetched."""
-        from streamgda.storage.fetching import prefetch_first  # and with it pyarrow, where it is used
-
+    def fetched(self) -> Self:
+        """The same splits, of which the first is being fetched."""
         this: Any = self
-        joined: Self = replace(this, splits=prefetch_first(self.splits, prefetcher))
+        first = [split.fetched() for split in self.splits[:1]]
+        joined: Self = replace(this, splits=[*first, *self.splits[1:]])
         return joined
 
 

@@ -111,4 +111,7 @@ def _expression(text: str) -> pc.Expression:
 
 @lru_cache
 def _schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+    except OSError as error:
+        raise ValueError(f"the columns of an expression are damaged: {error}") from error

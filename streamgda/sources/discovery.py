@@ -145,7 +145,8 @@ def _find(
         _check_no_table_format([*listed, *above], files)
         return location, files
 
-    return wait_for(partial(retried, find, place=str(address)))
+    asked = partial(retried, find, place=str(address))
+    return asked() if storage.is_local else wait_for(asked)
 
 
 def _located(

@@ -14,6 +14,8 @@ _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
 )
 
+_ENCODED = "it has another encoding, which pyarrow.csv.ReadOptions(encoding=...) in a CsvFileFormat names"
+
 _NO_FOLDERS = (
     "it is damaged, of another format or a folder, of which a web server gives a page: name the files by a "
     "glob such as 'https://host/folder/*.parquet', or by a list"
@@ -58,7 +60,7 @@ def decoding(
             f"{path} cannot be read as {written_as}, it is damaged or too large for the memory: "
             f"{str(error) or 'no memory is left'}"
         ) from error
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, KeyboardInterrupt):
             raise
         if is_of_storage(error):
@@ -67,6 +69,8 @@ def decoding(
         if written_as == "Parquet" and not path.endswith(SUFFIXES):
             is_web = path.startswith(("http://", "https://"))
             reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
+        if isinstance(error, UnicodeError) and written_as == "CSV":
+            reasons = _ENCODED
         if "crypt" in str(error):
             reasons = _ENCRYPTED
         raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error

@@ -12,6 +12,7 @@ from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from os import PathLike
 from typing import Any
 
@@ -25,6 +26,7 @@ from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import listed
 from streamgda.sources.base import InputFile, Map
 from streamgda.sources.batches import rebatched
+from streamgda.sources.decoding import CODECS, decode_file
 from streamgda.sources.discovery import SUFFIXES, find_files
 from streamgda.sources.encoding import Wanted
 from streamgda.sources.errors import decoding, opening
@@ -32,13 +34,14 @@ from streamgda.sources.expressions import Filter
 from streamgda.sources.format_options import format_of, text_of, word_of
 from streamgda.sources.parquet import ParquetSource
 from streamgda.sources.planning import Check, Dataset, name_of_format
-from streamgda.sources.roles import Roles, check_named
+from streamgda.sources.roles import FIRST_ROWS, Roles, check_named
 from streamgda.sources.row_groups import ReadOptions, RowGroups, as_plain
-from streamgda.storage.filesystems import Storage
+from streamgda.storage.fetching import STEP, decodable
+from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.footers import Footer
-from streamgda.storage.retries import retried
+from streamgda.storage.retries import repeated, retried
 
-_PACKED = ("", ".gz", ".bz2", ".zst", ".lz4")
+_PACKED = ("", *CODECS)
 
 _NAMES = {
     "parquet": SUFFIXES,
@@ -53,6 +56,8 @@ _NAMES = {
 _UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
 
 _OF_CSV = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)", re.DOTALL)
+
+_ABSENT = re.compile("Column '(.*)' in include_columns")
 
 _OF_JSON = re.compile(r"JSON parse error: .* in row (\d+)", re.DOTALL)
 
@@ -174,11 +179,30 @@ class FormatDataset(Dataset):
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
         """Read the columns of a file and their types, as its beginning tells them."""
-        with opening(path):
-            version = retried(partial(storage.version, path), place=path)
+        version = _version(storage, path)
         with decoding(path, name_of_format(kind)):
-            fragment = kind.make_fragment(path, storage.filesystem)
-            return Footer(path, version, retried(lambda: fragment.physical_schema, place=path))
+            return Footer(path, version, repeated(partial(_schema_of, storage, kind, path, version)))
+
+    def first_rows(self, names: list[str]) -> pa.Table:
+        """The first rows of some columns of the first file."""
+        place = self.listing.storage, self.format, self.first.path, self.first.version
+        types = pa.schema(map(self.stored.field, names))
+        begin = lambda: list(islice(_batches_of(*place, types, ahead=False), 1))  # noqa: E731
+        with decoding(self.first.path, self.written_as):
+            return pa.Table.from_batches(repeated(begin), types).slice(0, FIRST_ROWS)
+
+    def count_rows(self) -> int:
+        """The number of rows, for which the files are read."""
+        storage, types = self.listing.storage, pa.schema(list(self.stored)[:1])
+        if _is_text(self.format):
+            types = pa.schema([] if self.written_as == "JSON" else [(types.names[0], pa.binary())])
+
+        def count(path: str) -> int:
+            with decoding(path, self.written_as):
+                batches = _batches_of(storage, self.format, path, _version(storage, path), types)
+                return sum(batch.num_rows for batch in batches)
+
+        return sum(repeated(partial(count, path)) for path in self.listing.files)
 
     def plan(
         self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
@@ -192,10 +216,7 @@ class FormatDataset(Dataset):
         written_as = text_of(self.format)
         for file in files:
             path, version = file.location, file.version or self.listing.files[file.location]
-            if version is None:
-                with opening(path):
-                    version = retried(partial(storage.version, path), place=path)
-            what = read_options, path, version, file.partition, b"", None
+            what = read_options, path, version or _version(storage, path), file.partition, b"", None
             rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
             yield replace(file, splits=[rows], columns=columns)
 
@@ -204,6 +225,33 @@ def _as_float(column: pa.Field) -> pa.Field:
     """A column of whole numbers, or without values so far, as one of floats."""
     is_whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
     return column.with_type(pa.float64()) if is_whole else column
+
+
+def _version(storage: Storage, path: str) -> Version:
+    with opening(path):
+        return retried(partial(storage.version, path), place=path)
+
+
+def _schema_of(storage: Storage, kind: ds.FileFormat, path: str, version: Version) -> pa.Schema:
+    with decodable(storage, path, version, ahead=False) as file:
+        schema = decode_file(kind, file, path).schema
+        list(schema.names)  # which pyarrow decodes only when it is asked for them
+        return schema
+
+
+def _batches_of(
+    storage: Storage,
+    kind: ds.FileFormat,
+    path: str,
+    version: Version,
+    types: pa.Schema,
+    *,
+    ahead: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Decode some columns of a file. Of a remote one, perhaps what follows is requested meanwhile."""
+    is_whole = _is_text(kind) or (version.size or 0) <= STEP  # of others, perhaps not all columns are read
+    with decodable(storage, path, version, ahead=ahead and is_whole) as file:
+        yield from decode_file(kind, file, path, types).batches
 
 
 # ---------------------------------------------------------------------- the rows of a file
@@ -240,54 +288,42 @@ class FileRows(RowGroups):
             yield batch, places.take(rows)
 
     def _decoded(self) -> Iterator[pa.RecordBatch]:
-        storage = self.read_options.storage
-        fragment = self.format.make_fragment(self.path, storage.filesystem)
+        storage, n_rows = self.read_options.storage, 0
+        place = storage, self.format, self.path, self.version
         storage.check_unchanged(self.path, self.version)
         with decoding(self.path, name_of_format(self.format), _UNREADABLE):
             try:
-                types = self._types_in(fragment)
-                for batch in fragment.to_batches(
-                    schema=types, columns=types.names, use_threads=False, batch_readahead=1
-                ):
-                    batch.validate(full=True)  # a damaged file of Feather would crash the process
+                types = self.types if _is_text(self.format) else self._types_in(_schema_of(*place))
+                for batch in _batches_of(*place, types):
                     yield as_plain(batch)
+                    n_rows += batch.num_rows
+            except pa.ArrowKeyError as error:
+                raise self._lacks(_ABSENT.findall(str(error))[0]) from error
             except pa.ArrowInvalid as error:
-                raise self._placed(error, fragment) from error
+                raise self._placed(error, n_rows) from error
         storage.check_unchanged(self.path, self.version)
 
-    def _types_in(self, fragment: ds.Fragment) -> pa.Schema:
-        """The types in which the columns are read: those of the plan for text, else those of the file."""
-        if isinstance(self.format, ds.JsonFileFormat):  # in which a row need not have all columns
-            return self.types
-        there = fragment.physical_schema
+    def _types_in(self, there: pa.Schema) -> pa.Schema:
+        """The types that the columns have in the file."""
         for name in self.types.names:
             if name not in there.names:
-                raise ValueError(
-                    f"{self.path}: there is no column {name!r}, which other files of the dataset have"
-                )
-        if _is_text(self.format):
-            return self.types
+                raise self._lacks(name)
         self.read_options.roles.check_types(there, self.path)
         return pa.schema([there.field(name) for name in self.types.names])
 
-    def _placed(self, error: pa.ArrowInvalid, fragment: ds.Fragment) -> ValueError:
+    def _lacks(self, name: str) -> ValueError:
+        return ValueError(f"{self.path}: there is no column {name!r}, which other files of the dataset have")
+
+    def _placed(self, error: pa.ArrowInvalid, n_rows: int) -> ValueError:
         """The error for a value that does not fit its column, with the line that it is in."""
         if match := _OF_CSV.search(str(error)):
-            column, line, reason = fragment.physical_schema.names[int(match[1])], match[2], match[3]
+            there = _schema_of(self.read_options.storage, self.format, self.path, self.version)
+            column, line, reason = there.names[int(match[1])], match[2], match[3]
             return ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"
             )
         match = _OF_JSON.search(str(error))
-        line = f"line {self._lines_before() + int(match[1]) + 1}: " if match else ""
+        line = f"line {n_rows + int(match[1]) + 1}: " if match else ""
         fault: ValueError = pa.ArrowInvalid(f"{line}{error}")
         return fault
-
-    def _lines_before(self) -> int:
-        """How many lines of JSON come before the block that cannot be decoded, by which errors count."""
-        lines, storage = 0, self.read_options.storage
-        options = pa.json.ParseOptions(explicit_schema=self.types, unexpected_field_behavior="ignore")
-        with suppress(pa.ArrowInvalid), storage.filesystem.open_input_stream(self.path) as file:
-            for batch in pa.json.open_json(file, pa.json.ReadOptions(use_threads=False), options):
-                lines += batch.num_rows
-        return lines

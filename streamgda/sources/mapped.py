@@ -28,7 +28,6 @@ from streamgda.sources.maps import FeatureMap, name_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from streamgda.storage.fetching import Prefetcher
     from streamgda.storage.filesystems import Storage
 
 
@@ -43,6 +42,7 @@ class MappedSplit(ScorableSplit):
     n_rows = property(attrgetter("split.n_rows"))
     n_bytes = property(attrgetter("split.n_bytes"))
     is_remote = property(attrgetter("split.is_remote"))
+    n_to_fetch = property(attrgetter("split.n_to_fetch"))
     keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
 
     @property
@@ -50,9 +50,9 @@ class MappedSplit(ScorableSplit):
         """Which rows are read, and through which map."""
         return [self.split.identity, self.step.digest]
 
-    def prefetch(self, prefetcher: Prefetcher) -> Self:
-        """Start to fetch the rows."""
-        return replace(self, split=self.split.prefetch(prefetcher))
+    def fetched(self) -> Self:
+        """The same split, whose rows are being fetched."""
+        return replace(self, split=self.split.fetched())
 
     def enclosing(self, start: int, stop: int) -> tuple[Self, int]:
         """The smallest part to read that holds some rows, and how many rows are before it."""

@@ -149,7 +149,7 @@ class Dataset:
         return name_of_format(self.format)
 
     def count_rows(self) -> int:
-        """The number of rows; text is read for that, as a stream."""
+        """The number of rows, by the footers."""
         files = ds.FileSystemDataset.from_paths(
             list(self.listing.files),
             schema=self.stored,
@@ -318,9 +318,9 @@ def _passes(check: Check | None, head: Footer) -> bool:
 def _read_footer(storage: Storage, path: str) -> Footer:
     """Read, decode and check the footer of a file. It is read again if the storage fails for a moment."""
     with opening(path):
-        tail, version = retried(partial(read_footer, storage, path), place=path)
+        footer = retried(partial(read_footer, storage, path), place=path)
     with decoding(path):
-        return Footer.of(storage, path, tail, version)
+        return Footer.of(storage, path, *footer)
 
 
 def name_of_format(kind: Any) -> str:

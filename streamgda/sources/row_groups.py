@@ -10,13 +10,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,18 +32,11 @@ from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
 from streamgda.sources.errors import decoding, opening
 from streamgda.sources.expressions import Filter, filtering
 from streamgda.sources.roles import Roles
-from streamgda.storage.fetching import (
-    STEP,
-    Prefetcher,
-    Range,
-    RemoteParquet,
-    chunks_of,
-    in_shares,
-    range_of,
-    size_of,
-)
+from streamgda.storage.fetching import STEP, chunks_of, fetched, in_shares, opened, range_of, request_threads
 from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.footers import DECODED
+from streamgda.storage.footers import DECODED, has_encrypted_columns, tail_of
+from streamgda.storage.reading import Range, RangedFile
+from streamgda.storage.retries import StorageError
 
 _ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
 WIDE = 256  # columns
@@ -55,6 +50,7 @@ _BYTES_OF_INDEX = 5
 _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160 MB
 _COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
+_SMALL_FILE = 1 << 21  # bytes of a remote file that is read whole, by one request
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """The types of views, and the plain types that take their place."""
 
@@ -90,6 +86,15 @@ def _plain_key(key: Any) -> Any:
     return key if isinstance(key, str | int | float | None) else repr(key)
 
 
+class _Remote(NamedTuple):
+    """A remote file that is being fetched."""
+
+    file: RangedFile
+    footer: pq.FileMetaData | None
+    is_whole: bool = True  # no row group is fetched in steps
+    check: Callable[[], None] = lambda: None  # raises an error if it was not in one version all the time
+
+
 @dataclass(frozen=True, slots=True)
 class RowGroups(ScorableSplit):
     """Consecutive row groups of a file, with the partition keys of the file.
@@ -104,9 +109,10 @@ class RowGroups(ScorableSplit):
     groups: bytes
     n_rows: int | None
     n_bytes: int | None = field(default=None, compare=False)
-    remote: RemoteParquet | None = field(default=None, compare=False, repr=False)  # if it is being fetched
+    remote: deque[Future[_Remote]] | None = field(default=None, compare=False, repr=False)  # until it is read
 
     is_remote = property(attrgetter("read_options.is_remote"))
+    n_to_fetch = property(lambda groups: groups._n_to_fetch())
 
     @property
     def rows_of_group(self) -> dict[int, int]:
@@ -163,14 +169,40 @@ class RowGroups(ScorableSplit):
         """Read the features, each row group once, and the columns kept beside them."""
         return unlabelled_blocks(self._batches(), self.read_options.roles, self.read_options.keep)
 
-    def prefetch(self, prefetcher: Prefetcher) -> RowGroups:
-        """The same row groups; if they are remote, as much as there is room for is being fetched."""
-        return replace(self, remote=self._remote(prefetcher)) if self.is_remote else self
+    def fetched(self) -> RowGroups:
+        """The same row groups; if they are remote, their first bytes are being fetched."""
+        if not self.is_remote or self.remote:
+            return self
+        return replace(self, remote=deque([request_threads().submit(self._fetch)]))
 
-    def _remote(self, prefetcher: Prefetcher) -> RemoteParquet:
-        if self.remote and not self.remote.is_closed:
-            return self.remote
-        return prefetcher.fetch(self.read_options.storage, self.path, self.version, self._needs)
+    def _n_to_fetch(self) -> int:
+        """The bytes that numbers take, without compression, up to those of a step."""
+        return min(8 * (self.n_rows or 0) * len(self.read_options.columns), STEP) if self.is_remote else 0
+
+    def _fetch(self) -> _Remote:
+        """Open the file, request its first bytes, and check its version when all have come."""
+        place = self.read_options.storage, self.path, self.version
+        footer, file = DECODED.get(*place) or (None, None)
+        read, size = opened(*place, file)
+        if size <= _SMALL_FILE:
+            whole = read(0, size)
+            self._check_version()
+            return _Remote(RangedFile(lambda start, stop: whole.slice(start, stop - start), size), footer)
+        if footer is None:
+            tail = tail_of(read, size)
+            footer = pq.read_metadata(pa.BufferReader(tail))
+            if has_encrypted_columns(footer, tail):
+                return _Remote(RangedFile(read, size), footer, check=self._check_version)
+        steps = self._needs(footer)
+        remote, is_whole = fetched(read, size, steps), len(steps) < 2
+        if remote.answers is None:  # the others are requested while it is read
+            return _Remote(remote, footer, is_whole, self._check_version)
+        check = request_threads().submit(self._check_version, remote.answers)
+        return _Remote(remote, footer, is_whole, check.result)
+
+    def _check_version(self, answers: Collection[Future[Any]] = ()) -> None:
+        wait(answers)
+        self.read_options.storage.check_unchanged(self.path, self.version)
 
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
@@ -206,25 +238,36 @@ class RowGroups(ScorableSplit):
     @contextmanager
     def _open(self) -> Iterator[pq.ParquetFile]:
         """The file, checked before and after it is read to be in the version that was planned for."""
-        if self.is_remote:
-            with self._remote(Prefetcher()) as remote:
-                with decoding(self.path):
-                    metadata = remote.metadata  # waits until the file can be read
-                    parquet = self._parquet(remote.file, metadata, is_whole=remote.is_read_whole)
-                yield parquet
-                remote.check_unchanged()
-            return
         storage = self.read_options.storage
+        if self.is_remote:
+            with decoding(self.path), self._checked() as remote:
+                yield self._parquet(remote.file.file, remote.footer, is_whole=remote.is_whole)
+            return
         storage.check_unchanged(self.path, self.version)
         with opening(self.path):
             file = storage.filesystem.open_input_file(self.path)
         with file:
             with decoding(self.path):
                 known = DECODED.get(storage, self.path, self.version)
-                metadata = None if known is None else known.metadata_of(file)
-                parquet = self._parquet(file, metadata, is_whole=False)
+                parquet = self._parquet(file, known and known.footer, is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)
+
+    @contextmanager
+    def _checked(self) -> Iterator[_Remote]:
+        """The remote file, closed and checked to be in the planned version when all bytes have come."""
+        remote = None
+        try:
+            remote = (self.fetched().remote or deque()).pop().result()
+            yield remote
+            remote.check()
+        except (ValueError, OSError):  # perhaps the bytes are of another version
+            with suppress(StorageError):
+                self._check_version()
+            raise
+        finally:
+            if remote is not None:
+                remote.file.close()
 
     def _parquet(
         self, file: pa.NativeFile, metadata: pq.FileMetaData | None, *, is_whole: bool
@@ -253,7 +296,7 @@ class RowGroups(ScorableSplit):
         as_a_whole, groups = most_rows(len(self._stored)), self.rows_of_group
         for n_rows, chunks in zip(groups.values(), chunks_of(metadata, groups, self._stored), strict=True):
             ranges = sorted(map(range_of, chunks))
-            if size_of(ranges) <= STEP or n_rows <= as_a_whole:
+            if sum(stop - start for start, stop in ranges) <= STEP or n_rows <= as_a_whole:
                 steps[-1] += ranges
             else:
                 steps += [*in_shares(ranges), []]

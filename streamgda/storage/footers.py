@@ -2,8 +2,7 @@
 
 pyarrow decodes a footer. A footer that it decodes may still be damaged: with a flipped bit in the offset of a
 column, the values of another column are read. A pass needs the footer of a file twice, for the plan and for
-the rows. So the footers that were decoded last stay in memory; and, of remote files, the bytes that were read
-last, with files that are so small that they were read whole.
+the rows. So the footers that were decoded last stay in memory, with the opened files of object stores.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -22,27 +21,24 @@ from streamgda.storage.filesystems import Storage, Version
 from streamgda.storage.reading import ReadRange, reader_of
 from streamgda.storage.retries import storing
 
-T = TypeVar("T")
-
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 
 _SIGNATURE = 28  # bytes after the footer of a file whose columns are encrypted, and the footer is not
 
 _READ_AHEAD = 1 << 16  # bytes that hold most footers
 
-_OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
-
-_MOST_CACHED = 1 << 24  # bytes
-
 _MOST_DECODED = 1 << 26  # bytes
+
+_OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 
 _DECODED_SIZE = 10  # times the bytes of a footer, about
 
 
-def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
+def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeFile | None]:
     """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
 
-    An object store answers by two requests: one for the version, one for the bytes.
+    An object store answers by two requests: one for the version, one for the bytes. The opened file is
+    returned too if it holds no connection; to open it again would take another request.
 
     Raises
     ------
@@ -54,86 +50,47 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version]:
             file, version = storage.open(path)
         else:
             file, version = None, storage.version(path)
-    read, size = reader_of(storage, path, file, version.size)
-    tail, n_footer = tail_of(read, size)
-    footer = tail[-n_footer:].to_pybytes()
-    if storage.is_local:
-        file.close()
-    else:
-        keep_footer(storage, path, version, CachedFooter(footer, file, whole_of(tail, size)))
-    return footer, version
+    tail = tail_of(*reader_of(storage, path, file, version.size))
+    if file is None or (storage.is_object_store and not storage.is_local):
+        return tail, version, file
+    file.close()
+    return tail, version, None
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
     """Read the end of an open Parquet file: its footer, the length of the footer, and four letters."""
-    size = file.size()
-    tail, n_footer = tail_of(lambda start, stop: pa.py_buffer(file.read_at(stop - start, start)), size)
-    return bytes(tail[-n_footer:])
+    return tail_of(lambda start, stop: pa.py_buffer(file.read_at(stop - start, start)), file.size())
 
 
-def tail_of(read: ReadRange, size: int) -> tuple[pa.Buffer, int]:
-    """Read the end of a Parquet file; also return the length of the footer with the bytes behind it."""
+def tail_of(read: ReadRange, size: int) -> bytes:
+    """Read the footer of a Parquet file, with the bytes behind it."""
     tail = read(max(size - _READ_AHEAD, 0), size) if size else pa.py_buffer(b"")
     n_footer = int.from_bytes(tail[-_BEHIND:-4], "little") + _BEHIND
     if len(tail) < n_footer <= size:
         tail = read(size - n_footer, size)
-    return tail, n_footer
+    return bytes(tail[-n_footer:])
 
 
-def whole_of(tail: pa.Buffer, size: int) -> pa.Buffer | None:
-    """All bytes of a file if its end holds them, as the end of a small file does; else None."""
-    return tail if len(tail) == size else None
+class Known(NamedTuple):
+    """What is known of a version of a file."""
 
-
-class CachedFooter(NamedTuple):
-    """The footer of a file, with the bytes behind it.
-
-    `file` is the file, if pyarrow has opened it. `whole` is all of it, if it is small.
-    """
-
-    tail: bytes
+    footer: pq.FileMetaData
     file: pa.NativeFile | None
-    whole: pa.Buffer | None
-
-    @property
-    def n_bytes(self) -> int:
-        """The memory that it takes, about."""
-        return len(self.tail) + _OPEN_FILE + (0 if self.whole is None else len(self.whole))
 
 
-class DecodedFooter(NamedTuple):
-    """The footer of a file, as bytes and decoded. A file of another footer may have the same version."""
-
-    tail: bytes
-    metadata: pq.FileMetaData
-
-    def metadata_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
-        """The decoded footer, if a file ends with the same bytes."""
-        n_bytes, size = len(self.tail), file.size()
-        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
-        return self.metadata if is_same else None
-
-
-class Cache(Generic[T]):
-    """What is known of the files that were read last. What takes more than so many bytes is forgotten.
-
-    The oldest is forgotten first.
-    """
+class Cache:
+    """What is known of the files that were read last. The oldest are forgotten first."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._n_bytes = most_bytes, 0
-        self._known: dict[tuple[str, Version], tuple[Storage, T, int]] = {}
+        self._known: dict[tuple[str, Version], tuple[Storage, Known, int]] = {}
         self._lock = Lock()
-        if hasattr(
-            os, "register_at_fork"
-        ):  # or a forked process would wait for a thread that it does not have
-            os.register_at_fork(
-                before=self._lock.acquire,
-                after_in_parent=self._lock.release,
-                after_in_child=self._lock.release,
-            )
+        # Or a forked process would wait for a thread that it does not have.
+        os.register_at_fork(
+            before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
+        )
 
-    def keep(self, storage: Storage, path: str, version: Version, known: T, n_bytes: int) -> None:
+    def keep(self, storage: Storage, path: str, version: Version, known: Known, n_bytes: int) -> None:
         """Keep what is known of a version of a file, which takes so many bytes."""
         with self._lock:
             self._forget((path, version))
@@ -142,7 +99,7 @@ class Cache(Generic[T]):
             while self._n_bytes > self._most_bytes:
                 self._forget(next(iter(self._known)))
 
-    def get(self, storage: Storage, path: str, version: Version) -> T | None:
+    def get(self, storage: Storage, path: str, version: Version) -> Known | None:
         """What is known of a version of a file, if it is in memory."""
         entry = self._known.get((path, version))
         return entry[1] if entry is not None and entry[0] == storage else None
@@ -152,18 +109,8 @@ class Cache(Generic[T]):
             self._n_bytes -= self._known.pop(key)[-1]
 
 
-FOOTERS = Cache[CachedFooter](_MOST_CACHED)
-"""The footers of remote files, and the opened files, that this process keeps."""
-
-DECODED = Cache[DecodedFooter](_MOST_DECODED)
+DECODED = Cache(_MOST_DECODED)
 """The decoded footers that this process keeps."""
-
-
-def keep_footer(storage: Storage, path: str, version: Version, footer: CachedFooter) -> None:
-    """Keep the footer of a version of a remote file."""
-    if not storage.is_object_store:  # elsewhere an open file may hold a connection
-        footer = footer._replace(file=None, whole=None)
-    FOOTERS.keep(storage, path, version, footer, footer.n_bytes)
 
 
 # ---------------------------------------------------------------------- what a footer says
@@ -182,7 +129,9 @@ class Footer(NamedTuple):
     metadata: pq.FileMetaData = None
 
     @classmethod
-    def of(cls, storage: Storage, path: str, tail: bytes, version: Version) -> Footer:
+    def of(
+        cls, storage: Storage, path: str, tail: bytes, version: Version, file: pa.NativeFile | None
+    ) -> Footer:
         """Decode a footer, and check it if the length of the file is known.
 
         Raises
@@ -195,8 +144,9 @@ class Footer(NamedTuple):
         list(schema.names)  # which pyarrow decodes only when it is asked for them
         if version.size is not None:
             check_footer(metadata, tail, version.size)
-        if version.tells_content:
-            DECODED.keep(storage, path, version, DecodedFooter(tail, metadata), _DECODED_SIZE * len(tail))
+        if version.tells_content and not has_encrypted_columns(metadata, tail):
+            known = Known(metadata, file)
+            DECODED.keep(storage, path, version, known, _OPEN_FILE + _DECODED_SIZE * len(tail))
         return cls(path, version, schema, tail, metadata)
 
 

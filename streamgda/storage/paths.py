@@ -66,7 +66,8 @@ def shown(path: str | os.PathLike[str]) -> str:
     >>> shown("https://token@host/1.parquet?X-Amz-Signature=5fa2#part")
     'https://host/1.parquet'
     """
-    return "::".join(parts(link)[0] for link in links(os.fspath(path)))
+    path = os.fspath(path)
+    return "::".join(parts(link)[0] for link in links(path)) if "://" in path else path
 
 
 def without_options(text: str) -> str:

@@ -7,8 +7,13 @@ memory. So the last byte of the memory that is filled is set before, and compare
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +24,9 @@ from streamgda.storage.retries import StorageError, retried, storing
 
 ReadRange: TypeAlias = Callable[[int, int], pa.Buffer]
 """Returns the bytes of a file from a start to before a stop, by one request."""
+
+Range: TypeAlias = tuple[int, int]
+"""The first byte, and the byte behind the last."""
 
 _LAST_BYTES = (0xA5, 0x5A)  # as they are before bytes are read; no range ends with both
 
@@ -78,37 +86,110 @@ def _read_by_path(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffe
         return pa.py_buffer(content.read(stop - start))
 
 
-def as_file(read: ReadRange, size: int) -> pa.NativeFile:
-    """A file of this size for Arrow, whose bytes a function of their range returns."""
-    return pa.PythonFile(_Ranges(read, size), mode="r")
+@dataclass(eq=False)
+class Request:
+    """A range to ask for, how many of its needed bytes are unread, and what the storage returns."""
+
+    start: int
+    stop: int
+    n_unread: int
+    answer: Future[pa.Buffer] | None = None
 
 
-class _Ranges:
-    """A Python file."""
+class RangedFile:
+    """A file for Arrow that one thread reads, and whose needed ranges are requested before they are used.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the bytes of a range. It is called for ranges that are not requested, or are read twice.
+    size : int
+        How long the file is.
+    requests : sequence of Request
+        What is needed, in the order in which it is to be requested.
+    room : int, optional
+        Requests are made while fewer bytes are requested and not used.
+    submit : callable, optional
+        Calls a function in another thread, and returns a future.
+    """
 
     closed = False
 
-    def __init__(self, read: ReadRange, size: int) -> None:
-        self._ranges, self._size, self._position = read, size, 0
+    def __init__(
+        self, read: ReadRange, size: int, requests: Sequence[Request] = (), room: int = 0, submit: Any = None
+    ) -> None:
+        self._bytes, self._size, self._position = read, size, 0
+        self._turns, self._room, self._submit = deque(requests), room, submit
+        self._parts = sorted(requests, key=attrgetter("start"))
+        self._starts = [part.start for part in self._parts]
+        self.error: StorageError | None = None
+        self._ask()
+
+    @property
+    def file(self) -> pa.NativeFile:
+        """The file as Arrow takes it."""
+        return pa.PythonFile(self, mode="r")
+
+    @property
+    def answers(self) -> list[Future[pa.Buffer]] | None:
+        """What the requests return; None if some are not yet made."""
+        return None if self._turns else [part.answer for part in self._parts if part.answer is not None]
+
+    def _ask(self) -> None:
+        while self._turns and self._room > 0:
+            self._request(self._turns.popleft())
+
+    def _request(self, part: Request) -> Future[pa.Buffer]:
+        if part.answer is None:
+            part.answer = self._submit(self._bytes, part.start, part.stop)
+            self._room -= part.stop - part.start
+        return part.answer
 
     def read_buffer(self, n_bytes: int) -> pa.Buffer:
         """Read bytes; Arrow calls this method, whose result it need not copy."""
-        start = self._position
-        self._position = min(start + n_bytes, self._size)
-        return self._ranges(start, self._position)
+        try:
+            return self._read(n_bytes)
+        except StorageError as error:
+            self.error = error  # of which Arrow's decoder of ORC keeps only the words
+            raise
 
-    def read(self, n_bytes: int) -> pa.Buffer:
-        return self.read_buffer(n_bytes)
+    read = read_buffer
+
+    def _read(self, n_bytes: int) -> pa.Buffer:
+        start, stop = self._position, min(self._position + n_bytes, self._size)
+        self._position = max(start, stop)
+        pieces: list[pa.Buffer] = []
+        for part in self._parts[max(bisect_right(self._starts, start) - 1, 0) :]:
+            if start >= stop or not part.start <= start < part.stop or part.n_unread <= 0:
+                break
+            end = min(stop, part.stop)
+            pieces.append(self._request(part).result().slice(start - part.start, end - start))
+            part.n_unread -= end - start
+            if part.n_unread <= 0:
+                part.answer = None
+                self._room += part.stop - part.start
+                self._ask()
+            start = end
+        if start < stop or not pieces:
+            pieces.append(self._bytes(start, max(start, stop)))
+        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place, from the beginning or the end."""
         self._position = offset + (self._size if whence == os.SEEK_END else 0)
         return self._position
 
     def tell(self) -> int:
+        """The place in the file."""
         return self._position
 
     def close(self) -> None:
-        pass
+        """Make no more requests, and forget what was fetched."""
+        self._turns.clear()
+        for part in self._parts:
+            if part.answer is not None:
+                part.answer.cancel()
+            part.answer = None
 
 
 def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.NativeFile:
@@ -140,4 +221,4 @@ def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.Nativ
             read, size = reader_of(storage, path, None, size)
     if not storage.is_local and size <= _READ_WHOLE:
         return pa.BufferReader(read(0, size))
-    return as_file(lambda start, stop: retried(partial(read, start, stop)), size)
+    return RangedFile(lambda start, stop: retried(partial(read, start, stop)), size).file

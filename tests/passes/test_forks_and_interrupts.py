@@ -70,9 +70,9 @@ def test_a_forked_process_makes_passes(folder, parent):
 FORK_BESIDE_A_LOCK = """
 import os, sys, threading, time
 from streamgda.passes.cluster import _submitting
-from streamgda.storage.footers import FOOTERS
+from streamgda.storage.footers import DECODED
 
-lock = {"footers": FOOTERS._lock, "submission": _submitting}[sys.argv[1]]
+lock = {"footers": DECODED._lock, "submission": _submitting}[sys.argv[1]]
 taken = threading.Event()
 
 def work():

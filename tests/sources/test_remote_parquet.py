@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 
 import dask
@@ -21,6 +22,7 @@ from streamgda.passes.compute import compute_plan
 from streamgda.passes.plan import Plan
 from streamgda.sources import row_groups
 from streamgda.storage import fetching
+from streamgda.storage.reading import RangedFile
 
 NAMES = [f"x{j}" for j in range(10)]
 TAIL = 1 << 16  # bytes at the end of a file, which have the footer
@@ -66,7 +68,7 @@ LIBRARIES = pytest.mark.parametrize("library", [arrow, fsspec])
 
 def read(source):
     """The blocks of a source, as one task after another reads them."""
-    return [block for split in fetching.Prefetched(source.splits()) for block in split.blocks()]
+    return [block for split in fetching.fetch_ahead(source.splits()) for block in split.blocks()]
 
 
 def same_bits(one, other):
@@ -79,7 +81,7 @@ def same_bits(one, other):
 def counts_of_reading(store, source):
     splits = source.splits()
     store.reset()
-    for split in fetching.Prefetched(splits):
+    for split in fetching.fetch_ahead(splits):
         for _ in split.blocks():
             pass
     return store.counts()
@@ -164,7 +166,7 @@ def test_what_is_predicted_and_evaluated_is_read_by_as_few_requests(store, folde
 @pytest.mark.slow_cases("synchronous")
 @pytest.mark.parametrize(("scheduler", "n_at_once"), [("synchronous", 1), ("threads", 2)])
 def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, scheduler, n_at_once):
-    """Each file, of which two columns that lie apart are read, is a task."""
+    """Each file is a task."""
     splits = scan_parquet("rows/short", "y", features=["x0"], filesystem=arrow(store)).splits()
     plan = Plan([[split] for split in splits], accumulate_splits, ClassStatistics())
     with dask.config.set(num_workers=2):
@@ -173,18 +175,18 @@ def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, schedul
         compute_plan(plan, scheduler, progress=False)
     counts = store.counts()
     store.set(latency=0.0)
-    assert counts["GET"] == 2 * len(splits)
-    assert counts["most_at_once"] > 2 * n_at_once
+    assert counts["GET"] == len(splits)
+    assert counts["most_at_once"] > n_at_once
 
 
-def test_no_more_is_fetched_ahead_than_the_budget(store, folder, monkeypatch):
-    monkeypatch.setattr(fetching, "STEP", 2_000_000)
+def test_no_more_is_fetched_ahead_than_the_budget(store, monkeypatch):
+    monkeypatch.setattr(fetching, "STEP", 1_000_000)  # less than four files
     splits = scan_parquet("rows/short", "y", filesystem=arrow(store)).splits()
-    with fetching.Prefetcher() as prefetcher:
-        for split in splits[:16]:
-            split.prefetch(prefetcher).remote.metadata  # noqa: B018  waits for the footer
-        size = (folder / "rows/short/00.parquet").stat().st_size
-        assert 2_000_000 < prefetcher.n_waiting <= 2_000_000 + size + 16 * TAIL
+    store.reset()
+    ahead = fetching.fetch_ahead(splits)
+    next(ahead)
+    time.sleep(0.5)
+    assert store.counts()["GET"] == 3
 
 
 def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
@@ -192,16 +194,17 @@ def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
     in_steps_of(200_000, monkeypatch)
     monkeypatch.setattr(fetching, "_REQUEST", 50_000)
     monkeypatch.setattr(row_groups, "_READ_ELEMENTS", 1 << 14)
-    request, held = fetching.RemoteParquet._request, []
+    held = []
 
-    def noted(remote, part):
-        answer = request(remote, part)
-        held.append(remote._prefetcher.n_waiting)
+    def noted(file, part):
+        answer = request(file, part)
+        held.append(sum(one.stop - one.start for one in file._parts if one.answer is not None))
         return answer
 
-    monkeypatch.setattr(fetching.RemoteParquet, "_request", noted)
+    request = RangedFile._request
+    monkeypatch.setattr(RangedFile, "_request", noted)
     assert rows_of(scan_parquet("rows/long", "y", filesystem=arrow(store))) == 60_000
-    assert 200_000 < max(held) <= 2 * 200_000 + 50_000 + TAIL
+    assert 200_000 < max(held) <= 2 * 200_000 + 50_000
 
 
 # ---------------------------------------------------------------------- the same bits
@@ -335,7 +338,7 @@ def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
     splits = source.splits()
     store.set(truncate_every=1, only="GET")
     with pytest.raises(OSError, match="parquet") as raised:
-        for split in fetching.Prefetched(splits):
+        for split in fetching.fetch_ahead(splits):
             list(split.blocks())
     assert "damaged" not in str(raised.value)
     store.set(truncate_every=0)
@@ -348,17 +351,14 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(store, raises):
     source = scan_parquet("rows/short", "y", filesystem=arrow(store))
     list(read(source))  # the threads that all readers share are there now
     store.set(latency=0.05)
-    prefetcher = fetching.Prefetcher()
     try:
-        with prefetcher:
-            for split in [split.prefetch(prefetcher) for split in source.splits()]:
-                next(split.blocks())
-                if raises:
-                    raise KeyError
-                break
+        for split in fetching.fetch_ahead(source.splits()):
+            next(split.blocks())
+            if raises:
+                raise KeyError
+            break
     except KeyError:
         pass
-    assert prefetcher.n_waiting == 0
     store.set(latency=0.0)
     before = {thread.name for thread in threading.enumerate()}
     assert len(read(source)) == 20  # nothing waits in the threads

@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,6 +23,7 @@ from streamgda import (
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     WindowedStatistics,
+    scan_arrow,
 )
 from streamgda.storage.documents import decode, encode
 
@@ -36,6 +38,12 @@ def evaluation():
     return Evaluation().update(Y, model.predict_log_proba(X), model.classes_)
 
 
+def pipeline():
+    columns = pa.table({"u": X[:, 0], "v": X[:, 1], "y": Y})
+    source = scan_arrow(columns, "y").with_columns(product=pc.field("u") * pc.field("v"))
+    return GaussianNB().fit(source).as_pipeline(source)
+
+
 SAVED = {
     "full": lambda: ClassStatistics().update(X, Y),
     "tied": lambda: ClassStatistics("tied").update(X, Y),
@@ -48,6 +56,7 @@ SAVED = {
     "qda": lambda: QuadraticDiscriminantAnalysis(priors=[0.2, 0.3, 0.5]).fit(X, Y),
     "edda": lambda: GaussianDiscriminantAnalysis().fit(X, Y),
     "mda": lambda: MixtureDiscriminantAnalysis().fit(X, Y),
+    "pipeline": pipeline,
     "evaluation": evaluation,
 }
 

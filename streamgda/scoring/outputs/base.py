@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 from streamgda.blocks.block import Block
 from streamgda.sources.base import JoinedSplits, ScorableSplit
 from streamgda.sources.errors import add_place
-from streamgda.storage.fetching import Prefetched, request_threads
+from streamgda.storage.fetching import fetch_ahead, request_threads
 from streamgda.storage.filesystems import Storage, reached
 
 LOCK = ".predict_dataset.lock"
@@ -104,7 +104,7 @@ class Part(JoinedSplits):
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows, in order, and the columns that are kept."""
-        for split in Prefetched(self.splits) if self.is_remote else self.splits:
+        for split in fetch_ahead(self.splits):
             yield from split.features()
 
 

@@ -121,7 +121,7 @@ class ParquetOutput(Output[Part]):
         path = f"{self.path}/{name}"
         try:
             with decoding(path):
-                tail, _ = retried(partial(read_footer, self.storage, path))
+                tail, *_ = retried(partial(read_footer, self.storage, path))
                 return _footer_of(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
         except ValueError:
             return _TORN
