@@ -46,6 +46,7 @@ def expected_failures(model):
     return {}
 
 
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of few rows
 @pytest.mark.slow_cases(
     "check_dtype_object", "check_estimators_dtypes", "readonly_memmap=True", "after_fitting"
 )
