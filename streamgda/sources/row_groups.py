@@ -50,7 +50,7 @@ _BYTES_OF_INDEX = 5
 _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160 MB
 _COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
-_SMALL_FILE = 1 << 21  # bytes of a remote file that is read whole, by one request
+_SMALL_FILE = 1 << 16  # bytes of a remote file that is read whole, by one request
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """The types of views, and the plain types that take their place."""
 
@@ -182,12 +182,14 @@ class RowGroups(ScorableSplit):
     def _fetch(self) -> _Remote:
         """Open the file, request its first bytes, and check its version when all have come."""
         place = self.read_options.storage, self.path, self.version
-        footer, file = DECODED.get(*place) or (None, None)
-        read, size = opened(*place, file)
+        known = DECODED.get(*place)
+        read, size = opened(*place, known and known.file)
         if size <= _SMALL_FILE:
             whole = read(0, size)
             self._check_version()
+            footer = known and known.footer_of(pa.BufferReader(whole))
             return _Remote(RangedFile(lambda start, stop: whole.slice(start, stop - start), size), footer)
+        footer = known and known.footer
         if footer is None:
             tail = tail_of(read, size)
             footer = pq.read_metadata(pa.BufferReader(tail))
@@ -249,7 +251,7 @@ class RowGroups(ScorableSplit):
         with file:
             with decoding(self.path):
                 known = DECODED.get(storage, self.path, self.version)
-                parquet = self._parquet(file, known and known.footer, is_whole=False)
+                parquet = self._parquet(file, known and known.footer_of(file), is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)
 

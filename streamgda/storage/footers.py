@@ -72,10 +72,17 @@ def tail_of(read: ReadRange, size: int) -> bytes:
 
 
 class Known(NamedTuple):
-    """What is known of a version of a file."""
+    """The footer of a file, as bytes and decoded, and the open file. Another may have the same version."""
 
+    tail: bytes
     footer: pq.FileMetaData
     file: pa.NativeFile | None
+
+    def footer_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
+        """The decoded footer, if a file ends with the same bytes."""
+        n_bytes, size = len(self.tail), file.size()
+        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
+        return self.footer if is_same else None
 
 
 class Cache:
@@ -145,7 +152,7 @@ class Footer(NamedTuple):
         if version.size is not None:
             check_footer(metadata, tail, version.size)
         if version.tells_content and not has_encrypted_columns(metadata, tail):
-            known = Known(metadata, file)
+            known = Known(tail, metadata, file)
             DECODED.keep(storage, path, version, known, _OPEN_FILE + _DECODED_SIZE * len(tail))
         return cls(path, version, schema, tail, metadata)
 

@@ -32,7 +32,6 @@ from streamgda import (
 )
 from streamgda.cli.main import main
 from streamgda.scoring.outputs import zarr as chunks
-from streamgda.sources import row_groups
 from streamgda.storage import fetching
 
 RNG = np.random.default_rng(0)
@@ -201,8 +200,7 @@ def test_an_object_that_changes_or_vanishes_is_named(parquet):
 
 
 def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, monkeypatch):
-    monkeypatch.setattr(row_groups, "_SMALL_FILE", 0)
-    monkeypatch.setattr(fetching, "STEP", 1)  # nothing is fetched ahead
+    monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
     monkeypatch.setattr(fetching, "_REQUEST", 1 << 16)
     table = pa.table({"u": RNG.normal(size=60_000), "y": np.zeros(60_000, np.int8)})
     filesystem = pafs.FileSystem.from_uri("s3://rows")[0]
