@@ -151,9 +151,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
             now["priors"] = self.priors
             self._warn_of_priors(warned.get("priors"))
-        if misread := self.statistics_.schema.misread():
-            now["misread"] = misread
-            self._warn_of_misread(misread, warned.get("misread", ()))
+        now |= self._warn_of_misread(warned.get("misread", ()))
         if now:
             self._warned = now
         if self._learnt_whole or self.half_life or "_traps" not in self.__dict__:
@@ -162,12 +160,14 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _warn_of_traps(self, state: Finalised[G]) -> None:
         """Warn once of what makes a model of little use; of a stream, when it first predicts."""
 
-    def _warn_of_misread(self, misread: dict[str, str], warned: Container[str]) -> None:
-        """Warn of columns that were read as something else than they hold, unless they are known."""
+    def _warn_of_misread(self, warned: Container[str]) -> dict[str, Any]:
+        """Warn of columns that were read as something else than they hold, and return them if there are any."""
+        misread = self.statistics_.schema.misread()
         for name, holds in misread.items():
             if name not in warned:
                 said = f"column {name!r} is learnt as categories, and holds {holds}"
                 warnings.warn(said, stacklevel=callers_level())
+        return {"misread": misread} if misread else {}
 
     def _warn_of_none(self, why_none: Reason, knows: bool) -> None:
         """Warn, once, that rows determine the density of no class."""
