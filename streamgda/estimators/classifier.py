@@ -161,7 +161,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Warn once of what makes a model of little use; of a stream, when it first predicts."""
 
     def _warn_of_misread(self, warned: Container[str]) -> dict[str, Any]:
-        """Warn of columns that were read as something else than they hold, and return them if there are any."""
+        """Warn of columns that hold something else than they were read as, and return them."""
         misread = self.statistics_.schema.misread()
         for name, holds in misread.items():
             if name not in warned:
