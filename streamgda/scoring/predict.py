@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from os import PathLike
@@ -26,7 +26,7 @@ from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, maps_and_model, scan_for, snapshot, with_features_of
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.base import ScorableSource, Source, group_into_tasks
 from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
@@ -182,7 +182,7 @@ def predict_dataset(
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *prediction.fields])
-    if source.overlaps(*output.location):
+    if source.overlaps(output.storage, output.path):
         raise ValueError(
             f"{out} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
@@ -200,7 +200,7 @@ def predict_dataset(
 
 
 def _write_missing(
-    output: Output[Any],
+    output: Output,
     parts: Sequence[Part],
     columns: PredictionColumns,
     scheduler: Scheduler,
@@ -246,7 +246,7 @@ def _checked_place(out: Path | None) -> Address:
     return out
 
 
-def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output[Any]:
+def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output:
     if not is_zarr_path(out):
         return ParquetOutput.at(out, filesystem, fields)
     from streamgda.scoring.outputs.zarr import ZarrOutput
@@ -270,25 +270,25 @@ def _fingerprint(model: Model) -> str:
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
+def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
-    with single_blas_thread(), Writes(output.naming) as writes:
+    with single_blas_thread(), Writes() as writes:
         summaries = (output.write(part, _predicted_rows(part, columns, output), writes) for part in parts)
         return sum(summaries, PredictionSummary())
 
 
-def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
+def _predicted_rows(part: Part, columns: PredictionColumns, output: Output) -> Rows:
     for block, columns_beside in part.features():
         n_dropped = block.n_dropped
         for piece, beside in pieces(block, columns_beside, len(columns.names), output.schema):
-            yield PredictedRows(_table(columns, output, piece, beside), n_dropped)
+            yield _table(columns, output, piece, beside), n_dropped
             n_dropped = 0
         del block, columns_beside, piece, beside  # or they would be held while the next ones are read
 
 
 def _table(
-    columns: PredictionColumns, output: Output[Any], block: Block, beside: Mapping[str, pa.Array]
+    columns: PredictionColumns, output: Output, block: Block, beside: Mapping[str, pa.Array]
 ) -> pa.Table:
     classes = pa.array(columns.labels)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))

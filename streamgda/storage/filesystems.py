@@ -283,7 +283,9 @@ class Storage:
         return f"{self.root}{path}" if self.beneath.is_local else None
 
     @contextmanager
-    def replacing(self, path: str, *, in_memory: bool = False) -> Iterator[pa.NativeFile]:
+    def replacing(
+        self, path: str, *, in_memory: bool = False, run: str | None = None
+    ) -> Iterator[pa.NativeFile]:
         """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
 
         A local file is flushed to the disk before it is renamed, so that a loss of power cannot leave a torn
@@ -297,6 +299,9 @@ class Storage:
             Whether the content is small enough to be collected in memory. On an object store it is then
             written by one request, without a temporary file, since an object there appears only when it is
             complete.
+        run : str, optional
+            What must be there until the file has its name: on a disk a folder, in which the file is written,
+            so that it cannot get its name any more once the folder is gone; elsewhere a file.
 
         Yields
         ------
@@ -306,20 +311,21 @@ class Storage:
         Raises
         ------
         OSError
-            If it cannot be written.
+            If it cannot be written. FileNotFoundError if `run` is not there any more.
         """
         beneath, path = self.unwrapped(path)
         filesystem = beneath.filesystem
+
         if in_memory and beneath.is_object_store:
             buffer = pa.BufferOutputStream()
             yield buffer
+            beneath._check_run(run)
             with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
                 stream.write(buffer.getvalue())
             return
         if near := beneath.is_local:
             path = os.path.realpath(path)  # a link stays, and what it leads to is replaced
-        folder, slash, name = path.rpartition("/")
-        temporary = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
+        temporary = beneath._unfinished(path, run)
         try:
             with storing(path):
                 stream = filesystem.open_output_stream(temporary, compression=None)
@@ -331,6 +337,7 @@ class Storage:
             finally:
                 with storing(path):
                     stream.close()
+            beneath._check_run(run)
             with storing(path):
                 if near:
                     with pathlib.Path(temporary).open("rb+") as file:
@@ -342,6 +349,17 @@ class Storage:
             with suppress(OSError):
                 filesystem.delete_file(temporary)
             raise
+
+    def _unfinished(self, path: str, run: str | None) -> str:
+        """Where a file is written until it is complete."""
+        folder, slash, name = path.rpartition("/")
+        start = f"{folder}{slash}.{name}." if run is None else f"{run}/" if self.is_local else f"{run}."
+        return f"{start}{uuid.uuid4().hex}{_SUFFIX}"
+
+    def _check_run(self, run: str | None) -> None:
+        """Raise FileNotFoundError if a run is over. On a disk, the file could not be renamed then."""
+        if run is not None and not self.is_local:
+            self.version(run)
 
     @contextmanager
     def locked(self, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:
