@@ -503,11 +503,11 @@ def test_models_and_sources_that_do_not_fit(model, source, folder, tmp_path):
         predict_dataset(nameless, source, tmp_path / "out")
     with pytest.raises(TypeError, match="a model of this project is needed, got dict"):
         predict_dataset({}, source, tmp_path / "out")
-    with pytest.raises(TypeError, match="out must name the folder of Parquet files, or the Zarr group"):
-        predict_dataset(model, source)
-    with pytest.raises(TypeError, match=r"scored part by part: give a path, or .* model's predict"):
-        predict_dataset(model, scan_dask(dd.read_parquet(folder), "kind", features=NAMES), tmp_path / "out")
-    with pytest.raises(TypeError, match=r"a dataset is needed, got ndarray: give a path, or .* model's pred"):
+    frame = dd.read_parquet(folder)
+    for data in (frame, scan_dask(frame, "kind", features=NAMES)):
+        with pytest.raises(TypeError, match=r"give a path, .* of Dask collections, the model's predict"):
+            predict_dataset(model, data, tmp_path / "out")
+    with pytest.raises(TypeError, match=r"a dataset is needed, got ndarray: give a path, .* model's pred"):
         predict_dataset(model, np.zeros((2, 3)), tmp_path / "out")
     with pytest.raises(ValueError, match="Expected one of .*threads"):
         predict_dataset(model, source, tmp_path / "out", scheduler="tcp://127.0.0.1:1")

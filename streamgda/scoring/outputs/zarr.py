@@ -170,9 +170,9 @@ class ZarrOutput(Output):
             for name, content in buffers.items():
                 chunks.append(writes.begin(len(content), self.put, name, content.to_bytes()))
         if position != part.start + part.n_rows:
+            stop = part.start + part.n_rows
             raise ValueError(
-                f"rows {part.start} to {part.start + part.n_rows} were planned, and those to {position} came; "
-                "start again"
+                f"rows {part.start} to {stop} were planned, and those to {position} came; start again"
             )
         writes.begin(0, self._mark, part, chunks)
         return _summary_of(part, 0)
