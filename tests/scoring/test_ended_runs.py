@@ -209,23 +209,25 @@ def test_what_goes_on_in_a_cluster_changes_nothing(model, other, source, whole, 
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
         client.run(hold_writes, flags, how)
-        if how == "cancelled":
 
-            def cancel():
-                while not (flags / "other-is-there").exists():
-                    time.sleep(0.01)
-                client.cancel([Future(key, client) for key in list(client.futures)], force=True)
+        def cancel():
+            while not (flags / "other-is-there").exists():
+                time.sleep(0.01)
+            client.cancel([Future(key, client) for key in list(client.futures)], force=True)
 
-            threading.Thread(target=cancel).start()
-        with pytest.raises((ValueError, RuntimeError)):
-            predict_dataset(model, source, tmp_path / out, keep=["row"], scheduler=client)
-        predict_dataset(other, source, tmp_path / out, scheduler="synchronous")
-        before = contents(tmp_path / out)
-        (flags / "go-on").touch()
+        try:
+            if how == "cancelled":
+                threading.Thread(target=cancel).start()
+            with pytest.raises((ValueError, RuntimeError)):
+                predict_dataset(model, source, tmp_path / out, keep=["row"], scheduler=client)
+            predict_dataset(other, source, tmp_path / out, scheduler="synchronous")
+            before = contents(tmp_path / out)
+        finally:
+            (flags / "go-on").touch()
         deadline = time.monotonic() + 60
         while not list(flags.glob("left-*")) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert list(flags.glob("left-*"))
         time.sleep(0.2)
+        assert list(flags.glob("left-*"))
         assert contents(tmp_path / out) == before
         check(read(tmp_path / out), other, whole[NAMES])

@@ -108,7 +108,7 @@ def test_the_columns_of_a_data_frame_are_matched_by_name():
     frame = frame[["id", "v", "y", "note", "u", "w"]]
     assert agree(evaluate(fitted, frame, "y", "w"), expected)
     assert agree(evaluate(fitted, frame, frame["y"], frame["w"]), expected)
-    found = fitted.predict(frame[["v", "u"]]).compute()
+    found = fitted.predict(frame[["u", "v"]]).compute()
     assert evaluate(fitted, frame, "y").accuracy == np.mean(found == Y)
     for y in ("y", frame["y"]):
         with pytest.raises(ValueError, match="no column 'u'"):
