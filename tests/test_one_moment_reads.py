@@ -21,15 +21,7 @@ from streamgda import (
     scan_arrow,
 )
 from streamgda.diagnostics import box_m, little_mcar_test, manova, select_features
-from streamgda.plotting import (
-    CalibrationDisplay,
-    CategoryEffectDisplay,
-    ConfusionMatrixDisplay,
-    DecisionRegionsDisplay,
-    LinearProjectionDisplay,
-    PrecisionRecallDisplay,
-    RocCurveDisplay,
-)
+from streamgda.plotting import CategoryEffectDisplay, DecisionRegionsDisplay, LinearProjectionDisplay
 from streamgda.statistics.components import deficient_features, singular_features, weighted_offsets
 from tests.statistics.test_one_moment import learning
 
@@ -100,21 +92,6 @@ READS = {
     "little_mcar_test": ("gaps", little_mcar_test),
     "conformal_quantile": ("evaluation", lambda e: e.conformal_quantile(0.7)),
     "conformal_quantile by class": ("evaluation", lambda e: e.conformal_quantile(0.7, by="class")),
-    "roc": ("evaluation", lambda e: drawn(RocCurveDisplay.from_evaluation(e), "fpr", "tpr", "roc_auc")),
-    "precision and recall": (
-        "evaluation",
-        lambda e: drawn(
-            PrecisionRecallDisplay.from_evaluation(e),
-            "precision",
-            "average_precision",
-            "prevalence_pos_label",
-        ),
-    ),
-    "calibration": ("evaluation", lambda e: drawn(CalibrationDisplay.from_evaluation(e), "prob_true")),
-    "confusion": (
-        "evaluation",
-        lambda e: drawn(ConfusionMatrixDisplay.from_evaluation(e), "confusion_matrix"),
-    ),
     "projection": (
         "lda",
         lambda m: drawn(LinearProjectionDisplay.from_estimator(m), "means", "classes", "xlabel"),

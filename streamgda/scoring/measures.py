@@ -437,14 +437,9 @@ def _calibration_curve(sums: Array, min_weight: float) -> tuple[Array, Array]:
     return sums[MEMBERS, bins] / sums[WEIGHT, bins], sums[PROBABILITY, bins] / sums[WEIGHT, bins]
 
 
-def certain_digits(error: float) -> int:
-    """How many decimals of a number, at most four, are certain if its error is at most `error`."""
-    return int(min(4, max(0, -np.log10(2 * error)))) if error > 0 else 4
-
-
 def _in_certain_digits(area: float, error: float) -> str:
     """An area with the decimals that are certain; with the bound on its error if none is."""
-    digits = certain_digits(error)
+    digits = int(min(4, max(0, -np.log10(2 * error)))) if error > 0 else 4
     return f"{area:.{digits}f}" if digits else f"{area:.1f}±{error:.1f}"
 
 
