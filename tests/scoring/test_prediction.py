@@ -3,7 +3,6 @@
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import dask
@@ -35,7 +34,7 @@ from streamgda import (
 )
 from streamgda.scoring.outputs import zarr as zarr_output
 from streamgda.scoring.outputs.parquet import ParquetOutput
-from tests.interrupted import full_disk, interrupt
+from tests.interrupted import full_disk, interrupt, let_pass
 from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
@@ -227,15 +226,9 @@ def test_parts_of_another_model_or_input_are_written_anew(model, source, folder,
     assert len(list(out.iterdir())) == 4
 
 
-def predict_slowly(folder, out):
-    """Predict with a pause before each part, for a process that is to be stopped."""
-    quick = ParquetOutput.write
-
-    def write(*arguments):
-        time.sleep(0.1)
-        return quick(*arguments)
-
-    ParquetOutput.write = write
+def predict_some(folder, out):
+    """Predict three parts, and wait."""
+    ParquetOutput.write = let_pass(ParquetOutput.write, 3)
     source = scan_parquet(folder, "kind", features=NAMES)
     model = QuadraticDiscriminantAnalysis().fit(source)
     predict_dataset(model, source, out, keep=["row"], scheduler="threads")
@@ -337,17 +330,15 @@ def test_killed_and_started_again(tmp_path, how):
     folder.mkdir()
     for seed in range(40):
         frame_of(50, seed).to_parquet(folder / f"{seed:02}.parquet", index=False)
-    interrupt(how, lambda: [*out.glob("part-*")], predict_slowly, folder, out)
-    finished = len(list(out.glob("part-*")))
-    assert 0 < finished < 40
+    interrupt(how, lambda: len([*out.glob("part-*")]) == 3, predict_some, folder, out)
     for part in out.glob("part-*"):
         assert pq.read_metadata(part).num_rows == 50
     if how == signal.SIGINT:
-        assert len(list(out.iterdir())) == finished
+        assert len(list(out.iterdir())) == 3
     source = scan_parquet(folder, "kind", features=NAMES)
     model = QuadraticDiscriminantAnalysis().fit(source)
     written = predict_dataset(model, source, out, keep=["row"])
-    assert (written.n_rows, written.n_parts, written.n_found) == (2000, 40, finished)
+    assert (written.n_rows, written.n_parts, written.n_found) == (2000, 40, 3)
     scored, whole = pd.read_parquet(out), pd.read_parquet(folder)
     assert scored["row"].tolist() == whole["row"].tolist()
     check(scored, model, whole[NAMES])

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import time
 from contextlib import suppress
 from decimal import Decimal
 from itertools import pairwise
@@ -29,7 +28,7 @@ from streamgda import (
 )
 from streamgda.scoring.outputs import zarr as chunks_module
 from streamgda.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
-from tests.interrupted import interrupt
+from tests.interrupted import interrupt, let_pass
 from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
 
@@ -213,15 +212,9 @@ def test_chunks_of_many_classes_stay_small(tmp_path):
 # ---------------------------------------------------------------------- going on
 
 
-def predict_slowly(folder, out):
-    """Predict with a pause before each part, for a process that is to be stopped."""
-    quick = ZarrOutput.write
-
-    def write(*arguments):
-        time.sleep(0.1)
-        return quick(*arguments)
-
-    ZarrOutput.write = write
+def predict_some(folder, out):
+    """Predict three parts, and wait."""
+    ZarrOutput.write = let_pass(ZarrOutput.write, 3)
     chunks_module._MOST_ROWS_OF_CHUNK = 64
     source = scan_parquet(folder, "kind", features=NAMES)
     model = QuadraticDiscriminantAnalysis().fit(source)
@@ -240,7 +233,7 @@ def test_killed_and_started_again(tmp_path, how, monkeypatch):
     def marks_of():
         return {path.name for path in (out / ".predict_dataset.unfinished" / "parts").glob("*")}
 
-    interrupt(how, lambda: len(marks_of()) >= 3, predict_slowly, folder, out)
+    interrupt(how, lambda: len(marks_of()) == 3, predict_some, folder, out)
     with pytest.raises(GroupNotFoundError):
         zarr.open_group(out, mode="r")
     marks = marks_of()
