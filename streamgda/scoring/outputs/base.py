@@ -335,12 +335,10 @@ class Output(ABC):
                 add_place(error, f"{self.path}, where predictions are written")
             raise
 
-    def put(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Write a file, wholly or not at all, if this run goes on."""
-        with (
-            self.naming(),
-            self.storage.replacing(f"{self.path}/{name}", in_memory=True, run=self.run) as file,
-        ):
+    def put(self, name: str, content: bytes | pa.Buffer, *, looks: bool = True) -> None:
+        """Write a file, wholly or not at all, if this run goes on; that needs no look where the run calls."""
+        path, run = f"{self.path}/{name}", self.run if looks or self.storage.is_local else None
+        with self.naming(), self.storage.replacing(path, in_memory=True, run=run) as file:
             file.write(content)
 
     def make_folder(self, name: str) -> None:

@@ -119,7 +119,7 @@ class ZarrOutput(Output):
             self.make_folder(name)
         for name, document in documents.items():
             if name != _METADATA:  # until all is written, it is no group
-                self.put(name, document.to_bytes())
+                self.put(name, document.to_bytes(), looks=False)
         self._write_note(_NOTE, parts[0].fingerprint, arrays)
 
     def _arrays(self, buffers: dict[str, Buffer], parts: Sequence[Part]) -> list[zarr.Array[Any]]:
@@ -214,7 +214,7 @@ class ZarrOutput(Output):
     def _write_note(self, name: str, fingerprint: str, arrays: Sequence[str]) -> None:
         attributes = {_KEY: {"fingerprint": fingerprint, "arrays": arrays}}
         document = {"attributes": attributes, "zarr_format": 3, "node_type": "group"}
-        self.put(name, json.dumps(document, indent=2).encode())
+        self.put(name, json.dumps(document, indent=2).encode(), looks=False)
 
 
 def _is_of(note: Mapping[str, Any] | None, parts: Sequence[Part]) -> bool:
