@@ -16,10 +16,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
+from sklearn.metrics import PrecisionRecallDisplay, RocCurveDisplay
 from sklearn.model_selection import train_test_split
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, evaluate
-from streamgda.plotting import DecisionRegionsDisplay, PrecisionRecallDisplay, RocCurveDisplay
+from streamgda.plotting import DecisionRegionsDisplay
 
 MODELS = {
     "QDA": (QuadraticDiscriminantAnalysis, "a covariance for each class"),
@@ -28,7 +29,6 @@ MODELS = {
 }
 FEATURES = ["mean radius", "mean concave points"]
 RANGES = {"xlim": (4, 28), "ylim": (-0.02, 0.2)}
-NO_CHANCE = {"plot_chance_level": False}
 PANELS = [[name for name in MODELS for _ in range(2)], ["roc"] * 3 + ["pr"] * 3]
 
 
@@ -50,9 +50,11 @@ def main(folder: Path) -> None:
         evaluation = evaluate(model, X_test, y_test)
         area, precision = evaluation.roc_auc[1], evaluation.average_precision[1]
         line = {"color": colour, "label": f"{name} (area {area:.3f})"}
-        RocCurveDisplay.from_evaluation(evaluation, ax=axes["roc"], curve_kwargs=line, **NO_CHANCE)
+        fpr, tpr, _ = evaluation.roc_curve()
+        RocCurveDisplay(fpr=fpr, tpr=tpr).plot(ax=axes["roc"], curve_kwargs=line)
         line = {"color": colour, "label": f"{name} (average precision {precision:.3f})"}
-        PrecisionRecallDisplay.from_evaluation(evaluation, ax=axes["pr"], curve_kwargs=line, **NO_CHANCE)
+        precisions, recalls, _ = evaluation.precision_recall_curve()
+        PrecisionRecallDisplay(precisions, recalls).plot(ax=axes["pr"], curve_kwargs=line)
         print(
             f"{name:<12} {evaluation.accuracy:8.1%} {evaluation.log_loss:9.3f} {area:9.3f} {precision:18.3f}"
         )

@@ -1,10 +1,13 @@
 """Work that is stopped in the middle: by a signal, by a disk that is full, or at any line."""
 
+import gc
+import itertools
 import linecache
 import multiprocessing
 import os
 import resource
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +15,18 @@ from pathlib import Path
 import streamgda
 
 PACKAGE = str(Path(streamgda.__file__).parent)
+
+
+def let_pass(method, n):
+    """A method that does its work n times, and then waits for the end of its process."""
+    calls = itertools.count()
+
+    def first_calls(*arguments):
+        if next(calls) >= n:
+            threading.Event().wait()
+        return method(*arguments)
+
+    return first_calls
 
 
 def interrupt(how, begun, work, *arguments):
@@ -65,6 +80,8 @@ def interrupted_at(n, operate):
         return of_line
 
     before = sys.gettrace()
+    gc.collect()
+    gc.disable()  # or it may close a generator of the package, where Python swallows the interruption
     sys.settrace(of_call)
     try:
         operate()
@@ -74,6 +91,7 @@ def interrupted_at(n, operate):
         assert place is None, f"the interruption at {place} was swallowed"
     finally:
         sys.settrace(before)
+        gc.enable()
     return place
 
 

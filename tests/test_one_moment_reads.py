@@ -20,15 +20,7 @@ from streamgda import (
     scan_arrow,
 )
 from streamgda.diagnostics import box_m, manova
-from streamgda.plotting import (
-    CalibrationDisplay,
-    CategoryEffectDisplay,
-    ConfusionMatrixDisplay,
-    DecisionRegionsDisplay,
-    LinearProjectionDisplay,
-    PrecisionRecallDisplay,
-    RocCurveDisplay,
-)
+from streamgda.plotting import CategoryEffectDisplay, DecisionRegionsDisplay, LinearProjectionDisplay
 from streamgda.statistics.components import deficient_features, singular_features, weighted_offsets
 from tests.statistics.test_one_moment import learning
 
@@ -90,21 +82,6 @@ READS = {
     "deficient_features": ("collinear", lambda s: deficient_features(s, np.eye(5), 1e-8)),
     "conformal_quantile": ("evaluation", lambda e: e.conformal_quantile(0.7)),
     "conformal_quantile by class": ("evaluation", lambda e: e.conformal_quantile(0.7, by="class")),
-    "roc": ("evaluation", lambda e: drawn(RocCurveDisplay.from_evaluation(e), "fpr", "tpr", "roc_auc")),
-    "precision and recall": (
-        "evaluation",
-        lambda e: drawn(
-            PrecisionRecallDisplay.from_evaluation(e),
-            "precision",
-            "average_precision",
-            "prevalence_pos_label",
-        ),
-    ),
-    "calibration": ("evaluation", lambda e: drawn(CalibrationDisplay.from_evaluation(e), "prob_true")),
-    "confusion": (
-        "evaluation",
-        lambda e: drawn(ConfusionMatrixDisplay.from_evaluation(e), "confusion_matrix"),
-    ),
     "projection": (
         "lda",
         lambda m: drawn(LinearProjectionDisplay.from_estimator(m), "means", "classes", "xlabel"),

@@ -1,13 +1,12 @@
-"""Displays of models and evaluations, in the manner of scikit-learn's displays.
+"""Displays of models and searches, in the manner of scikit-learn's displays.
 
-A display holds what it draws; `from_estimator` or `from_evaluation` computes it and draws it, on `ax` or on a
-new figure. Displays of models are computed from means and covariances alone; rows are optional, and are only
+A display holds what it draws; `from_estimator` or `from_search` computes it and draws it, on `ax` or on a new
+figure. Displays of models are computed from means and covariances alone; rows are optional, and are only
 drawn. matplotlib comes with the extra "plot".
 
 - `regions`: decision regions of two features, with ellipses of the classes.
 - `projections`: the classes along the directions that linear discriminant analysis finds.
-- `scores`: ROC, precision-recall and calibration curves, the confusion matrix, searches against a parameter,
-  and learning curves.
+- `scores`: searches against a parameter, and learning curves.
 - `streamgda.categories.display`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
@@ -17,27 +16,16 @@ from typing import TYPE_CHECKING
 
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
-from streamgda.plotting.scores import (
-    CalibrationDisplay,
-    ConfusionMatrixDisplay,
-    LearningCurveDisplay,
-    PrecisionRecallDisplay,
-    RocCurveDisplay,
-    ValidationCurveDisplay,
-)
+from streamgda.plotting.scores import LearningCurveDisplay, ValidationCurveDisplay
 
 if TYPE_CHECKING:
     from streamgda.categories.display import CategoryEffectDisplay
 
 __all__ = [
-    "CalibrationDisplay",
     "CategoryEffectDisplay",
-    "ConfusionMatrixDisplay",
     "DecisionRegionsDisplay",
     "LearningCurveDisplay",
     "LinearProjectionDisplay",
-    "PrecisionRecallDisplay",
-    "RocCurveDisplay",
     "ValidationCurveDisplay",
 ]
 

@@ -48,12 +48,12 @@ def pyplot() -> Any:
     return plt
 
 
-def axes(ax: "Axes | None", n_entries: int = 0, size: float = 4.8, most_inside: int = _MOST_INSIDE) -> "Axes":
-    """The axes given, or those of a new figure, with room for a legend beside axes of `size` inches."""
+def axes(ax: "Axes | None", n_entries: int = 0, most_inside: int = _MOST_INSIDE) -> "Axes":
+    """The axes given, or those of a new figure, with room for a legend beside them."""
     if ax is not None:
         return ax
     beside = 2 * max(1, _legend_columns(n_entries)) if n_entries > most_inside else 0
-    new: Axes = pyplot().subplots(layout="compressed", figsize=(4 / 3 * size + beside, size))[1]
+    new: Axes = pyplot().subplots(layout="compressed", figsize=(6.4 + beside, 4.8))[1]
     return new
 
 
@@ -193,14 +193,12 @@ def shares_text(probabilities: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- legends
 
 
-def draw_legend(
-    ax: "Axes", title: str | None = None, *, loc: str = "best", most_inside: int = _MOST_INSIDE
-) -> None:
+def draw_legend(ax: "Axes", title: str | None = None, *, most_inside: int = _MOST_INSIDE) -> None:
     """Draw the legend: many entries beside the axes; of more than sixty only the title."""
     handles, names = ax.get_legend_handles_labels()
     if len(names) > _MOST_IN_LEGEND:
         handles, names = [], []
-    place: dict[str, Any] = {"loc": loc}
+    place: dict[str, Any] = {"loc": "best"}
     if len(names) > most_inside:
         place = {"loc": "upper left", "bbox_to_anchor": (1.02, 1), "borderaxespad": 0}
         place["ncols"] = _legend_columns(len(names))

@@ -6,12 +6,12 @@ the same rows have the same scores, to the last bit, in memory, from files and o
 - `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores,
   `calibration` adds up the losses at other temperatures, and `measures` are computed from the sums.
 - `label_shift`: the shares of the classes in rows without labels.
-- `predict`: predictions as Parquet or Zarr, which `outputs` write, or as a lazy data frame.
+- `predict`: predictions as Parquet or Zarr, which `outputs` write.
 - `columns`: the columns of predictions, and pieces of a block that bound their memory.
 - `inference`: the scores of the rows of a block, and which class is predicted.
 
 To add a column of predictions, write one entry of `streamgda.scoring.columns.COLUMNS`: the field that names
 it and gives its type, and a function that takes its values from the scores of rows
 (`streamgda.estimators.scores.RowScores`). `predict_dataset(..., columns=[...])` then writes it to Parquet and
-Zarr and adds it to lazy data frames.
+Zarr.
 """

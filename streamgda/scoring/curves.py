@@ -73,21 +73,37 @@ def _unbits(logarithm: Array) -> Array:
 LOWER_EDGES = _lower_edges()
 
 
+_NONE = np.empty(0)
+
+_Waiting = tuple[tuple[Array, NDArray[Any], Array], ...]
+_Rows = tuple[Array | None, Array, _Waiting]
+"""The log-odds, their weights, and rows that wait: log-odds, whether they are of the class, and weights."""
+
+
+def _add_at(weights: Array, places: NDArray[np.int64], is_member: NDArray[Any], weight: Array) -> None:
+    np.add.at(weights.reshape(-1), places + is_member * weights.shape[1], weight)
+
+
 class ScoreHistogram:
-    """The weights of the rows of a class and of all other rows, by the log-odds of the class.
+    """The weights (2, n) of the rows of a class and of all other rows, by the log-odds of the class."""
 
-    Attributes
-    ----------
-    odds : ndarray of shape (n,), or None
-        The log-odds that occur, ascending; None if they are counted in bins.
-    weights : ndarray of shape (2, n) or (2, N_BINS)
-        The weights of the other rows, and of the rows of the class.
-    """
-
-    def __init__(self, most_exact: int = _AS_BINS) -> None:
-        self.odds: Array | None = np.empty(0)
-        self.weights = np.zeros((2, 0))
+    def __init__(
+        self, most_exact: int = _AS_BINS, odds: Array | None = _NONE, weights: Array | None = None
+    ) -> None:
+        # Rows wait until they are as many as may be kept, and are sorted then, or when they are asked for.
+        # All is replaced at once, since threads may ask at the same time.
+        self._all: _Rows = odds, np.zeros((2, 0)) if weights is None else weights, ()
         self._most_exact = most_exact
+
+    @property
+    def odds(self) -> Array | None:
+        """The log-odds that occur, ascending; None if they are counted in bins."""
+        return self._sorted()[0]
+
+    @property
+    def weights(self) -> Array:
+        """The weights of the other rows, and of the rows of the class."""
+        return self._sorted()[1]
 
     @property
     def thresholds(self) -> Array:
@@ -96,45 +112,59 @@ class ScoreHistogram:
 
     def add(self, odds: Array, is_member: NDArray[Any], weight: Array) -> Self:
         """Add rows, given by their log-odds and whether they are of the class."""
-        places = self._places(odds)
-        places += is_member * self.weights.shape[1]
-        np.add.at(self.weights.reshape(-1), places, weight)
+        known, weights, waiting = self._all
+        if known is None:
+            _add_at(weights, bins_of(odds), is_member, weight)
+            return self
+        self._all = known, weights, (*waiting, (odds, is_member, weight))
+        if sum(len(rows[0]) for rows in self._all[2]) > self._most_exact:
+            self._sorted()
         return self
+
+    def _sorted(self) -> _Rows:
+        """The log-odds and their weights, when no row waits; bins if there would be too many log-odds."""
+        known, weights, waiting = self._all
+        if not waiting and (known is None or len(known) <= self._most_exact):
+            return self._all
+        assert known is not None
+        odds, are_members, added = map(
+            np.concatenate, zip((_NONE, np.empty(0, bool), _NONE), *waiting, strict=True)
+        )
+        either, places = np.unique(np.concatenate([known, odds]), return_inverse=True)
+        if len(either) <= self._most_exact:
+            total = np.zeros((2, len(either)))
+            total[:, places[: len(known)]] = weights
+            _add_at(total, places[len(known) :], are_members, added)
+            self._all = either, total, ()
+        else:
+            bins = bins_of(known)
+            total = np.array([np.bincount(bins, side, N_BINS) for side in weights], dtype=float)
+            _add_at(total, bins_of(odds), are_members, added)
+            self._all = None, total, ()
+        return self._all
 
     def limit(self, most_exact: int) -> None:
         """Keep at most so many different log-odds from now on."""
         self._most_exact = most_exact
-        self._places(np.empty(0))
+        self._sorted()
+
+    def scale(self, factor: float) -> None:
+        """Multiply all weights."""
+        odds, weights, _ = self._sorted()
+        self._all = odds, weights * factor, ()
 
     def merge(self, other: ScoreHistogram) -> Self:
         """Add the rows of another histogram, which is not changed."""
-        if other.odds is None:
-            self._to_bins()
-            self.weights += other.weights
-        else:
-            places = self._places(other.odds)
-            for ours, theirs in zip(self.weights, other.weights, strict=True):
-                np.add.at(ours, places, theirs)
+        odds, weights, _ = other._sorted()
+        if odds is None:
+            most, self._most_exact = self._most_exact, -1
+            self._sorted()
+            self._most_exact = most
+            self._all[1][:] += weights
+            return self
+        for is_member, side in enumerate(weights):
+            self.add(odds, np.full(len(odds), bool(is_member)), side)
         return self
-
-    def _places(self, odds: Array) -> NDArray[np.int64]:
-        """The places of these log-odds, which are made; bins if there would be too many."""
-        if self.odds is not None:
-            either, places = np.unique(np.concatenate([self.odds, odds]), return_inverse=True)
-            if len(either) <= self._most_exact:
-                weights = np.zeros((2, len(either)))
-                weights[:, places[: len(self.odds)]] = self.weights
-                new = places[len(self.odds) :]
-                self.odds, self.weights = either, weights
-                return new
-            self._to_bins()
-        return bins_of(odds)
-
-    def _to_bins(self) -> None:
-        if self.odds is not None:
-            bins = bins_of(self.odds)
-            self.weights = np.array([np.bincount(bins, side, N_BINS) for side in self.weights], dtype=float)
-            self.odds = None
 
     def __eq__(self, other: object) -> bool:
         return (

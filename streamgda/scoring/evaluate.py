@@ -24,12 +24,13 @@ from streamgda.passes.progress import Progress
 from streamgda.scoring import inference
 from streamgda.scoring.evaluation import Evaluation
 from streamgda.scoring.inference import Model
-from streamgda.sources.base import ScorableSource, Source, Split, group_into_tasks
+from streamgda.sources.base import ScorableSource, Source, Split, group_into_tasks, total
 from streamgda.sources.conversion import is_dask
 
 Batch = Sequence[Any]
 
 _ROWS_AT_ONCE = 1 << 12
+_ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 
 
 def evaluate(
@@ -68,8 +69,8 @@ def evaluate(
         The positive class, to which a threshold applies, and which curves and displays of the result show.
         By default the second of two.
     temperatures : bool, default=True
-        Whether to add up the losses at other temperatures, for `best_temperature` of the result. They take a
-        quarter of the time of a pass, and two fifths for few features and many classes.
+        Whether to add up the losses at other temperatures, for `best_temperature` of the result: of all rows,
+        or of a sample of about 20,000, if the source knows that it has more.
     scheduler : optional
         The scheduler, as for `accumulate`.
     progress : bool or callable, default=False
@@ -109,12 +110,13 @@ def evaluate(
         groups = list(group_into_tasks(source.planned(opening_on(scheduler))))
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
-        plan = Plan(groups, evaluate_splits, (model, decision, temperatures))
+        n_rows = total(split.n_rows for group in groups for split in group)
+        plan = Plan(groups, evaluate_splits, (model, decision, temperatures * _share_of(n_rows)))
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
         rows = source if maps is None else maps.transform(source)
-        blocks = _blocks_of(model, rows, y, sample_weight)
-        evaluation = _evaluate_blocks(model, blocks, decision, temperatures)
+        blocks, (n_rows, *_) = _blocks_of(model, rows, y, sample_weight), getattr(rows, "shape", (None,))
+        evaluation = _evaluate_blocks(model, blocks, decision, temperatures * _share_of(n_rows))
     _check_labels(model, evaluation)
     evaluation.pos_label = None if pos_label is None else model.known_labels.tolist()[decision.positive]
     return evaluation
@@ -294,19 +296,24 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 # ---------------------------------------------------------------------- tasks
 
 
-def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, bool]) -> Evaluation:
+def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, float]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
     with single_blas_thread():
-        model, decision, temperatures = shared
+        model, decision, share = shared
         blocks = (block for split in splits for block in split.blocks())
-        return _evaluate_blocks(model, blocks, decision, temperatures)
+        return _evaluate_blocks(model, blocks, decision, share)
+
+
+def _share_of(n_rows: int | None) -> float:
+    """The share of the rows whose losses at other temperatures are added up: of all, if there are few."""
+    return min(1.0, _ROWS_FOR_TEMPERATURES / (n_rows or 1))
 
 
 def _evaluate_blocks(
-    model: Model, blocks: Iterable[Block], decision: inference.Decision, temperatures: bool = True
+    model: Model, blocks: Iterable[Block], decision: inference.Decision, share: float = 1.0
 ) -> Evaluation:
     evaluation, labels = Evaluation(), model.known_labels
-    calibration = Calibration(float(model.temperature)) if temperatures else None
+    calibration = Calibration(float(model.temperature))
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
         for pieces in _enough(inference.pieces_of(block, len(labels))):
@@ -315,7 +322,7 @@ def _evaluate_blocks(
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
             answers = decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[some], scores, labels, weights, answers)
-            evaluation.add_coded(*rows, calibration)
+            evaluation.add_coded(*rows, calibration, share)
     return evaluation
 
 

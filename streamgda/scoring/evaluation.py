@@ -28,7 +28,11 @@ _VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 _INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
 
-_WEIGHTED_SUMS = ("_confusion", "_calibration", "_losses", "_ranks", "_log_loss", "_squared_error")
+_WEIGHTED_SUMS = (
+    *("_confusion", "_calibration", "_losses", "_loss_weight", "_ranks", "_log_loss", "_squared_error"),
+)
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
 
 # The attributes that are saved as they are.
 _PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
@@ -37,7 +41,7 @@ _PLAIN = ("n_rows", "n_dropped", "_is_weighted", "_log_loss", "_squared_error")
 class Evaluation(Measures, Loadable):
     """The evaluation of a classifier on labelled rows, as `evaluate` returns it. Evaluations can be merged.
 
-    Its size is at most K² + 20,510 K + 61 numbers for K classes, or 164 kB per class; up to 6 MB for fewer
+    Its size is at most K² + 20,510 K + 62 numbers for K classes, or 164 kB per class; up to 6 MB for fewer
     than 38 classes, whose areas are exact for more rows; and less for few rows. Rows are weighted as in
     scikit-learn's metrics. A class that the model does not know has probability 0 in all rows. Threads may
     share an evaluation.
@@ -85,7 +89,7 @@ class Evaluation(Measures, Loadable):
         self._is_weighted = False
         self._log_loss = 0.0
         self._squared_error = 0.0
-        self._losses, self._ranks = np.zeros(N_LOSSES), np.zeros(N_RANKS)
+        self._losses, self._ranks, self._loss_weight = np.zeros(N_LOSSES), np.zeros(N_RANKS), 0.0
         self._allocate(0)
 
     def _allocate(self, n_classes: int) -> None:
@@ -172,14 +176,15 @@ class Evaluation(Measures, Loadable):
         columns: Labels,
         weights: Array | None,
         positions: NDArray[np.intp] | None = None,
-        calibration: Calibration | None = UNCALIBRATED,
+        calibration: Calibration = UNCALIBRATED,
+        share: float = 1.0,
     ) -> None:
         """Add checked rows with labels `row_labels[codes]` and a column of scores for each of `columns`.
 
         The sums are changed in place, so this is for an evaluation that no other thread has.
 
         The predicted classes are `columns[positions]`, or the likeliest ones if `positions` is None.
-        The scores have been calibrated so. If it is None, the losses at other temperatures are not computed.
+        The scores have been calibrated so. Losses at other temperatures are of a share of the rows.
         """
         classes = labels.union(self.classes, labels.union(columns, row_labels))
         self._reindex(classes)
@@ -190,31 +195,38 @@ class Evaluation(Measures, Loadable):
         answers = here[scores.argmax(axis=1) if positions is None else positions]
         scores = _with_unknown(scores, here, len(classes))
         weight = np.ones(len(codes)) if weights is None else weights
+        loss_weight = _of_sample(self.n_rows, weight, share)
         self.n_rows += len(codes)
         self._is_weighted |= weights is not None
         np.add.at(self._confusion, (truth, answers), weight)
         self._squared_weights += np.bincount(truth, weight**2, len(classes))
-        if calibration is None:
+        self._loss_weight += float(loss_weight.sum())
+        if not share:
             self._losses += np.inf
         step = max(1, _VALUES_AT_ONCE // len(classes))
         if len(codes) <= step:
-            log_odds = self._add_scores(scores, truth, weight, calibration)
+            log_odds = self._add_scores(scores, truth, weight)
+            self._add_losses(calibration.undo(scores), truth, loss_weight)
         else:
             log_odds = np.empty(scores.shape, order="F")
             for start in range(0, len(codes), step):
                 some = slice(start, start + step)
-                log_odds[some] = self._add_scores(scores[some], truth[some], weight[some], calibration)
+                log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
+                self._add_losses(calibration.undo(scores[some]), truth[some], loss_weight[some])
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
 
-    def _add_scores(
-        self, scores: Array, truth: NDArray[np.intp], weight: Array, calibration: Calibration | None
-    ) -> Array:
+    def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> None:
+        """Add the losses at other temperatures of the rows that have a weight."""
+        if (rows := np.flatnonzero(weight)).size == len(weight):
+            self._losses += losses_when_divided(scores, truth, weight)
+        elif len(rows):
+            self._losses += losses_when_divided(scores[rows], truth[rows], weight[rows])
+
+    def _add_scores(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> Array:
         """Add rows to all sums that need no more than their scores; return the log-odds."""
         probabilities, log_odds, log_probability = posteriors_and_odds(scores, truth)
         self._log_loss -= float(weight @ np.maximum(log_probability, LEAST_LOG_PROBABILITY))
-        if calibration is not None:
-            self._losses += losses_when_divided(calibration.undo(scores), truth, weight)
         self._ranks += np.bincount(_ranks_of(scores, truth), weight, N_RANKS + 1)[:N_RANKS]
         self._add_probabilities(probabilities, truth, weight)
         return log_odds
@@ -311,7 +323,7 @@ class Evaluation(Measures, Loadable):
                 vars(draft)[name] *= factor
             draft._squared_weights *= factor**2
             for histogram in draft._scores:
-                histogram.weights *= factor
+                histogram.scale(factor)
             draft._is_weighted = True
         return self
 
@@ -328,7 +340,7 @@ class Evaluation(Measures, Loadable):
             "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
         }
         document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
-        document |= {"ranks": self._ranks, "pos_label": self.pos_label}
+        document |= {"loss_weight": self._loss_weight, "ranks": self._ranks, "pos_label": self.pos_label}
         if self._is_weighted:
             document["squared_weights"] = self._squared_weights
         columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
@@ -340,19 +352,22 @@ class Evaluation(Measures, Loadable):
         evaluation.classes = labels.as_labels(columns["label"])
         _check_saved(columns, len(columns["label"]))
         evaluation._allocate(len(evaluation.classes))
-        for k, histogram in enumerate(evaluation._scores):
+        most = most_exact(max(1, len(evaluation.classes)))
+        for k in range(len(evaluation.classes)):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
-            histogram.odds = columns["odds"][k]
-            histogram.weights = columns["odds_weights"][k].reshape(2, -1).copy()
+            weights = columns["odds_weights"][k].reshape(2, -1).copy()
+            evaluation._scores[k] = ScoreHistogram(most, columns["odds"][k], weights)
         for name in _PLAIN:
             kind, value = type(getattr(evaluation, name)), document[name]
             if type(value) not in {kind, int} or not 0 <= value < np.inf:
                 raise ValueError(f"{name} is {value!r:.40}")
             setattr(evaluation, name, kind(value))
         evaluation._losses += document.get("losses", np.inf)
+        evaluation._loss_weight = float(document.get("loss_weight", evaluation.weight))  # 0.2 has all rows
         evaluation._ranks += document.get("ranks", np.inf)
-        if not (evaluation._losses >= 0).all() or not (evaluation._ranks >= 0).all():
+        sums = np.array([*evaluation._losses, *evaluation._ranks, evaluation._loss_weight])
+        if not (sums >= 0).all():
             raise ValueError("its losses, or its ranks, are negative")
         evaluation.pos_label = document.get("pos_label")
         if not evaluation._is_weighted and evaluation.weight != evaluation.n_rows:
@@ -364,6 +379,17 @@ class Evaluation(Measures, Loadable):
             raise ValueError("its squared weights are of no rows")
         evaluation._squared_weights = squares
         return evaluation
+
+
+def _of_sample(start: int, weight: Array, share: float) -> Array:
+    """The weights of rows from a number on, of which a share is chosen; those of the others are 0.
+
+    Multiples of 2⁶⁴ / φ modulo 2⁶⁴ lie evenly among any rows that follow each other, also in steps.
+    """
+    if share == 1:
+        return weight
+    hashed = np.arange(start, start + len(weight), dtype=np.uint64) * _GOLDEN
+    return np.where(hashed < share * 2.0**64, weight / (share or 1), 0.0)
 
 
 def _check_saved(columns: dict[str, Any], n_classes: int) -> None:

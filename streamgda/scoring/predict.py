@@ -1,12 +1,11 @@
-"""Predict a dataset of any size and write the predictions part by part, or lazily of a Dask collection."""
+"""Predict a dataset of any size and write the predictions part by part."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,10 +14,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from streamgda.blocks.block import Block
-from streamgda.blocks.wording import RowError, check_known, counted
-from streamgda.estimators.lazy import check_lazy, in_partition
+from streamgda.blocks.wording import RowError
 from streamgda.estimators.priors import in_pairs
-from streamgda.estimators.reading import check_rows
 from streamgda.gaussians.blas import single_blas_thread
 from streamgda.passes import compute
 from streamgda.passes.compute import Scheduler
@@ -26,10 +23,10 @@ from streamgda.passes.plan import Plan
 from streamgda.passes.progress import Progress
 from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.scoring.inference import Decision, Model, maps_and_model, scan_for, snapshot, with_features_of
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictedRows, PredictionSummary, Writes
+from streamgda.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.scoring.outputs.parquet import ParquetOutput
 from streamgda.sources.base import ScorableSource, Source, group_into_tasks
-from streamgda.sources.conversion import is_arrow, is_dask, is_zarr_path
+from streamgda.sources.conversion import is_arrow, is_zarr_path
 from streamgda.sources.discovery import is_table
 from streamgda.storage.documents import digest
 from streamgda.storage.paths import Address, AnyFileSystem, Path
@@ -42,7 +39,7 @@ _OTHER_FORMATS = (
 )
 
 _REMEDY = (
-    "give a path, or a Dask collection, lazy frame or table itself; of rows in memory, the model's predict "
+    "give a path, a lazy frame or a table; of rows in memory, and of Dask collections, the model's predict "
     "and predict_proba are the predictions"
 )
 
@@ -52,7 +49,7 @@ _ROWS_PER_TASK = 1 << 16  # of small remote parts, so that a task fetches severa
 def predict_dataset(
     model: Model,
     source: Any,
-    out: Path | None = None,
+    out: Path,
     *,
     columns: Sequence[ColumnName] = ("label", "probabilities"),
     keep: Sequence[str] = (),
@@ -64,8 +61,8 @@ def predict_dataset(
     filesystem: AnyFileSystem | None = None,
     scheduler: Scheduler = None,
     progress: Progress = False,
-) -> Any:
-    """Predict a dataset: from Parquet, Zarr or Arrow to Parquet or Zarr, or lazily from a Dask collection.
+) -> PredictionSummary:
+    """Predict a dataset: from Parquet, Zarr or Arrow to Parquet or Zarr.
 
     Rows keep their order; those of Parquet files are in the order of the names of the files. The output is
     written in parts: Parquet files, or ranges of whole Zarr chunks. A Parquet file gets its name when it is
@@ -81,21 +78,22 @@ def predict_dataset(
     other columns are deleted. To keep both, write to another place.
 
     One run at a time writes to an output. On a local disk, a second run stops at once with an error.
-    Elsewhere, the run whose output was overwritten ends with an error.
+    Elsewhere, the run whose output was overwritten ends with an error. After a run has ended by an error or
+    by Ctrl-C, its threads, or its tasks on a cluster, may still compute, but nothing of it is written any
+    more. Off a local disk, there is one exception: a request to write that had begun may still arrive.
 
     Parameters
     ----------
     model : estimator, pipeline of transformers and an estimator, or search
         Fitted.
-    source : source, path, URL, glob or list of them, table, Arrow data, dask DataFrame or dask array
+    source : source, path, URL, glob or list of them, table or Arrow data
         A source is made by `scan_parquet`, `scan_zarr` or `scan_arrow`, with or without a target. Tables are
         those that `scan_parquet` takes, and Arrow data is what `scan_arrow` takes, such as a Polars lazy
         frame, a DuckDB relation or a Lance dataset. The features of the model are read, by name; from a path
         that ends in ".zarr", the array "X".
-    out : path or URL, optional
+    out : path or URL
         Where to write: a Zarr group, of format 3, if it ends in ".zarr", else a folder of Parquet files. It
-        is created if it does not exist, and must hold nothing but predictions, which are replaced. Not given
-        with a Dask collection.
+        is created if it does not exist, and must hold nothing but predictions, which are replaced.
     columns : sequence of str, default=("label", "probabilities")
         The columns to predict:
 
@@ -131,9 +129,8 @@ def predict_dataset(
 
     Returns
     -------
-    PredictionSummary, or a dask DataFrame
-        How many rows and parts the output has. Of a Dask collection, the predictions themselves, to compute
-        or to write with their own `to_parquet`. They have the index of the DataFrame.
+    PredictionSummary
+        How many rows and parts the output has.
 
     Raises
     ------
@@ -172,9 +169,6 @@ def predict_dataset(
     beside = tuple(dict.fromkeys(keep))
     for name in set(beside).intersection(prediction.names):
         raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
-    if is_dask(source):
-        others = [maps, out, filesystem, scheduler, progress or None]
-        return _lazy_predictions(prediction, source, beside, others)
     out = _checked_place(out)
     source = with_features_of(model, as_scorable(whole, source), maps)
     scheduler = compute.scheduler_for(source, scheduler)
@@ -182,7 +176,7 @@ def predict_dataset(
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
     output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *prediction.fields])
-    if source.overlaps(*output.location):
+    if source.overlaps(output.storage, output.path):
         raise ValueError(
             f"{out} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
@@ -200,7 +194,7 @@ def predict_dataset(
 
 
 def _write_missing(
-    output: Output[Any],
+    output: Output,
     parts: Sequence[Part],
     columns: PredictionColumns,
     scheduler: Scheduler,
@@ -234,9 +228,7 @@ def as_scorable(model: Model, source: Any) -> ScorableSource:
     return source
 
 
-def _checked_place(out: Path | None) -> Address:
-    if out is None:
-        raise TypeError("out must name the folder of Parquet files, or the Zarr group, to write")
+def _checked_place(out: Path) -> Address:
     out = Address(out)
     if os.fspath(out).lower().endswith(_OTHER_FORMATS):
         raise ValueError(
@@ -246,7 +238,7 @@ def _checked_place(out: Path | None) -> Address:
     return out
 
 
-def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output[Any]:
+def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output:
     if not is_zarr_path(out):
         return ParquetOutput.at(out, filesystem, fields)
     from streamgda.scoring.outputs.zarr import ZarrOutput
@@ -270,25 +262,25 @@ def _fingerprint(model: Model) -> str:
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output[Any]]) -> PredictionSummary:
+def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
-    with single_blas_thread(), Writes(output.naming) as writes:
+    with single_blas_thread(), Writes() as writes:
         summaries = (output.write(part, _predicted_rows(part, columns, output), writes) for part in parts)
         return sum(summaries, PredictionSummary())
 
 
-def _predicted_rows(part: Part, columns: PredictionColumns, output: Output[Any]) -> Iterator[PredictedRows]:
+def _predicted_rows(part: Part, columns: PredictionColumns, output: Output) -> Rows:
     for block, columns_beside in part.features():
         n_dropped = block.n_dropped
         for piece, beside in pieces(block, columns_beside, len(columns.names), output.schema):
-            yield PredictedRows(_table(columns, output, piece, beside), n_dropped)
+            yield _table(columns, output, piece, beside), n_dropped
             n_dropped = 0
         del block, columns_beside, piece, beside  # or they would be held while the next ones are read
 
 
 def _table(
-    columns: PredictionColumns, output: Output[Any], block: Block, beside: Mapping[str, pa.Array]
+    columns: PredictionColumns, output: Output, block: Block, beside: Mapping[str, pa.Array]
 ) -> pa.Table:
     classes = pa.array(columns.labels)
     predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
@@ -299,82 +291,3 @@ def _table(
         raise error.named(block.row_name) from error
     except ValueError as error:
         raise ValueError(f"from {block.row_name(0)} on: {error}") from error
-
-
-# ---------------------------------------------------------------------- of a Dask collection
-
-
-def _lazy_predictions(
-    columns: PredictionColumns, rows: Any, keep: Sequence[str], others: Sequence[object]
-) -> Any:
-    """A lazy dask DataFrame with the kept columns and the predictions of the rows.
-
-    Parameters
-    ----------
-    columns : PredictionColumns
-        The columns to predict. Later learning of the model does not change the predictions.
-    rows : dask DataFrame or dask array
-        Rows. Of a DataFrame, only the features of the model and the kept columns are read.
-    keep : sequence of str
-        Columns of a DataFrame to copy.
-    others : sequence of object
-        Options that have no meaning here, all of them None.
-
-    Raises
-    ------
-    ValueError
-        If such an option is given, columns are missing, or the features are not those of the model.
-    """
-    if any(option is not None for option in others):
-        raise ValueError(
-            "predictions of a Dask collection are one too: leave out out, filesystem, scheduler and "
-            "progress, and give such options to its compute() or to_parquet(); rows go through a pipeline "
-            "by frame.map_partitions(pipeline.predict)"
-        )
-    model = columns.model
-    if not hasattr(rows, "columns"):
-        import dask.dataframe as dd
-
-        check_lazy(model, rows)
-        if keep:
-            raise ValueError(f"a dask array has no columns to keep; got {list(keep)}")
-        names = getattr(model, "feature_names_in_", None)
-        rows = dd.from_dask_array(rows.rechunk({1: -1}), columns=names)
-    features = _features_of(model, rows, keep)
-    if hasattr(model, "feature_names_in_"):
-        check_lazy(model, rows[features])
-    predict = partial(_predict_partition, columns=columns, features=features, keep=keep)
-    inputs = rows[list(dict.fromkeys((*features, *keep)))]
-    return inputs.map_partitions(predict, meta=predict(inputs._meta))
-
-
-def _predict_partition(
-    frame: Any,
-    columns: PredictionColumns,
-    features: Sequence[Any],
-    keep: Sequence[str],
-    partition_info: Mapping[str, Any] | None = None,
-) -> Any:
-    """Predict the rows of a partition, which may be empty. Dask gives its number."""
-    import pandas as pd
-
-    model, values, rows = columns.model, frame[features], np.empty((0, len(features)))
-    with in_partition(partition_info["number"] if partition_info else None):
-        if len(frame):
-            rows = check_rows(model, values if hasattr(model, "feature_names_in_") else values.to_numpy())
-        block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8))
-        predictions = columns.compute(block, columns.labels.__getitem__)
-    return pd.DataFrame({**{name: frame[name] for name in keep}, **predictions}, index=frame.index)
-
-
-def _features_of(model: Any, rows: Any, keep: Sequence[str]) -> list[Any]:
-    """The names of the features of the model; if it has no names, of all columns that are not kept."""
-    names = getattr(model, "feature_names_in_", None)
-    check_known([*(() if names is None else names), *keep], rows.columns, "the data frame")
-    features = [name for name in rows.columns if name not in keep] if names is None else list(names)
-    if len(features) != model.n_features_in_:
-        raise ValueError(
-            f"the data frame has {counted(len(features), 'column')} besides those kept, and the model "
-            f"was fitted to {counted(model.n_features_in_, 'feature')}"
-        )
-    return features

@@ -284,7 +284,12 @@ class Storage:
 
     @contextmanager
     def replacing(
-        self, path: str, *, in_memory: bool = False, check: Callable[[], object] = lambda: None
+        self,
+        path: str,
+        *,
+        in_memory: bool = False,
+        run: str | None = None,
+        check: Callable[[], object] = lambda: None,
     ) -> Iterator[pa.NativeFile]:
         """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
 
@@ -299,6 +304,9 @@ class Storage:
             Whether the content is small enough to be collected in memory. On an object store it is then
             written by one request, without a temporary file, since an object there appears only when it is
             complete.
+        run : str, optional
+            What must be there until the file has its name: on a disk a folder, in which the file is written,
+            so that it cannot get its name any more once the folder is gone; elsewhere a file.
         check : callable, optional
             Called before the file gets its name; if it raises, nothing is replaced.
 
@@ -310,21 +318,22 @@ class Storage:
         Raises
         ------
         OSError
-            If it cannot be written.
+            If it cannot be written. FileNotFoundError if `run` is not there any more.
         """
         beneath, path = self.unwrapped(path)
         filesystem = beneath.filesystem
+
         if in_memory and beneath.is_object_store:
             buffer = pa.BufferOutputStream()
             yield buffer
             check()
+            beneath._check_run(run)
             with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
                 stream.write(buffer.getvalue())
             return
         if near := beneath.is_local:
             path = os.path.realpath(path)  # a link stays, and what it leads to is replaced
-        folder, slash, name = path.rpartition("/")
-        temporary = f"{folder}{slash}.{name}.{uuid.uuid4().hex}{_SUFFIX}"
+        temporary = beneath._unfinished(path, run)
         try:
             with storing(path):
                 stream = filesystem.open_output_stream(temporary, compression=None)
@@ -337,6 +346,7 @@ class Storage:
                 with storing(path):
                     stream.close()
             check()
+            beneath._check_run(run)
             with storing(path):
                 if near:
                     with pathlib.Path(temporary).open("rb+") as file:
@@ -348,6 +358,17 @@ class Storage:
             with suppress(OSError):
                 filesystem.delete_file(temporary)
             raise
+
+    def _unfinished(self, path: str, run: str | None) -> str:
+        """Where a file is written until it is complete."""
+        folder, slash, name = path.rpartition("/")
+        start = f"{folder}{slash}.{name}." if run is None else f"{run}/" if self.is_local else f"{run}."
+        return f"{start}{uuid.uuid4().hex}{_SUFFIX}"
+
+    def _check_run(self, run: str | None) -> None:
+        """Raise FileNotFoundError if a run is over. On a disk, the file could not be renamed then."""
+        if run is not None and not self.is_local:
+            self.version(run)
 
     @contextmanager
     def locked(self, folder: str, busy: str, name: str = LOCK) -> Iterator[None]:

@@ -123,8 +123,6 @@ def test_datasets_are_scored_by_name_and_value(model, source, customers, kinds, 
     expected = model.predict(customers)
     predict_dataset(model, source, tmp_path / "scored")
     assert (pd.read_parquet(tmp_path / "scored")["predicted_label"].to_numpy(object) == expected).all()
-    lazy = predict_dataset(model, frame, keep=["kind"]).compute()
-    assert (lazy["predicted_label"].to_numpy(object) == expected).all()
     assert (model.predict(frame[list(customers)]).compute().to_numpy(object) == expected).all()
     of_dask = LinearDiscriminantAnalysis().fit(scan_dask(frame, "kind", categories=CHOSEN))
     np.testing.assert_allclose(of_dask.predict_proba(customers), model.predict_proba(customers), rtol=1e-9)

@@ -14,7 +14,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     evaluate,
-    predict_dataset,
     progressive_score,
 )
 
@@ -180,8 +179,7 @@ def test_an_error_of_a_row_says_in_which_partition_it_is(is_array, wrong):
     rows[733, 1] = wrong
     frame = pd.DataFrame(rows, columns=["u", "v"])
     lazy = da.from_array(rows, chunks=(250, 2)) if is_array else dd.from_pandas(frame, npartitions=4)
-    calls = [model.predict, model.predict_proba, model.predict_log_proba]
-    for call in (*calls, lambda rows: predict_dataset(model, rows)):
+    for call in (model.predict, model.predict_proba, model.predict_log_proba):
         with pytest.raises(ValueError, match=r"^partition 2, row 233"):
             call(lazy).compute()
     with pytest.raises(ValueError, match=r"^row 733"):

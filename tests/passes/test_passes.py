@@ -220,9 +220,6 @@ def test_the_copy_of_a_model_in_a_worker_does_not_repeat_its_warning(folder, tmp
                 model, scan_parquet(tmp_path / "rows.parquet", "y", features=list(X)), scheduler="processes"
             ),
             lambda model: model.predict(dd.from_pandas(X, npartitions=4)).compute(scheduler="processes"),
-            lambda model: predict_dataset(model, dd.from_pandas(X, npartitions=4)).compute(
-                scheduler="processes"
-            ),
         ):
             with pytest.warns(UserWarning, match="rank") as warned:
                 compute(load(tmp_path / "model.parquet"))

@@ -1,6 +1,5 @@
 """Thresholds, costs and the best labels, beside scikit-learn's thresholds and the definition."""
 
-import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -46,8 +45,6 @@ def test_the_best_labels_are_in_the_order_of_their_probabilities(path, model, tm
     predict_dataset(model, source, tmp_path / "scored.zarr", columns=["label"], top=2)
     group = zarr.open_group(tmp_path / "scored.zarr", mode="r")
     assert (group["predicted_label_2"][:] == expected[:, 1]).all()
-    lazy = predict_dataset(model, dd.from_pandas(FRAME, npartitions=3), columns=["label"], top=2)
-    assert (lazy.compute()["predicted_label_2"] == expected[:, 1]).all()
 
 
 def test_a_threshold_decides_as_scikit_learns(path, tmp_path):

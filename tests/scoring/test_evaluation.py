@@ -556,3 +556,18 @@ def test_areas_of_classes_whose_log_odds_are_all_infinite_are_those_of_chance():
     evaluation = Evaluation().update(["a", "b"], [[0.0], [0.0]], ["a"])
     assert evaluation.roc_auc.tolist() == [0.5, 0.5]
     assert evaluation.roc_auc_error.tolist() == [0.0, 0.0]
+
+
+def test_calibration_of_all_classes_together_and_without_bins_of_few_rows():
+    y = np.arange(3600) % 12
+    scores = np.where(y[:, None] == np.arange(12), 2.0, 0.0)
+    scores[::50] = 0.0
+    probabilities = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    truth = (y[:, None] == np.arange(12)).ravel()
+    expected = calibration_curve(truth, probabilities.ravel(), n_bins=10)
+    found = Evaluation().update(y, scores, np.arange(12))
+    np.testing.assert_allclose(found.mean_calibration_curve(), expected)
+    p = np.repeat([0.05, 0.35, 0.95], [40, 4, 15])
+    two = Evaluation().update(np.arange(59) % 2, np.log(np.column_stack([1 - p, p])), [0, 1])
+    for least, bins in ((0, [0.05, 0.35, 0.95]), (5, [0.05, 0.95]), (99, [0.05])):
+        np.testing.assert_allclose(two.calibration_curve(min_weight=least)[1], bins)

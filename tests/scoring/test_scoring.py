@@ -19,7 +19,6 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     evaluate,
-    predict_dataset,
     progressive_score,
     scan_arrow,
     scan_dask,
@@ -109,7 +108,7 @@ def test_the_columns_of_a_data_frame_are_matched_by_name():
     frame = frame[["id", "v", "y", "note", "u", "w"]]
     assert agree(evaluate(fitted, frame, "y", "w"), expected)
     assert agree(evaluate(fitted, frame, frame["y"], frame["w"]), expected)
-    found = predict_dataset(fitted, frame, columns=["label"]).compute()["predicted_label"]
+    found = fitted.predict(frame[["u", "v"]]).compute()
     assert evaluate(fitted, frame, "y").accuracy == np.mean(found == Y)
     for y in ("y", frame["y"]):
         with pytest.raises(ValueError, match="no column 'u'"):

@@ -135,8 +135,6 @@ def test_they_are_a_column_of_predictions(quantile, tmp_path):
     assert answer.dtype == bool
     np.testing.assert_array_equal(answer.compute(), expected)
     names = [f"in_set_{label}" for label in MODEL.classes_]
-    frame = predict_dataset(MODEL, lazy, columns=["set"], quantile=quantile).compute()
-    np.testing.assert_array_equal(frame[names], expected)
     pq.write_table(pa.table({"x0": X[:, 0], "x1": X[:, 1]}), tmp_path / "rows.parquet")
     source = scan_parquet(tmp_path / "rows.parquet")
     how = {"columns": ["label", "set"], "quantile": quantile}

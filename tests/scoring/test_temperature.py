@@ -168,3 +168,19 @@ def test_letter_as_published_by_hand(real_data):
     ):
         evaluation = evaluate(kind().fit(rows[learnt], y[learnt]), rows[calibrated], y[calibrated])
         assert 1 / evaluation.best_temperature == pytest.approx(inverse, abs=6e-7)
+
+
+def test_of_many_rows_a_sample_tells_it_and_its_sums_add():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 100_000)
+    X = rng.normal(size=(100_000, 2)) * [1.0, 3.0] + y[:, None]
+    model = GaussianNB().fit(np.repeat(X[:500], 2, axis=1), y[:500])  # features twice, so it is too sure
+    rows = np.repeat(X, 2, axis=1)
+    whole = Evaluation().update(y, model.predict_log_proba(rows), [0, 1])
+    sample = evaluate(model, rows, y)
+    assert sample._loss_weight == pytest.approx(100_000, rel=1e-3)
+    assert sample.log_loss == pytest.approx(whole.log_loss, rel=1e-12)
+    assert sample.best_temperature == pytest.approx(whole.best_temperature, rel=0.05)
+    both = evaluate(model, rows[:50_000], y[:50_000]) + evaluate(model, rows[50_000:], y[50_000:])
+    assert both.best_temperature == pytest.approx(whole.best_temperature, rel=0.05)
+    assert both._loss_weight == pytest.approx(100_000, rel=1e-3)

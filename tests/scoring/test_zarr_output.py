@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import time
 from contextlib import suppress
 from decimal import Decimal
 from itertools import pairwise
@@ -28,11 +27,9 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.scoring.outputs import zarr as chunks_module
-from streamgda.scoring.outputs.zarr import GroupFolder, ZarrOutput, aligned, chunk_length
-from tests.interrupted import interrupt
+from streamgda.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
+from tests.interrupted import interrupt, let_pass
 from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
-
-PARTIAL = f"zarr.{'0' * 32}.partial"  # what a killed Zarr leaves of a file
 
 
 @pytest.fixture(params=[64, 100, 1 << 16])
@@ -158,8 +155,12 @@ def test_other_filesystems(model, source, whole, tmp_path):
     check(read("memory://scored/out.zarr"), model, whole[NAMES])
     predict_dataset(model, source, tmp_path / "out.zarr", filesystem=pafs.LocalFileSystem())
     check(read(tmp_path / "out.zarr"), model, whole[NAMES])
-    with pytest.raises(TypeError, match="Zarr writes through fsspec"):
-        predict_dataset(model, source, "out.zarr", filesystem=pafs._MockFileSystem())
+    mock = pafs._MockFileSystem()  # which is no disk, and no object store
+    assert [predict_dataset(model, source, "out", filesystem=mock).n_found for _ in range(2)] == [0, 5]
+    assert [predict_dataset(model, source, "out.zarr", filesystem=mock).n_found for _ in range(2)] == [0, 1]
+    assert not [
+        info for info in mock.get_file_info(pafs.FileSelector("", recursive=True)) if "/." in info.path
+    ]
 
 
 # ---------------------------------------------------------------------- rows and chunks
@@ -211,15 +212,9 @@ def test_chunks_of_many_classes_stay_small(tmp_path):
 # ---------------------------------------------------------------------- going on
 
 
-def predict_slowly(folder, out):
-    """Predict with a pause before each part, for a process that is to be stopped."""
-    quick = ZarrOutput.write
-
-    def write(*arguments):
-        time.sleep(0.1)
-        return quick(*arguments)
-
-    ZarrOutput.write = write
+def predict_some(folder, out):
+    """Predict three parts, and wait."""
+    ZarrOutput.write = let_pass(ZarrOutput.write, 3)
     chunks_module._MOST_ROWS_OF_CHUNK = 64
     source = scan_parquet(folder, "kind", features=NAMES)
     model = QuadraticDiscriminantAnalysis().fit(source)
@@ -234,12 +229,11 @@ def test_killed_and_started_again(tmp_path, how, monkeypatch):
     folder.mkdir()
     for seed in range(20):
         frame_of(100, seed).to_parquet(folder / f"{seed:02}.parquet", index=False)
-    finished = out / ".unfinished" / "rows" / "c"
 
     def marks_of():
-        return {path.name for path in finished.glob("*") if path.suffix != ".partial"}
+        return {path.name for path in (out / ".predict_dataset.unfinished" / "parts").glob("*")}
 
-    interrupt(how, lambda: len(marks_of()) >= 3, predict_slowly, folder, out)
+    interrupt(how, lambda: len(marks_of()) == 3, predict_some, folder, out)
     with pytest.raises(GroupNotFoundError):
         zarr.open_group(out, mode="r")
     marks = marks_of()
@@ -254,9 +248,9 @@ def test_killed_and_started_again(tmp_path, how, monkeypatch):
     check(scored, model, whole[NAMES])
     assert scored["row"].tolist() == whole["row"].tolist()
     after = stamps(out)
-    kept = sum(before.get(name) == stamp for name, stamp in after.items() if "row/c/" in name)
+    kept = sum(before.get(name) == stamp for name, stamp in after.items() if "row/c." in name)
     assert kept >= len(marks)
-    assert not [name for name in after if name.endswith(".partial") or name.startswith(".")]
+    assert not [name for name in after if name.startswith(".")]
 
 
 def test_started_again_it_writes_what_is_not_there(model, source, whole, tmp_path):
@@ -297,12 +291,8 @@ class Stopper:
 
     def __init__(self, monkeypatch):
         self.left = 0
-        for owner, names in (
-            (GroupFolder, ("write_note", "remove", "put")),
-            (ZarrOutput, ("write", "finish")),
-        ):
-            for name in names:
-                monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
+        for name in ("begin", "make_folder", "remove", "put", "write", "finish"):
+            monkeypatch.setattr(ZarrOutput, name, self._counted(getattr(ZarrOutput, name)))
 
     def _counted(self, step):
         def counted(*arguments, **options):
@@ -341,15 +331,6 @@ def test_stopped_at_any_step_it_is_whole_or_no_group(model, source, whole, tmp_p
     assert len(stopped) > 8
 
 
-def test_killed_while_the_first_file_was_written(model, source, whole, tmp_path):
-    hidden = tmp_path / "out.zarr" / ".unfinished"
-    hidden.mkdir(parents=True)
-    (hidden / PARTIAL).write_bytes(b"{")
-    assert predict_dataset(model, source, tmp_path / "out.zarr").n_found == 0
-    check(read(tmp_path / "out.zarr"), model, whole[NAMES])
-    assert not hidden.exists()
-
-
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -360,6 +341,13 @@ def test_what_is_not_of_predictions_is_left_alone(model, source, tmp_path):
     with pytest.raises(ValueError, match=r"out\.zarr holds X, which is no part of predictions"):
         predict_dataset(model, source, out)
     assert stamps(out) == before
+    predict_dataset(model, source, tmp_path / "ours.zarr")
+    (tmp_path / "ours.zarr" / "notes.txt").write_text("years of work")
+    before = stamps(tmp_path / "ours.zarr")
+    for options in ({}, {"columns": ["label"]}):
+        with pytest.raises(ValueError, match=r"holds notes\.txt, which is no part of predictions"):
+            predict_dataset(model, source, tmp_path / "ours.zarr", **options)
+        assert stamps(tmp_path / "ours.zarr") == before
     old = tmp_path / "old.zarr"
     zarr.create_group(old, zarr_format=2)
     with pytest.raises(ValueError, match=r"old\.zarr holds \.zattrs, which is no part"):
@@ -368,41 +356,6 @@ def test_what_is_not_of_predictions_is_left_alone(model, source, tmp_path):
     with pytest.raises(ValueError, match=r"file\.zarr is a file"):
         predict_dataset(model, source, tmp_path / "file.zarr")
     assert (tmp_path / "file.zarr").read_bytes() == b"something else"
-
-
-@pytest.mark.slow_cases("notes/zarr.0")
-@pytest.mark.parametrize(
-    "name", [".unfinished/thesis.txt", "notes.partial", f"notes/{PARTIAL}", "notes/zarr.json"]
-)
-def test_files_of_others_are_left_alone_whatever_their_names(model, source, tmp_path, name):
-    out = tmp_path / "out.zarr"
-    for written in (False, True):
-        if written:
-            shutil.rmtree(out)
-            predict_dataset(model, source, out)
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        (out / name).write_text("years of work")
-        before = stamps(out)
-        for options in ({}, {"columns": ["label"]}):
-            with pytest.raises(ValueError, match=rf"holds {name.split('/')[0]}.*no part of predictions"):
-                predict_dataset(model, source, out, **options)
-            assert stamps(out) == before
-
-
-def test_files_of_others_among_those_of_an_unfinished_group_stay(model, source, whole, tmp_path, monkeypatch):
-    out = tmp_path / "out.zarr"
-    with monkeypatch.context() as patched:
-        patched.setattr(ZarrOutput, "finish", lambda *_: None)
-        predict_dataset(model, source, out)
-    ours, theirs = out / "probabilities" / "c" / PARTIAL, out / "probabilities" / "thesis.partial"
-    for file in (ours, theirs):
-        file.write_text("years of work")
-    assert predict_dataset(model, source, out).n_found == 1
-    check(read(out), model, whole[NAMES])
-    assert (ours.exists(), theirs.exists()) == (False, True)
-    with pytest.raises(ValueError, match=r"holds probabilities/thesis\.partial, which is no part"):
-        predict_dataset(model, source, out, columns=["label"])
-    check(read(out), model, whole[NAMES])
 
 
 def test_a_group_is_not_scored_into_itself(model, whole, tmp_path):

@@ -1,0 +1,233 @@
+"""After a run has ended, by whatever end, nothing of it writes: its threads and tasks may still compute."""
+
+import itertools
+import pathlib
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import dask
+import fsspec
+import pytest
+
+from streamgda import LinearDiscriminantAnalysis, predict_dataset
+from streamgda.scoring.outputs import zarr as zarr_output
+from streamgda.scoring.outputs.base import Output
+from streamgda.scoring.outputs.parquet import ParquetOutput
+from streamgda.scoring.outputs.zarr import ZarrOutput
+from tests.scoring.conftest import NAMES, check, read
+
+OUTPUTS = {"out": ParquetOutput, "out.zarr": ZarrOutput}
+STEPS = {"write": None, "put": (Output, "put"), "rename": (pathlib.Path, "replace")}
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """So that a Zarr group has several parts, some of several chunks."""
+    monkeypatch.setattr(zarr_output, "_MOST_ROWS_OF_CHUNK", 64)
+
+
+@pytest.fixture
+def other(model):
+    return LinearDiscriminantAnalysis.from_statistics(model.statistics_)
+
+
+def contents(out):
+    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def interrupt_main():
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+
+class Run:
+    """A run that ends in its first part, when the threads of others have come to a step and wait there."""
+
+    def __init__(self, monkeypatch, output, how, step):
+        self.how, self.is_on = how, True
+        self.waiting, self.gone_on = threading.Event(), threading.Event()
+        self.waited, self.left = itertools.count(), itertools.count()
+        self.n_waited = self.n_left = 0
+        monkeypatch.setattr(output, "write", self.ending(output.write, waits=step == "write"))
+        if STEPS[step]:
+            owner, name = STEPS[step]
+            monkeypatch.setattr(owner, name, self.waiting_before(getattr(owner, name)))
+
+    def ending(self, write, waits):
+        others = self.waiting_before(write) if waits else write
+
+        def write_or_end(output, part, *arguments):
+            if not self.is_on or part.name not in ("part-00000.parquet", "0"):
+                return others(output, part, *arguments)
+            assert self.waiting.wait(60)
+            if self.how == "error":
+                raise ValueError("the first part cannot be scored")
+            interrupt_main()
+            assert self.gone_on.wait(60)
+            return write(output, part, *arguments)
+
+        return write_or_end
+
+    def waiting_before(self, step):
+        def wait_and_step(*arguments, **options):
+            if not self.is_on or threading.current_thread() is threading.main_thread():
+                return step(*arguments, **options)
+            self.n_waited = next(self.waited) + 1
+            self.waiting.set()
+            assert self.gone_on.wait(60)
+            try:
+                return step(*arguments, **options)
+            finally:
+                self.n_left = next(self.left) + 1
+
+        return wait_and_step
+
+    def ends(self, *arguments, **options):
+        with dask.config.set(num_workers=4), pytest.raises((ValueError, KeyboardInterrupt)):
+            predict_dataset(*arguments, scheduler="threads", **options)
+        self.is_on = False
+
+    def goes_on(self):
+        """Let its threads do what they waited to do, and wait for them."""
+        self.gone_on.set()
+        wait_for_threads()
+        deadline = time.monotonic() + 60
+        while self.n_left < self.n_waited and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def wait_for_threads():
+    for thread in threading.enumerate():
+        if thread.name.startswith("streamgda-readers"):
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.mark.slow_cases("error-put", "interrupt-write", "interrupt-rename-out]", "error-rename-out.zarr")
+@pytest.mark.parametrize("out", OUTPUTS)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("how", ["error", "interrupt"])
+def test_what_goes_on_of_an_ended_run_changes_nothing_of_the_next(
+    model, other, source, whole, tmp_path, monkeypatch, out, how, step
+):
+    run = Run(monkeypatch, OUTPUTS[out], how, step)
+    run.ends(model, source, tmp_path / out, keep=["row"])
+    assert not list((tmp_path / out).glob(".predict_dataset.[rl]*"))
+    predict_dataset(other, source, tmp_path / out, scheduler="synchronous")
+    before = contents(tmp_path / out)
+    run.goes_on()
+    assert contents(tmp_path / out) == before
+    assert not list((tmp_path / out).glob(".*"))
+    check(read(tmp_path / out), other, whole[NAMES])
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_where_there_are_no_locks_a_put_looks_for_its_run(model, other, source, whole, monkeypatch, out):
+    memory = fsspec.filesystem("memory")
+    run = Run(monkeypatch, OUTPUTS[out], "error", "put")
+    run.ends(model, source, f"/ended/{out}", filesystem=memory)
+    predict_dataset(other, source, f"/ended/{out}", filesystem=memory, scheduler="synchronous")
+    run.goes_on()
+    check(read(f"memory://ended/{out}"), other, whole[NAMES])
+    assert not [name for name in memory.find("/ended") if "/.predict" in name]
+
+
+class Ended:
+    """Ends a run at the n-th call of a function of the package in a thread that it has."""
+
+    def __init__(self, n, how):
+        self.calls, self.n, self.how = itertools.count(1), n, how
+        self.is_over = threading.Event()
+
+    def __call__(self, frame, event, _):
+        is_ours = "/streamgda/scoring/" in (name := frame.f_code.co_filename) or "filesystems" in name
+        if event == "call" and is_ours and next(self.calls) == self.n:
+            if self.how == "error":
+                raise ValueError("ended")
+            interrupt_main()
+            self.is_over.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_a_run_that_ends_at_any_call_leaves_the_next_alone(model, other, source, whole, tmp_path, out):
+    for n, how in zip(range(20, 400, 47), itertools.cycle(["error", "interrupt"]), strict=False):
+        ended = Ended(n, how)
+        threading.setprofile(ended)
+        try:
+            with (
+                dask.config.set(num_workers=4),
+                suppress(ValueError, OSError, RuntimeError, KeyboardInterrupt),
+            ):
+                predict_dataset(model, source, tmp_path / out, keep=["row"], scheduler="threads")
+        finally:
+            threading.setprofile(None)
+            ended.n = -1
+        assert not list((tmp_path / out).glob(".predict_dataset.[rl]*"))
+        ended.is_over.set()
+        predict_dataset(other, source, tmp_path / out, scheduler="synchronous")
+        before = contents(tmp_path / out)
+        wait_for_threads()
+        assert contents(tmp_path / out) == before
+        check(read(tmp_path / out), other, whole[NAMES])
+    assert sys.getprofile() is None
+
+
+def hold_writes(flags, how):
+    """In a worker: the first part ends the run when another waits; that goes on when it is told to."""
+    for output in (ParquetOutput, ZarrOutput):
+        write = output.write
+
+        def held(self, part, *arguments, write=write):
+            is_first = part.name in ("part-00000.parquet", "0")
+            (flags / f"{'first' if is_first else 'other'}-is-there").touch()
+            awaited = flags / ("other-is-there" if is_first else "go-on")
+            while not awaited.exists():
+                time.sleep(0.01)
+            if is_first and how == "error":
+                raise ValueError("the first part cannot be scored")
+            while not (flags / "go-on").exists():
+                time.sleep(0.01)
+            try:
+                return write(self, part, *arguments)
+            finally:
+                (flags / f"left-{time.monotonic_ns()}").touch()
+
+        output.write = held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("out", OUTPUTS)
+@pytest.mark.parametrize("how", ["error", "cancelled"])
+def test_what_goes_on_in_a_cluster_changes_nothing(model, other, source, whole, tmp_path, how, out):
+    from distributed import Client, Future, LocalCluster
+
+    flags = tmp_path / "flags"
+    flags.mkdir()
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
+        client.run(hold_writes, flags, how)
+
+        def cancel():
+            while not (flags / "other-is-there").exists():
+                time.sleep(0.01)
+            client.cancel([Future(key, client) for key in list(client.futures)], force=True)
+
+        try:
+            if how == "cancelled":
+                threading.Thread(target=cancel).start()
+            with pytest.raises((ValueError, RuntimeError)):
+                predict_dataset(model, source, tmp_path / out, keep=["row"], scheduler=client)
+            predict_dataset(other, source, tmp_path / out, scheduler="synchronous")
+            before = contents(tmp_path / out)
+        finally:
+            (flags / "go-on").touch()
+        deadline = time.monotonic() + 60
+        while not list(flags.glob("left-*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        assert list(flags.glob("left-*"))
+        assert contents(tmp_path / out) == before
+        check(read(tmp_path / out), other, whole[NAMES])
