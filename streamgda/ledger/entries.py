@@ -7,7 +7,8 @@ first state (``common``), and what each one has of its own (``own``), and a hash
 and a table never changes.
 
 Statistics of folds are a row for each fold: its number, the metadata of its statistics as JSON, and their
-table as an Arrow stream.
+table as an Arrow stream. ``ledger.parquet``, which `Held` reads and writes, has the merged state in the same
+form.
 """
 
 from __future__ import annotations
