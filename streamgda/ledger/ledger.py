@@ -37,7 +37,7 @@ from streamgda.storage.paths import Address, AnyFileSystem, Path
 LEDGER = "ledger.parquet"
 ENTRIES = "entries"
 
-_OLD = "manifest.parquet"  # of ledgers up to version 0.3
+_OLD = "manifest.parquet"  # of ledgers in older formats
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
 _SCANNED = ("target", "features", "weight", "missing", "format")
 
