@@ -111,7 +111,7 @@ class Simulated(FileSource):
         """No file can be opened."""
         raise NotImplementedError
 
-    footers = splits = plans
+    splits = plans
 
 
 class AndOne(Simulated):

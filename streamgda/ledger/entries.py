@@ -7,7 +7,8 @@ first state (``common``), and what each one has of its own (``own``), and a hash
 and a table never changes.
 
 Statistics of folds are a row for each fold: its number, the metadata of its statistics as JSON, and their
-table as an Arrow stream.
+table as an Arrow stream. ``ledger.parquet``, which `Held` reads and writes, has the merged state in the same
+form.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Held:
     """What ``ledger.parquet`` holds: how files are read, the files that count, and their merged state."""
 
     reads: Mapping[str, Any]
-    records: Sequence[FileRecord]
+    records: list[FileRecord]
     table: pa.Table
     document: Mapping[str, Any]
     path: str
@@ -124,7 +125,7 @@ class Held:
         """
         try:
             table, document = tables.read(path, COLUMNS, storage)
-            return cls(document["reads"], records_in(document["files"]), table, document, path)
+            return cls(document["reads"], records_in(document.pop("files")), table, document, path)
         except FileNotFoundError:
             return None
         except SENSELESS as error:
@@ -394,13 +395,14 @@ def state_in(table: pa.Table, metadata: Mapping[str, Any], path: str, empty: Sta
         return state_of(table, metadata, path)
     try:
         rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
-        parts = {
-            row["fold"]: (pa.ipc.open_stream(row["table"]).read_all(), json.loads(row["document"]))
+        states = {
+            row["fold"]: state_of(
+                pa.ipc.open_stream(row["table"]).read_all(), json.loads(row["document"]), path
+            )
             for row in table.select(["fold", "document", "table"]).to_pylist()
         }
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        if rule != empty.rule or not states.keys() <= set(range(rule.n_folds or 0)):
+            raise ValueError(f"it has folds {list(states)} by {rule}, and not by {empty.rule}")
+    except (pa.ArrowException, *SENSELESS) as error:
         raise ValueError(f"{path} holds no statistics of folds: {one_line(error)}") from error
-    if rule != empty.rule or not parts.keys() <= set(range(rule.n_folds or 0)):
-        raise ValueError(f"{path} holds folds {list(parts)} by {rule}, and not by {empty.rule}")
-    states = {fold: state_of(*part, path) for fold, part in parts.items()}
     return FoldStatistics(empty.empty, rule, states, n_dropped)

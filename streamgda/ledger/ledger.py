@@ -16,7 +16,7 @@ from streamgda.blocks.options import refusing_renamed
 from streamgda.blocks.wording import as_html
 from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.ledger.entries import Entries, FileRecord, Held, State, table_of, total_of
-from streamgda.ledger.refresh import OnError, Reader, plan_refresh
+from streamgda.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
 from streamgda.passes.compute import Scheduler, scheduler_for
 from streamgda.passes.progress import Progress
 from streamgda.sources.base import FileSource, Source
@@ -37,7 +37,7 @@ from streamgda.storage.paths import Address, AnyFileSystem, Path
 LEDGER = "ledger.parquet"
 ENTRIES = "entries"
 
-_OLD = "manifest.parquet"  # of ledgers up to version 0.3
+_OLD = "manifest.parquet"  # of ledgers in older formats
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
 _SCANNED = ("target", "features", "weight", "missing", "format")
 
@@ -370,7 +370,7 @@ class StatisticsLedger:
                     new, skipped = reader.read(source, planned.missing, scheduler, progress)
                 there = entries.there()
                 now = planned.after(new, skipped, there)
-            state, drift, alarms = self._merged(entries, now, held, limits)
+            state, drift, alarms = self._merged(entries, planned, now, held, **limits)
             outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
             if alarms and not accept and held:
                 return planned.report(now, held.records, is_refused=True, **outcome)
@@ -435,25 +435,24 @@ class StatisticsLedger:
         return source, reads
 
     def _merged(
-        self, entries: Entries, now: Sequence[FileRecord], held: Held | None, limits: Mapping[str, Any]
+        self, entries: Entries, plan: RefreshPlan, now: list[FileRecord], held: Held | None, **limits: Any
     ) -> tuple[tuple[pa.Table, Mapping[str, Any]], DriftReport, dict[str, str]]:
         """The state of the files, as a table with its document; and how new files compare with those held."""
         records, empty = (held.records if held else []), self._empty
         if held and now == records:
             return (held.table, held.document), DriftReport(), {}
-        before = {record.identity for record in records}
         old = held.state(empty) if held else empty
         baseline, new, alarms = Baseline(total_of(old)), empty.copy(), dict[str, str]()
         # The states are merged in the order of the paths. So what follows all that is held is added to it.
-        n_merged = len(records) if list(now[: len(records)]) == list(records) else 0
+        n_merged = len(records) if now[: len(records)] == records else 0
         total = (old if n_merged else empty).copy()
         for run, part in entries.parts(now[n_merged:], empty):  # new entries are in tables of their own
-            if run[0].identity not in before:
+            if plan.is_new(run[0]):
                 new += part
             total += part
             del part  # or it would be in memory while the next one is read
         if limits and old.n_rows:
-            for record, state in entries.states([one for one in now if one.identity not in before], empty):
+            for record, state in entries.states(list(filter(plan.is_new, now)), empty):
                 if said := baseline.drift(total_of(state)).alarms(**limits):
                     alarms[record.path] = "; ".join(said)
         return table_of(total), baseline.drift(total_of(new)), alarms

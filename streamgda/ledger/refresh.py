@@ -30,24 +30,25 @@ class RefreshPlan:
 
     Attributes
     ----------
-    paths : collection of str
-        The files that are there now.
     before : mapping of str to FileRecord
         The files that the ledger holds, by path.
-    kept : collection of tuple
-        The identities of those whose tables are there.
     known : list of FileRecord
         The files whose states are in tables: those that the ledger holds, and what a refresh has read that
         was refused or killed.
     missing : list of InputFile
         The files to read.
+    dropped : tuple of str
+        The files that are gone.
     """
 
-    paths: Collection[str]
     before: Mapping[str, FileRecord]
-    kept: Collection[tuple[Any, ...]]
     known: list[FileRecord]
     missing: list[InputFile]
+    dropped: tuple[str, ...]
+
+    def is_new(self, record: FileRecord) -> bool:
+        """Whether the rows of a file have not been held before."""
+        return record.path not in self.before or self.before[record.path].identity != record.identity
 
     def after(
         self, new: Iterable[FileRecord], skipped: Iterable[str], there: Collection[str]
@@ -63,13 +64,14 @@ class RefreshPlan:
         paths: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
         n_read = 0
         for record in in_order(now):
-            read = "changed" if record.path in self.before else "added"
-            is_reused = record.identity in self.kept
-            paths["reused" if is_reused else read].append(record.path)
-            n_read += 0 if is_reused or outcome.get("dry_run") else record.rows
+            former = self.before.get(record.path)
+            paths["added" if former is None else "reused" if former is record else "changed"].append(
+                record.path
+            )
+            n_read += 0 if former is record or outcome.get("dry_run") else record.rows
         changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
-        changes |= {"dropped": tuple(sorted(self.before.keys() - self.paths)), "rows": n_read}
-        return RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
+        held_rows = sum(record.rows for record in held)
+        return RefreshReport(**changes, dropped=self.dropped, rows=n_read, rows_held=held_rows, **outcome)
 
 
 def plan_refresh(
@@ -82,29 +84,25 @@ def plan_refresh(
     ValueError
         If a file is excluded that there is not.
     """
-    exclude = set(exclude)
-    if unknown := exclude.difference(file.path for file in files):
-        raise ValueError(
-            f"exclude: the source has no file {min(unknown)!r}; paths are as in ledger.files and the report"
-        )
-    present, there = {}, entries.there()
-    for file in files:
+    paths, before, there = {file.path for file in files}, {one.path: one for one in records}, entries.there()
+    for unknown in sorted({*exclude} - paths):
+        raise ValueError(f"exclude: the source has no file {unknown!r}; paths are as in ledger.files")
+    paths -= {*exclude}
+    known: list[FileRecord] = []
+    unread: dict[tuple[Any, ...], InputFile] = {}
+    for file in (file for file in files if file.path in paths):
         if file.version is not None:
             file.version.warn_if_size_alone(file.path)
-        if file.path not in exclude:
-            present[FileRecord.of(file).identity] = file
-    kept = {record.identity: record for record in records if record.table in there}
-    known = dict(kept)
-    if present.keys() - kept:  # a refresh that was refused or killed may have read some of them
-        known = entries.found(there.keys() - {record.table for record in records}) | kept
-    plan = RefreshPlan(
-        {file.path for file in present.values()},
-        {record.path: record for record in records},
-        kept.keys(),
-        in_order(known[one] for one in present if one in known),
-        [file for one, file in present.items() if one not in known],
-    )
-    return plan, there
+        identity, record = FileRecord.of(file).identity, before.get(file.path)
+        if record is not None and record.identity == identity and record.table in there:
+            known.append(record)
+        else:
+            unread[identity] = file
+    # A refresh that was refused or killed may have read some of them.
+    found = entries.found(there.keys() - {record.table for record in records}) if unread else {}
+    known = in_order([*known, *(found[one] for one in unread if one in found)])
+    missing = [file for one, file in unread.items() if one not in found]
+    return RefreshPlan(before, known, missing, tuple(sorted(before.keys() - paths))), there
 
 
 @dataclass(frozen=True)
