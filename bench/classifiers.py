@@ -52,7 +52,7 @@ from streamgda import (
     RidgeClassifier,
     StatisticsSearchCV,
 )
-from streamgda.ridge.rule import MappedRows
+from streamgda.extensions.ridge.rule import MappedRows
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
 

@@ -17,10 +17,13 @@ PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "planning": (("sources/planning.py", "plan_batch"),),
     "decoding": (("sources/row_groups.py", "_batches_of_run"),),
     "labels": (("sources/batches.py", "labels"), ("blocks/labels.py", "drop_unused")),
-    "gathering": (("streamgda/kernels/__init__.py", "gather"),),
-    "centring": (("streamgda/kernels/__init__.py", "centre"),),
+    "gathering": (("streamgda/statistics/kernels/__init__.py", "gather"),),
+    "centring": (("streamgda/statistics/kernels/__init__.py", "centre"),),
     "products": (("statistics/covariances.py", "add"), ("statistics/covariances.py", "products")),
-    "sums by class": (("streamgda/kernels/__init__.py", "add"), ("streamgda/kernels/__init__.py", "end")),
+    "sums by class": (
+        ("streamgda/statistics/kernels/__init__.py", "add"),
+        ("streamgda/statistics/kernels/__init__.py", "end"),
+    ),
     "means": (("floating/reduction.py", "add_centred"), ("floating/moments.py", "merge")),
 }
 """The functions that each part consists of: how the path of their file ends, and their name."""

@@ -50,7 +50,7 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes of this project, all columns side by side."""
     import pyarrow.parquet as pq
 
-    from streamgda.sources.row_groups import read_buffer, rows_per_read
+    from streamgda.data.sources.row_groups import read_buffer, rows_per_read
 
     n_columns = len(pq.read_schema(min(folder.iterdir())).names)
 
@@ -78,7 +78,7 @@ def blas_products(
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from streamgda.blocks.block import rows_per_block
+    from streamgda.data.blocks.block import rows_per_block
 
     together = classes if kind == "full" else 1
     length = min(rows, max(256, rows_per_block(features) // together))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from streamgda.gaussians.whitening import Whitening
+from streamgda.models.gaussians.whitening import Whitening
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, StatisticsLedger, scan_parquet
-from streamgda.ledger.entries import Entry, FileRecord, Held, table_of
-from streamgda.sources.base import FileSource, InputFile
-from streamgda.storage.filesystems import Version
+from streamgda.data.sources.base import FileSource, InputFile
+from streamgda.data.storage.filesystems import Version
+from streamgda.jobs.ledger.entries import Entry, FileRecord, Held, table_of
 
 FEATURES, CLASSES, ROWS = 20, 3, 12
 DISTINCT = 200  # simulated states

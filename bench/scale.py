@@ -15,8 +15,8 @@ from bench.contest import limit_threads
 limit_threads(2)
 
 from bench.unit_costs import BYTES_PER_VALUE, PassOverhead, Planning, UnitCosts, measure
-from streamgda.passes.graph import FAN_IN
-from streamgda.sources.base import ROWS_PER_TASK
+from streamgda.data.sources.base import ROWS_PER_TASK
+from streamgda.jobs.passes.graph import FAN_IN
 
 SCALE = Path(__file__).with_name("SCALE.md")
 ROWS_OF_TASK = max(1, ROWS_PER_TASK // data.ROWS_PER_FILE) * data.ROWS_PER_FILE  # a task takes whole files

@@ -22,7 +22,7 @@ import pyarrow.fs as pafs
 
 from bench import data
 from bench.object_store_stub import CREDENTIALS, ObjectStore
-from streamgda.sources.base import ROWS_PER_TASK, Source, Split
+from streamgda.data.sources.base import ROWS_PER_TASK, Source, Split
 
 BYTES_PER_VALUE = 8
 
@@ -77,7 +77,7 @@ class UnitCosts:
 def measure(options: argparse.Namespace) -> UnitCosts:
     """Every unit cost, on this machine."""
     from streamgda import accumulate, scan_parquet
-    from streamgda.passes.compute import opening_on
+    from streamgda.jobs.passes.compute import opening_on
 
     folder = data.make(options.data, options.rows, options.features, options.classes)
     source = scan_parquet(folder, "y")

@@ -20,44 +20,44 @@ what a report of a bug needs.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from streamgda.estimators import ESTIMATORS
+from streamgda.models.estimators import ESTIMATORS
 
 if TYPE_CHECKING:
-    from streamgda.categories.reading import Categorical
-    from streamgda.edda.estimator import GaussianDiscriminantAnalysis
-    from streamgda.estimators.lda import LinearDiscriminantAnalysis
-    from streamgda.estimators.naive_bayes import GaussianNB
-    from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-    from streamgda.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
-    from streamgda.estimators.traps import DoubtfulModelWarning
-    from streamgda.exact.state import ExactClassStatistics
-    from streamgda.incomplete.policy import Marginal
-    from streamgda.incomplete.state import IncompleteStatistics
-    from streamgda.kernels.versions import show_versions
-    from streamgda.ledger.drift import drift
-    from streamgda.ledger.ledger import StatisticsLedger
-    from streamgda.passes.accumulate import accumulate
-    from streamgda.passes.progress import PassProgress
-    from streamgda.ridge.classifier import RidgeClassifier
-    from streamgda.ridge.features import RandomFeatures
-    from streamgda.ridge.random import RandomFeatureClassifier
-    from streamgda.scoring.evaluate import evaluate, progressive_score
-    from streamgda.scoring.evaluation import Evaluation
-    from streamgda.scoring.label_shift import estimate_priors
-    from streamgda.scoring.predict import predict_dataset
-    from streamgda.selection.search import StatisticsSearchCV
-    from streamgda.selection.splitters import HashedKFold
-    from streamgda.selection.validation import cross_validate, learning_curve
-    from streamgda.sources.arrow import scan_arrow
-    from streamgda.sources.dask import scan_dask
-    from streamgda.sources.formats import scan
-    from streamgda.sources.parquet import scan_parquet
-    from streamgda.sources.zarr import scan_zarr
+    from streamgda.data.sources.arrow import scan_arrow
+    from streamgda.data.sources.dask import scan_dask
+    from streamgda.data.sources.formats import scan
+    from streamgda.data.sources.parquet import scan_parquet
+    from streamgda.data.sources.zarr import scan_zarr
+    from streamgda.extensions.categories.reading import Categorical
+    from streamgda.extensions.edda.estimator import GaussianDiscriminantAnalysis
+    from streamgda.extensions.exact.state import ExactClassStatistics
+    from streamgda.extensions.incomplete.policy import Marginal
+    from streamgda.extensions.incomplete.state import IncompleteStatistics
+    from streamgda.extensions.ridge.classifier import RidgeClassifier
+    from streamgda.extensions.ridge.features import RandomFeatures
+    from streamgda.extensions.ridge.random import RandomFeatureClassifier
+    from streamgda.extensions.subclasses.centers import SubclassCenters
+    from streamgda.extensions.subclasses.clustering import Subclasses
+    from streamgda.extensions.subclasses.mda import MixtureDiscriminantAnalysis
+    from streamgda.jobs.ledger.drift import drift
+    from streamgda.jobs.ledger.ledger import StatisticsLedger
+    from streamgda.jobs.passes.accumulate import accumulate
+    from streamgda.jobs.passes.progress import PassProgress
+    from streamgda.jobs.scoring.evaluate import evaluate, progressive_score
+    from streamgda.jobs.scoring.evaluation import Evaluation
+    from streamgda.jobs.scoring.label_shift import estimate_priors
+    from streamgda.jobs.scoring.predict import predict_dataset
+    from streamgda.jobs.selection.search import StatisticsSearchCV
+    from streamgda.jobs.selection.splitters import HashedKFold
+    from streamgda.jobs.selection.validation import cross_validate, learning_curve
+    from streamgda.models.estimators.lda import LinearDiscriminantAnalysis
+    from streamgda.models.estimators.naive_bayes import GaussianNB
+    from streamgda.models.estimators.qda import QuadraticDiscriminantAnalysis
+    from streamgda.models.estimators.saved import from_bytes, load, load_metadata, load_model, load_statistics
+    from streamgda.models.estimators.traps import DoubtfulModelWarning
     from streamgda.statistics.floating.state import ClassStatistics
+    from streamgda.statistics.kernels.versions import show_versions
     from streamgda.statistics.window import WindowedStatistics
-    from streamgda.subclasses.centers import SubclassCenters
-    from streamgda.subclasses.clustering import Subclasses
-    from streamgda.subclasses.mda import MixtureDiscriminantAnalysis
 
 __all__ = [
     "Categorical",
@@ -108,40 +108,40 @@ __docformat__ = "numpy"
 __version__ = "0.3.0.dev0"
 
 _HOME_OF = {
-    "Categorical": "streamgda.categories.reading",
+    "Categorical": "streamgda.extensions.categories.reading",
     "ClassStatistics": "streamgda.statistics.floating.state",
-    "DoubtfulModelWarning": "streamgda.estimators.traps",
-    "ExactClassStatistics": "streamgda.exact.state",
-    "IncompleteStatistics": "streamgda.incomplete.state",
-    "Marginal": "streamgda.incomplete.policy",
-    "Evaluation": "streamgda.scoring.evaluation",
-    "HashedKFold": "streamgda.selection.splitters",
-    "RandomFeatures": "streamgda.ridge.features",
-    "StatisticsLedger": "streamgda.ledger.ledger",
-    "StatisticsSearchCV": "streamgda.selection.search",
-    "SubclassCenters": "streamgda.subclasses.centers",
-    "Subclasses": "streamgda.subclasses.clustering",
+    "DoubtfulModelWarning": "streamgda.models.estimators.traps",
+    "ExactClassStatistics": "streamgda.extensions.exact.state",
+    "IncompleteStatistics": "streamgda.extensions.incomplete.state",
+    "Marginal": "streamgda.extensions.incomplete.policy",
+    "Evaluation": "streamgda.jobs.scoring.evaluation",
+    "HashedKFold": "streamgda.jobs.selection.splitters",
+    "RandomFeatures": "streamgda.extensions.ridge.features",
+    "StatisticsLedger": "streamgda.jobs.ledger.ledger",
+    "StatisticsSearchCV": "streamgda.jobs.selection.search",
+    "SubclassCenters": "streamgda.extensions.subclasses.centers",
+    "Subclasses": "streamgda.extensions.subclasses.clustering",
     "WindowedStatistics": "streamgda.statistics.window",
-    "PassProgress": "streamgda.passes.progress",
-    "accumulate": "streamgda.passes.accumulate",
-    "cross_validate": "streamgda.selection.validation",
-    "drift": "streamgda.ledger.drift",
-    "learning_curve": "streamgda.selection.validation",
-    "from_bytes": "streamgda.estimators.saved",
-    "load": "streamgda.estimators.saved",
-    "load_metadata": "streamgda.estimators.saved",
-    "load_model": "streamgda.estimators.saved",
-    "load_statistics": "streamgda.estimators.saved",
-    "estimate_priors": "streamgda.scoring.label_shift",
-    "evaluate": "streamgda.scoring.evaluate",
-    "predict_dataset": "streamgda.scoring.predict",
-    "progressive_score": "streamgda.scoring.evaluate",
-    "scan": "streamgda.sources.formats",
-    "scan_arrow": "streamgda.sources.arrow",
-    "scan_dask": "streamgda.sources.dask",
-    "scan_parquet": "streamgda.sources.parquet",
-    "scan_zarr": "streamgda.sources.zarr",
-    "show_versions": "streamgda.kernels.versions",
+    "PassProgress": "streamgda.jobs.passes.progress",
+    "accumulate": "streamgda.jobs.passes.accumulate",
+    "cross_validate": "streamgda.jobs.selection.validation",
+    "drift": "streamgda.jobs.ledger.drift",
+    "learning_curve": "streamgda.jobs.selection.validation",
+    "from_bytes": "streamgda.models.estimators.saved",
+    "load": "streamgda.models.estimators.saved",
+    "load_metadata": "streamgda.models.estimators.saved",
+    "load_model": "streamgda.models.estimators.saved",
+    "load_statistics": "streamgda.models.estimators.saved",
+    "estimate_priors": "streamgda.jobs.scoring.label_shift",
+    "evaluate": "streamgda.jobs.scoring.evaluate",
+    "predict_dataset": "streamgda.jobs.scoring.predict",
+    "progressive_score": "streamgda.jobs.scoring.evaluate",
+    "scan": "streamgda.data.sources.formats",
+    "scan_arrow": "streamgda.data.sources.arrow",
+    "scan_dask": "streamgda.data.sources.dask",
+    "scan_parquet": "streamgda.data.sources.parquet",
+    "scan_zarr": "streamgda.data.sources.zarr",
+    "show_versions": "streamgda.statistics.kernels.versions",
 }
 
 

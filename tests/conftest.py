@@ -47,7 +47,7 @@ dask.config.set(
 distributed.utils.get_mp_context()  # names what distributed preloads, which the next line replaces
 PRELOADED = """
     dask.dataframe distributed duckdb hypothesis polars pyarrow.dataset pytest
-    sklearn.discriminant_analysis streamgda.scoring.predict zarr
+    sklearn.discriminant_analysis streamgda.jobs.scoring.predict zarr
 """
 multiprocessing.set_forkserver_preload(PRELOADED.split())
 

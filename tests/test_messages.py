@@ -35,9 +35,9 @@ from streamgda import (
     scan_dask,
     scan_parquet,
 )
-from streamgda.blocks.block import MissingValueError
+from streamgda.data.blocks.block import MissingValueError
+from streamgda.data.sources.base import Source
 from streamgda.diagnostics import box_m, manova
-from streamgda.sources.base import Source
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(60, 2))

@@ -20,8 +20,8 @@ from streamgda import (
     scan_arrow,
 )
 from streamgda.diagnostics import box_m, manova
+from streamgda.models.gaussians.components import deficient_features, singular_features, weighted_offsets
 from streamgda.plotting import CategoryEffectDisplay, DecisionRegionsDisplay, LinearProjectionDisplay
-from streamgda.statistics.components import deficient_features, singular_features, weighted_offsets
 from tests.statistics.test_one_moment import learning
 
 pd = pytest.importorskip("pandas")

@@ -18,18 +18,18 @@ import streamgda as sg
 from streamgda.cli.errors import Refused, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
+from streamgda.data.sources.base import FileSource, Source
+from streamgda.data.sources.formats import dataset_at
+from streamgda.data.storage import tables
+from streamgda.data.storage.documents import is_saved
+from streamgda.data.storage.filesystems import resolve
+from streamgda.data.storage.paths import one_line, shown
 from streamgda.diagnostics import box_m, manova
-from streamgda.estimators.forgetting import factor_after, newest_and_weights
-from streamgda.ledger.ledger import options_of, scan_options_of
-from streamgda.passes.accumulate import read_into
-from streamgda.scoring.inference import columns_of, maps_and_model, with_features_of
-from streamgda.selection.candidates import candidates_of
-from streamgda.sources.base import FileSource, Source
-from streamgda.sources.formats import dataset_at
-from streamgda.storage import tables
-from streamgda.storage.documents import is_saved
-from streamgda.storage.filesystems import resolve
-from streamgda.storage.paths import one_line, shown
+from streamgda.jobs.ledger.ledger import options_of, scan_options_of
+from streamgda.jobs.passes.accumulate import read_into
+from streamgda.jobs.scoring.inference import columns_of, maps_and_model, with_features_of
+from streamgda.jobs.selection.candidates import candidates_of
+from streamgda.models.estimators.forgetting import factor_after, newest_and_weights
 
 Paths: TypeAlias = Sequence[str]
 Out: TypeAlias = str | None

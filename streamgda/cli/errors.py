@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from streamgda.storage.paths import one_line
+from streamgda.data.storage.paths import one_line
 
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
 
@@ -45,7 +45,7 @@ class OneLineErrors(click.Group):
         run = partial(super().main, words, *others, **{**extra, "standalone_mode": False})
         try:
             if "--debug" in words:  # tracebacks are no messages, in which `one_line` hides what is secret
-                from streamgda.storage.secrets import concealing
+                from streamgda.data.storage.secrets import concealing
 
                 run = partial(concealing, words, run)
             sys.exit(run())

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 import streamgda
 from streamgda.cli.errors import OneLineErrors
-from streamgda.estimators import ESTIMATORS
+from streamgda.models.estimators import ESTIMATORS
 
 _TABLE: dict[str, Any] = json.loads(pkgutil.get_data("streamgda.cli", "options.json") or "{}")
 
@@ -126,7 +126,7 @@ def _comparisons(text: str) -> list[tuple[str, str, Any]]:
 
 def _missing(text: str) -> Any:
     """A word, or the option that a word and parameters give, as in ``marginal max_reads=20``."""
-    from streamgda.blocks.options import OPTIONS
+    from streamgda.data.blocks.options import OPTIONS
 
     word, *params = text.split() or [""]
     if not params or word != OPTIONS["missing"].word:

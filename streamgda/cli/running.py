@@ -14,9 +14,9 @@ import click
 import dask
 import pandas as pd
 
-from streamgda.blocks.wording import abridged
 from streamgda.cli.main import given
-from streamgda.storage.paths import without_options
+from streamgda.data.blocks.wording import abridged
+from streamgda.data.storage.paths import without_options
 
 
 def running() -> dict[str, Any]:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from streamgda.blocks.wording import as_html, counted, named
-from streamgda.gaussians.whitening import Array, Whitening
-from streamgda.statistics.base import Statistics, check_statistics
-from streamgda.statistics.components import (
+from streamgda.data.blocks.wording import as_html, counted, named
+from streamgda.models.gaussians.components import (
     deficient_features,
     pooled_covariance,
     singular_features,
     weighted_offsets,
 )
+from streamgda.models.gaussians.whitening import Array, Whitening
+from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.locking import at_one_moment
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ drawn. matplotlib comes with the extra "plot".
 - `regions`: decision regions of two features, with ellipses of the classes.
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `scores`: searches against a parameter, and learning curves.
-- `streamgda.categories.display`: what the categories of a table say about the classes.
+- `streamgda.plotting.categories`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
@@ -19,7 +19,7 @@ from streamgda.plotting.regions import DecisionRegionsDisplay
 from streamgda.plotting.scores import LearningCurveDisplay, ValidationCurveDisplay
 
 if TYPE_CHECKING:
-    from streamgda.categories.display import CategoryEffectDisplay
+    from streamgda.plotting.categories import CategoryEffectDisplay
 
 __all__ = [
     "CategoryEffectDisplay",
@@ -33,5 +33,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load the display of a room above when it is first used (PEP 562)."""
     if name == "CategoryEffectDisplay":
-        return getattr(import_module("streamgda.categories.display"), name)
+        return getattr(import_module("streamgda.plotting.categories"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

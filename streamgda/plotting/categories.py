@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import listed, value_named
-from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.gaussians.whitening import Array
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.wording import listed, value_named
+from streamgda.models.estimators.classifier import GaussianClassifier
+from streamgda.models.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes, colours, draw_legend, shown_classes
 
 if TYPE_CHECKING:

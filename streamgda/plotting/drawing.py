@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamgda.blocks.labels import Labels, position_of
-from streamgda.gaussians.whitening import Array
+from streamgda.data.blocks.labels import Labels, position_of
+from streamgda.models.gaussians.whitening import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

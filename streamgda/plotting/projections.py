@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2, norm
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.gaussians.whitening import Array
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.models.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
     ModelDisplay,

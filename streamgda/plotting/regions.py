@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.inspection import DecisionBoundaryDisplay
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import counted, listed, value_named
-from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.reading import check_rows
-from streamgda.gaussians.whitening import Array
+from streamgda.data.blocks.wording import counted, listed, value_named
+from streamgda.models.estimators.classifier import GaussianClassifier, finalised
+from streamgda.models.estimators.reading import check_rows
+from streamgda.models.gaussians.whitening import Array
 from streamgda.plotting.drawing import (
     PROBABILITIES,
     ModelDisplay,

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from sklearn import model_selection
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import listed
-from streamgda.gaussians.whitening import Array
+from streamgda.data.blocks.wording import listed
+from streamgda.models.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes
 
 if TYPE_CHECKING:
-    from streamgda.selection.search import StatisticsSearchCV
+    from streamgda.jobs.selection.search import StatisticsSearchCV
 
 _UNEVEN = 5  # the ratio of gaps from which on scikit-learn's scales are logarithmic, which 0 is not on
 
@@ -53,7 +53,7 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
         ValueError
             If there is a single size.
         """
-        from streamgda.selection.validation import learning_curve
+        from streamgda.jobs.selection.validation import learning_curve
 
         sizes, train, test = learning_curve(estimator, X, y, **options)
         _check_several(sizes)

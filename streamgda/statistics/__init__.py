@@ -6,9 +6,9 @@ To be read in this order:
    merged, and other states are derived.
 2. `labelled`: the labels of the classes, with the counts and the moments that belong to them.
 3. `covariances`: the kinds of covariance. A kind says which products of features are kept.
-4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.kernels`.
+4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.statistics.kernels`.
 5. `factory`: the empty state of each sort, and the state in a saved table. Others, such as those of
-   `streamgda.exact` and `streamgda.incomplete`, are found by name.
+   `streamgda.extensions.exact` and `streamgda.extensions.incomplete`, are found by name.
 
 These build on them:
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks import labels
-from streamgda.blocks.arrays import array_blocks, in_order_of
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.schema import Columns, Schema
-from streamgda.blocks.wording import as_html, named
-from streamgda.kernels import Workspace
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.arrays import array_blocks, in_order_of
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.schema import Columns, Schema
+from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.kernels import add_products
+from streamgda.statistics.kernels import add_products
 
 CovarianceType = Literal["full", "tied", "diag"]
 Array = NDArray[np.float64]

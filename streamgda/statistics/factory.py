@@ -10,22 +10,22 @@ from itertools import accumulate, chain, pairwise
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from streamgda.blocks.labels import PARTS
+from streamgda.data.blocks.labels import PARTS
+from streamgda.data.storage.documents import SENSELESS, Metadata
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
-from streamgda.storage.documents import SENSELESS, Metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 KINDS = {
     "ClassStatistics": "streamgda.statistics.floating.state:ClassStatistics",
-    "ExactClassStatistics": "streamgda.exact.state:ExactClassStatistics",
-    "IncompleteStatistics": "streamgda.incomplete.state:IncompleteStatistics",
+    "ExactClassStatistics": "streamgda.extensions.exact.state:ExactClassStatistics",
+    "IncompleteStatistics": "streamgda.extensions.incomplete.state:IncompleteStatistics",
 }
 """Where each sort of statistics is defined, by its name in a saved table."""
 
@@ -36,7 +36,7 @@ COLUMNS = frozenset(
         *chain.from_iterable(extra.columns for extra in EXTRAS.values()),
     }
 )
-"""The columns of every kind, as `streamgda.storage` describes them."""
+"""The columns of every kind, as `streamgda.data.storage` describes them."""
 
 _READ_BY = {kind: f", which {kind}.load reads" for kind in ("Evaluation", "WindowedStatistics")}
 _MOST_UNSEEN = 1 << 23  # numbers that a scatter may have though the columns of a file hold fewer
@@ -84,7 +84,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     Parameters
     ----------
     table, metadata
-        As `streamgda.storage.tables.read` returns them.
+        As `streamgda.data.storage.tables.read` returns them.
     path : str
         The name of the file in errors.
 
@@ -98,7 +98,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
             f"{metadata.get('kind')!r}" + _READ_BY.get(str(metadata.get("kind")), "")
         )
-    from streamgda.storage.tables import from_arrow
+    from streamgda.data.storage.tables import from_arrow
 
     kind = _kind(str(metadata["kind"]))
     with _making_sense(path):
@@ -126,7 +126,7 @@ def states_of(
     path : str
         The name of the file in errors, which are those of `state_of`.
     """
-    from streamgda.storage.tables import from_arrow
+    from streamgda.data.storage.tables import from_arrow
 
     first, has_pooled = documents[0], "pooled_scatter" in table.column_names
     ends = list(accumulate(lengths, initial=0))

@@ -14,8 +14,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
-from streamgda.blocks.block import Block, FoldRule
-from streamgda.blocks.labels import (
+from streamgda.data.blocks.block import Block, FoldRule
+from streamgda.data.blocks.labels import (
     Codes,
     Labels,
     code_dtype,
@@ -24,10 +24,10 @@ from streamgda.blocks.labels import (
     positions_by_code,
     union,
 )
-from streamgda.blocks.schema import Schema
-from streamgda.kernels import Workspace
+from streamgda.data.blocks.schema import Schema
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.locking import Locked, in_order
 
 

@@ -8,9 +8,9 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.wording import counted, named
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.wording import counted, named
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.required import EXTRAS, Required
 

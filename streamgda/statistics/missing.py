@@ -1,6 +1,6 @@
 """How rows in which features are missing are learnt: a policy, which the value of a parameter names.
 
-The core refuses such rows. Any other policy is an option, which `streamgda.blocks.options.OPTIONS` finds by
+The core refuses such rows. Any other policy is an option, which `streamgda.data.blocks.options.OPTIONS` finds by
 its word. All hand it on, and none looks into it.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, Literal, Self, cast
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.options import OPTIONS, Option, option_of
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.options import OPTIONS, Option, option_of
 from streamgda.statistics.base import Statistics
 
 MissingRows = Literal["raise", "marginal"] | Option

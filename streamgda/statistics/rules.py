@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.schema import Schema
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.schema import Schema
 
 
 class RowRule(Protocol):
@@ -39,8 +39,8 @@ class RowRule(Protocol):
 
 
 RULES = {
-    "mapped_rows": "streamgda.ridge.rule:MappedRows",
-    "subclass_centers": "streamgda.subclasses.centers:SubclassCenters",
+    "mapped_rows": "streamgda.extensions.ridge.rule:MappedRows",
+    "subclass_centers": "streamgda.extensions.subclasses.centers:SubclassCenters",
 }
 """Where the rule that is saved under a key is defined."""
 

@@ -10,18 +10,18 @@ from typing import Any, Protocol, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.schema import UNNAMED, Schema, schema_in
-from streamgda.blocks.schema import Columns as PlainColumns
-from streamgda.gaussians.whitening import Reason
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.schema import UNNAMED, Schema, schema_in
+from streamgda.data.blocks.schema import Columns as PlainColumns
+from streamgda.data.storage import saving
+from streamgda.data.storage.documents import table_digest
+from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import Locked, in_order
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
-from streamgda.storage import saving
-from streamgda.storage.documents import table_digest
 
 T = TypeVar("T")
 

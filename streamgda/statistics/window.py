@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks.wording import as_html
+from streamgda.data.blocks.wording import as_html
+from streamgda.data.storage.saving import Loadable
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import COLUMNS, empty_statistics, state_of
 from streamgda.statistics.locking import Locked
 from streamgda.statistics.required import Required
 from streamgda.statistics.validation import as_count, check_whole
-from streamgda.storage.saving import Loadable
 
 
 class _Batch(NamedTuple):
@@ -290,7 +290,7 @@ class WindowedStatistics(Locked, Loadable):
 
     @classmethod
     def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
-        from streamgda.storage import tables
+        from streamgda.data.storage import tables
 
         n_batches, n_rows, seconds = document["ends"]
         contents = [state.tobytes() for state in columns["state"]]

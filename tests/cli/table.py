@@ -14,8 +14,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 import streamgda
 from streamgda.cli import commands
-from streamgda.estimators import ESTIMATORS
-from streamgda.ledger.drift import DriftReport
+from streamgda.jobs.ledger.drift import DriftReport
+from streamgda.models.estimators import ESTIMATORS
 
 TABLE = Path(commands.__file__).with_name("options.json")
 

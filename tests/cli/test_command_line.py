@@ -39,7 +39,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import main
-from streamgda.estimators import ESTIMATORS
+from streamgda.models.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]

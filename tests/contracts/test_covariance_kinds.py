@@ -10,7 +10,7 @@ import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, accumulate, scan_arrow
 from streamgda.statistics.covariances import KINDS, CovarianceKind
 from tests.contracts import test_laws
-from tests.statistics import test_exact
+from tests.extensions.exact import test_exact
 
 RNG = np.random.default_rng(0)
 X = RNG.normal([0, 1e3, 0, -5, 2], size=(60, 5))

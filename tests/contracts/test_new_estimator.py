@@ -1,4 +1,4 @@
-"""The recipe of `streamgda.estimators`: a new estimator takes one file and its entry."""
+"""The recipe of `streamgda.models.estimators`: a new estimator takes one file and its entry."""
 
 import multiprocessing
 import os
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streamgda
-from streamgda.estimators import ESTIMATORS, Entry
+from streamgda.models.estimators import ESTIMATORS, Entry
 
 SPHERES = '''
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.models.estimators.generative import GenerativeClassifier
+from streamgda.models.gaussians.densities import DiagonalGaussians
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

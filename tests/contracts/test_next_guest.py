@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal
 
 import streamgda
 from streamgda import GaussianNB, accumulate, load, predict_dataset, scan_parquet
-from streamgda.blocks.schema import SCHEMAS
+from streamgda.data.blocks.schema import SCHEMAS
 from streamgda.statistics.rules import RULES
 
 GUEST = '''
@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamgda import QuadraticDiscriminantAnalysis
-from streamgda.blocks.labels import divided_labels, drop_unused
-from streamgda.blocks.schema import MadeColumns, Schema
+from streamgda.data.blocks.labels import divided_labels, drop_unused
+from streamgda.data.blocks.schema import MadeColumns, Schema
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from streamgda import (
     predict_dataset,
     scan_parquet,
 )
-from streamgda.scoring.columns import COLUMNS
-from streamgda.scoring.outputs.base import Field
+from streamgda.jobs.scoring.columns import COLUMNS
+from streamgda.jobs.scoring.outputs.base import Field
 
 MODELS = [
     GaussianNB(),
@@ -145,7 +145,7 @@ def test_imputation_weighs_near_classes_right_beside_one_at_1e8_deviations():
 
 
 def test_a_column_added_to_the_table_is_predicted(tmp_path, monkeypatch):
-    """The recipe of `streamgda.scoring`: one entry is all that a new column takes."""
+    """The recipe of `streamgda.jobs.scoring`: one entry is all that a new column takes."""
     X, y = rows_of(4, 3)
     entry = COLUMNS["log_density"]
     largest = type(entry)(

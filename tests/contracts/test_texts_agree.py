@@ -4,7 +4,7 @@ from inspect import getdoc
 
 import pytest
 
-from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators import ESTIMATORS, estimator_named
 
 docscrape = pytest.importorskip("numpydoc.docscrape")
 

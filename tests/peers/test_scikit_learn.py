@@ -23,7 +23,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     scan_arrow,
 )
-from streamgda.estimators.classifier import score_rows
+from streamgda.models.estimators.classifier import score_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PEERS = {

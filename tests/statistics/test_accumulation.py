@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import rows_per_block
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import rows_per_block
 from tests.reference import close, exact_means, exact_moments, exact_scatter
 from tests.strategies import KINDS, kinds, labelled_rows
 

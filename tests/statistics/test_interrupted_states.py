@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, WindowedStatistics
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import FoldRule
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import FoldRule
+from streamgda.extensions.subclasses.sampled import SampledStatistics
 from streamgda.statistics.folded import FoldStatistics, StatesTogether
-from streamgda.subclasses.sampled import SampledStatistics
 from tests.interrupted import check_interruptions
 
 rng = np.random.default_rng(0)

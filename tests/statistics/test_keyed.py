@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import folds_of_groups, folds_of_rows
-from streamgda.kernels import Workspace
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import folds_of_groups, folds_of_rows
 from streamgda.statistics.folded import Keyed, states_by_key
+from streamgda.statistics.kernels import Workspace
 from tests.strategies import KINDS
 
 

@@ -26,11 +26,11 @@ from streamgda import (
     WindowedStatistics,
     load,
 )
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import FoldRule
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import FoldRule
+from streamgda.extensions.subclasses.sampled import SampledStatistics
 from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.statistics.locking import Locked
-from streamgda.subclasses.sampled import SampledStatistics
 
 FEATURES, SECONDS = 20, 0.02
 NAMES = [f"x{j}" for j in range(FEATURES)]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks import labels, wording
-from streamgda.blocks.block import (
+from streamgda.data.blocks import labels, wording
+from streamgda.data.blocks.block import (
     INTEGERS_OF_FLOATS,
     NOWHERE,
     Block,
@@ -26,8 +26,8 @@ from streamgda.blocks.block import (
     Places,
     cut_into_blocks,
 )
-from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.schema import MadeColumns, is_time
+from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.schema import MadeColumns, is_time
 
 
 def library_of(X: Any) -> str:

@@ -16,9 +16,9 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.schema import UNNAMED, Columns, MadeColumns, Schema
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]

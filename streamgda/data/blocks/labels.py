@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks.wording import counted, listed
+from streamgda.data.blocks.wording import counted, listed
 
 Labels = NDArray[Any]
 Codes = NDArray[Any]

@@ -81,9 +81,9 @@ class Entry(NamedTuple):
 
 
 OPTIONS = {
-    "categories": Entry("auto", "streamgda.categories.reading:Categorical"),
-    "missing": Entry("marginal", "streamgda.incomplete.policy:Marginal"),
-    "subclasses": Entry(None, "streamgda.subclasses.clustering:Subclasses"),
+    "categories": Entry("auto", "streamgda.extensions.categories.reading:Categorical"),
+    "missing": Entry("marginal", "streamgda.extensions.incomplete.policy:Marginal"),
+    "subclasses": Entry(None, "streamgda.extensions.subclasses.clustering:Subclasses"),
 }
 """The parameters that are options, by their names."""
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import MISSING, listed
+from streamgda.data.blocks.wording import MISSING, listed
 
 Names = tuple[str, ...]
 
@@ -51,7 +51,7 @@ class Schema(ABC):
 
     @property
     def encoding(self) -> Any:
-        """The `streamgda.sources.encoding.Encoding` of these columns; None if there are none."""
+        """The `streamgda.data.sources.encoding.Encoding` of these columns; None if there are none."""
         return None
 
     @property
@@ -64,7 +64,7 @@ class Schema(ABC):
         return True
 
     def viewed(self, view: Any, model: Any) -> Any:
-        """What a model reads of statistics with these features (`streamgda.estimators.view.View`)."""
+        """What a model reads of statistics with these features (`streamgda.models.estimators.view.View`)."""
         return view
 
     def values_by_column(self) -> dict[str, list[Any]]:
@@ -168,7 +168,7 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
         """The moments of the classes of the block with these features; None if there is no shorter way."""
 
 
-SCHEMAS = {"categories": "streamgda.categories.columns:Categories"}
+SCHEMAS = {"categories": "streamgda.extensions.categories.columns:Categories"}
 """Where the schema that is saved under a key is defined."""
 
 

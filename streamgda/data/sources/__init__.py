@@ -35,9 +35,9 @@ function that scans it public.
 
 A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. A
 source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a `StatisticsLedger`
-can follow is a `FileSource`. `streamgda.sources.base` describes what each of these must have as well.
+can follow is a `FileSource`. `streamgda.data.sources.base` describes what each of these must have as well.
 
-`SourceContract` in ``tests/sources/test_sources.py`` tests what every source must do. A subclass of it that
+`SourceContract` in ``tests/data/sources/test_sources.py`` tests what every source must do. A subclass of it that
 makes the new source from given rows runs all of these tests.
 
 Examples
@@ -48,8 +48,8 @@ A folder of NumPy archives, each with arrays X and y:
 >>> from pathlib import Path
 >>> import numpy as np, tempfile
 >>> from streamgda import accumulate
->>> from streamgda.blocks.arrays import array_blocks
->>> from streamgda.sources.base import Source, Split
+>>> from streamgda.data.blocks.arrays import array_blocks
+>>> from streamgda.data.sources.base import Source, Split
 >>> @dataclass(frozen=True)
 ... class Archive(Split):
 ...     path: Path

@@ -18,20 +18,20 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.blocks.arrays import TABLES_OF_DATASETS
-from streamgda.blocks.block import Block, Missing, Places
-from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import check_known, counted
-from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
-from streamgda.sources.batches import blocks_of_batches, rebatched, unlabelled_blocks
-from streamgda.sources.encoding import Wanted
-from streamgda.sources.errors import decoding
-from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.planning import Dataset, name_of_format
-from streamgda.sources.roles import FIRST_ROWS, Roles, TabularSource
-from streamgda.sources.row_groups import as_plain, without_views
-from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.tables import stream_of
+from streamgda.data.blocks.arrays import TABLES_OF_DATASETS
+from streamgda.data.blocks.block import Block, Missing, Places
+from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.wording import check_known, counted
+from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
+from streamgda.data.sources.batches import blocks_of_batches, rebatched, unlabelled_blocks
+from streamgda.data.sources.encoding import Wanted
+from streamgda.data.sources.errors import decoding
+from streamgda.data.sources.parquet import ParquetSource
+from streamgda.data.sources.planning import Dataset, name_of_format
+from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
+from streamgda.data.sources.row_groups import as_plain, without_views
+from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.tables import stream_of
 
 _UNREADABLE = (
     "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "

@@ -10,14 +10,14 @@ from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.wording import as_html
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.wording import as_html
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from dask.delayed import Delayed
 
-    from streamgda.storage.filesystems import Storage, Version
+    from streamgda.data.storage.filesystems import Storage, Version
 
 
 ROWS_PER_TASK = 1 << 18
@@ -321,7 +321,7 @@ class Source(ABC):
         array([[1.],
                [1.]])
         """
-        mapped: Source = resolve_name("streamgda.sources.mapped:mapped")(self, transformer, features)
+        mapped: Source = resolve_name("streamgda.data.sources.mapped:mapped")(self, transformer, features)
         return mapped
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.arrays import as_arrow, days
-from streamgda.blocks.block import (
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.arrays import as_arrow, days
+from streamgda.data.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
     Column,
@@ -22,12 +22,12 @@ from streamgda.blocks.block import (
     rows_per_block,
     without_missing,
 )
-from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.schema import MadeColumns, Schema, is_time
-from streamgda.blocks.wording import check_known
-from streamgda.sources.encoding import Wanted, by_names
-from streamgda.sources.expressions import in_words, values_of
-from streamgda.sources.roles import Roles
+from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
+from streamgda.data.blocks.wording import check_known
+from streamgda.data.sources.encoding import Wanted, by_names
+from streamgda.data.sources.expressions import in_words, values_of
+from streamgda.data.sources.roles import Roles
 
 _ORIGIN = "the frame"
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.blocks.arrays import as_table, column_labels
-from streamgda.blocks.wording import check_known, listed
-from streamgda.sources.expressions import ColumnExpression, deserialised, serialised, values_of
-from streamgda.sources.roles import is_number
+from streamgda.data.blocks.arrays import as_table, column_labels
+from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.sources.expressions import ColumnExpression, deserialised, serialised, values_of
+from streamgda.data.sources.roles import is_number
 
 
 class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]

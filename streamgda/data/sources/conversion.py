@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-from streamgda.blocks.block import Missing
-from streamgda.blocks.wording import check_known
-from streamgda.sources.base import Source
-from streamgda.sources.encoding import Wanted
+from streamgda.data.blocks.block import Missing
+from streamgda.data.blocks.wording import check_known
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.encoding import Wanted
 
 
 def as_source(
@@ -51,21 +51,21 @@ def as_source(
         return data
     options: dict[str, Any] = {"features": features, "categories": encoding}
     if is_dask(data):
-        from streamgda.sources.dask import scan_dask
+        from streamgda.data.sources.dask import scan_dask
 
         if not isinstance(target, str):  # labels beside rows, all of whose columns are features
             data = _chosen_columns(data, features)
             del options["features"]
         return scan_dask(data, target, weight=weight, missing=missing, **options)
     if is_zarr_path(data):
-        from streamgda.sources.zarr import scan_zarr
+        from streamgda.data.sources.zarr import scan_zarr
 
         return scan_zarr(os.fspath(data), target, weight=weight, missing=missing)
     if is_arrow(data):
-        from streamgda.sources.arrow import scan_arrow
+        from streamgda.data.sources.arrow import scan_arrow
 
         return scan_arrow(data, target, weight=weight, missing=missing, **options)
-    from streamgda.sources.formats import scan
+    from streamgda.data.sources.formats import scan
 
     return scan(data, target, weight=weight, missing=missing, **options)
 

@@ -13,14 +13,14 @@ from typing import Any, Literal
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
-from streamgda.blocks.arrays import array_blocks, as_arrow
-from streamgda.blocks.block import Block, Missing, Places, check_missing
-from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import counted
-from streamgda.sources.base import LazySplit, Source, Split
-from streamgda.sources.batches import blocks_of_batches, columns_of_frame, rebatched
-from streamgda.sources.encoding import Encoding, Wanted, encoding_for
-from streamgda.sources.roles import Roles, TabularSource
+from streamgda.data.blocks.arrays import array_blocks, as_arrow
+from streamgda.data.blocks.block import Block, Missing, Places, check_missing
+from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.wording import counted
+from streamgda.data.sources.base import LazySplit, Source, Split
+from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched
+from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
+from streamgda.data.sources.roles import Roles, TabularSource
 
 _FRAME = "the data frame"
 _MANY_CHUNKS = 1000

@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
-from streamgda.sources.planning import name_of_format
+from streamgda.data.sources.planning import name_of_format
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """How texts are compressed whose names end so."""

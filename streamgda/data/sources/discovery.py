@@ -32,11 +32,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.blocks import wording
-from streamgda.storage.filesystems import Place, Storage, Version, moved, resolve, resolve_all
-from streamgda.storage.paths import Address, AnyFileSystem, shown
-from streamgda.storage.retries import StorageError, retried
-from streamgda.storage.threads import wait_for
+from streamgda.data.blocks import wording
+from streamgda.data.storage.filesystems import Place, Storage, Version, moved, resolve, resolve_all
+from streamgda.data.storage.paths import Address, AnyFileSystem, shown
+from streamgda.data.storage.retries import StorageError, retried
+from streamgda.data.storage.threads import wait_for
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 """How the names of Parquet files end."""

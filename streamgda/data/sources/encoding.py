@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamgda.blocks.options import option_of
-from streamgda.blocks.schema import MadeColumns
+from streamgda.data.blocks.options import option_of
+from streamgda.data.blocks.schema import MadeColumns
 
 
 class Encoding(Protocol):

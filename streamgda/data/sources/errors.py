@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from streamgda.sources.discovery import OTHER_FORMATS, SUFFIXES
-from streamgda.storage.retries import is_of_storage, storing
+from streamgda.data.sources.discovery import OTHER_FORMATS, SUFFIXES
+from streamgda.data.storage.retries import is_of_storage, storing
 
 _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"

@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import acero
 
-from streamgda.blocks.wording import check_known
+from streamgda.data.blocks.wording import check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 

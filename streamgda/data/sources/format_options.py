@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
-from streamgda.blocks.wording import check_known
-from streamgda.sources.planning import name_of_format
+from streamgda.data.blocks.wording import check_known
+from streamgda.data.sources.planning import name_of_format
 
 _CSV = pa.csv.ParseOptions, pa.csv.ConvertOptions, pa.csv.ReadOptions
 

@@ -21,25 +21,25 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.json
 
-from streamgda.blocks.block import Missing, Places
-from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import listed
-from streamgda.sources.base import InputFile, Map
-from streamgda.sources.batches import rebatched
-from streamgda.sources.decoding import CODECS, decode_file
-from streamgda.sources.discovery import SUFFIXES, find_files
-from streamgda.sources.encoding import Wanted
-from streamgda.sources.errors import decoding, opening
-from streamgda.sources.expressions import Filter
-from streamgda.sources.format_options import format_of, text_of, word_of
-from streamgda.sources.parquet import ParquetSource
-from streamgda.sources.planning import Check, Dataset, name_of_format
-from streamgda.sources.roles import FIRST_ROWS, Roles, check_named
-from streamgda.sources.row_groups import ReadOptions, RowGroups, as_plain
-from streamgda.storage.fetching import STEP, decodable
-from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.footers import Footer
-from streamgda.storage.retries import repeated, retried
+from streamgda.data.blocks.block import Missing, Places
+from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.wording import listed
+from streamgda.data.sources.base import InputFile, Map
+from streamgda.data.sources.batches import rebatched
+from streamgda.data.sources.decoding import CODECS, decode_file
+from streamgda.data.sources.discovery import SUFFIXES, find_files
+from streamgda.data.sources.encoding import Wanted
+from streamgda.data.sources.errors import decoding, opening
+from streamgda.data.sources.expressions import Filter
+from streamgda.data.sources.format_options import format_of, text_of, word_of
+from streamgda.data.sources.parquet import ParquetSource
+from streamgda.data.sources.planning import Check, Dataset, name_of_format
+from streamgda.data.sources.roles import FIRST_ROWS, Roles, check_named
+from streamgda.data.sources.row_groups import ReadOptions, RowGroups, as_plain
+from streamgda.data.storage.fetching import STEP, decodable
+from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.footers import Footer
+from streamgda.data.storage.retries import repeated, retried
 
 _PACKED = ("", *CODECS)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.wording import check_known, listed
-from streamgda.sources.base import (
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.sources.base import (
     FileSource,
     InputFile,
     LazySplit,
@@ -23,12 +23,12 @@ from streamgda.sources.base import (
     Split,
     WrappedSource,
 )
-from streamgda.sources.maps import FeatureMap, name_of
+from streamgda.data.sources.maps import FeatureMap, name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from streamgda.storage.filesystems import Storage
+    from streamgda.data.storage.filesystems import Storage
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block, rows_per_block
-from streamgda.blocks.labels import drop_unused
-from streamgda.blocks.wording import counted
-from streamgda.storage.documents import digest
+from streamgda.data.blocks.block import Block, rows_per_block
+from streamgda.data.blocks.labels import drop_unused
+from streamgda.data.blocks.wording import counted
+from streamgda.data.storage.documents import digest
 
 _RAISED_BY = "raised by the map"  # the first words of a note, which stays with an error of another process
 
@@ -69,7 +69,7 @@ class FeatureMap:
 
     def digest_now(self) -> str:
         """A hash of the transformer as it is now, and of the names; errors are those of `digest`."""
-        from streamgda.sources.identity import value_digest
+        from streamgda.data.sources.identity import value_digest
 
         given, name = self.given, f"the map by {name_of(self.transformer)}"
         return digest([given is not self.transformer, value_digest(given, name), self.names])

@@ -12,19 +12,19 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from streamgda.blocks.block import Missing
-from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import check_known, counted
-from streamgda.sources.base import FileSource, InputFile, Map, ScorableSource, Split
-from streamgda.sources.discovery import find_files
-from streamgda.sources.encoding import AS_STORED, Wanted
-from streamgda.sources.expressions import Filter
-from streamgda.sources.format_options import text_of
-from streamgda.sources.planning import Dataset, unified_types
-from streamgda.sources.roles import Roles, TabularSource, check_named
-from streamgda.sources.row_groups import ReadOptions, RowGroups
-from streamgda.storage.filesystems import Storage
-from streamgda.storage.retries import retried
+from streamgda.data.blocks.block import Missing
+from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.wording import check_known, counted
+from streamgda.data.sources.base import FileSource, InputFile, Map, ScorableSource, Split
+from streamgda.data.sources.discovery import find_files
+from streamgda.data.sources.encoding import AS_STORED, Wanted
+from streamgda.data.sources.expressions import Filter
+from streamgda.data.sources.format_options import text_of
+from streamgda.data.sources.planning import Dataset, unified_types
+from streamgda.data.sources.roles import Roles, TabularSource, check_named
+from streamgda.data.sources.row_groups import ReadOptions, RowGroups
+from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.retries import retried
 
 
 @refusing_renamed

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from streamgda.sources.base import InputFile, Map, group_into_tasks
-from streamgda.sources.discovery import Listing, field_numbers
-from streamgda.sources.errors import decoding, opening
-from streamgda.sources.expressions import Filter, filtering
-from streamgda.sources.roles import FIRST_ROWS, label_kind
-from streamgda.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
-from streamgda.storage.filesystems import Storage, Version, conceal
-from streamgda.storage.footers import Footer, read_footer
-from streamgda.storage.retries import noting_retries, retried, warning_of_retries
-from streamgda.storage.secrets import concealing
-from streamgda.storage.threads import DaemonThreads, wait_for
+from streamgda.data.sources.base import InputFile, Map, group_into_tasks
+from streamgda.data.sources.discovery import Listing, field_numbers
+from streamgda.data.sources.errors import decoding, opening
+from streamgda.data.sources.expressions import Filter, filtering
+from streamgda.data.sources.roles import FIRST_ROWS, label_kind
+from streamgda.data.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
+from streamgda.data.storage.filesystems import Storage, Version, conceal
+from streamgda.data.storage.footers import Footer, read_footer
+from streamgda.data.storage.retries import noting_retries, retried, warning_of_retries
+from streamgda.data.storage.secrets import concealing
+from streamgda.data.storage.threads import DaemonThreads, wait_for
 
 _FORMAT = ds.ParquetFileFormat()
 

@@ -18,12 +18,12 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from streamgda.blocks.block import Missing, check_missing
-from streamgda.blocks.schema import is_time
-from streamgda.blocks.wording import check_known, listed
-from streamgda.sources.base import Source
-from streamgda.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
-from streamgda.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
+from streamgda.data.blocks.block import Missing, check_missing
+from streamgda.data.blocks.schema import is_time
+from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
+from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
 
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""

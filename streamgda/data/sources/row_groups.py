@@ -25,18 +25,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block, Places, power_of_two_up_to
-from streamgda.blocks.wording import counted
-from streamgda.sources.base import ScorableSplit
-from streamgda.sources.batches import blocks_of_batches, unlabelled_blocks
-from streamgda.sources.errors import decoding, opening
-from streamgda.sources.expressions import Filter, filtering
-from streamgda.sources.roles import Roles
-from streamgda.storage.fetching import STEP, chunks_of, fetched, in_shares, opened, range_of, request_threads
-from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.footers import DECODED, has_encrypted_columns, tail_of
-from streamgda.storage.reading import Range, RangedFile
-from streamgda.storage.retries import StorageError
+from streamgda.data.blocks.block import Block, Places, power_of_two_up_to
+from streamgda.data.blocks.wording import counted
+from streamgda.data.sources.base import ScorableSplit
+from streamgda.data.sources.batches import blocks_of_batches, unlabelled_blocks
+from streamgda.data.sources.errors import decoding, opening
+from streamgda.data.sources.expressions import Filter, filtering
+from streamgda.data.sources.roles import Roles
+from streamgda.data.storage.fetching import (
+    STEP,
+    chunks_of,
+    fetched,
+    in_shares,
+    opened,
+    range_of,
+    request_threads,
+)
+from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.footers import DECODED, has_encrypted_columns, tail_of
+from streamgda.data.storage.reading import Range, RangedFile
+from streamgda.data.storage.retries import StorageError
 
 _ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
 WIDE = 256  # columns

@@ -20,10 +20,10 @@ from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteReque
 from zarr.codecs import ShardingCodec, ShardingCodecIndexLocation
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
-from streamgda.blocks.wording import counted
-from streamgda.storage.filesystems import Place, Storage, version_of_info
-from streamgda.storage.retries import StorageError, retried, storing
-from streamgda.storage.secrets import concealed
+from streamgda.data.blocks.wording import counted
+from streamgda.data.storage.filesystems import Place, Storage, version_of_info
+from streamgda.data.storage.retries import StorageError, retried, storing
+from streamgda.data.storage.secrets import concealed
 
 T = TypeVar("T")
 

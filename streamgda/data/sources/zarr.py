@@ -27,12 +27,12 @@ from zarr.api.asynchronous import open_array
 from zarr.buffer import default_buffer_prototype
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block, Missing, Places, check_missing, without_missing
-from streamgda.blocks.wording import check_known
-from streamgda.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
-from streamgda.sources.errors import add_place
-from streamgda.sources.stores import (
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
+from streamgda.data.blocks.wording import check_known
+from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
+from streamgda.data.sources.errors import add_place
+from streamgda.data.sources.stores import (
     ChangedChunkError,
     ChunkVersion,
     ShardIndex,
@@ -45,11 +45,11 @@ from streamgda.sources.stores import (
     with_absolute_path,
     without_secrets,
 )
-from streamgda.storage.documents import digest
-from streamgda.storage.fetching import read_ahead
-from streamgda.storage.filesystems import Storage
-from streamgda.storage.retries import StorageError, is_of_storage
-from streamgda.storage.secrets import concealing
+from streamgda.data.storage.documents import digest
+from streamgda.data.storage.fetching import read_ahead
+from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.retries import StorageError, is_of_storage
+from streamgda.data.storage.secrets import concealing
 
 # The kinds of NumPy's types.
 _NUMBERS = "biuf"

@@ -65,7 +65,7 @@ patterns of observed features, one below the other. It has a row for each class 
 a row are of the observed features alone. A label occurs at most once in each pattern. One more column,
 ``pattern`` (int64), is the position of the pattern in the metadata. Version 3 was of ledgers that are no
 longer read. Version 4 is that of ledgers and of tables of entries, in which the statistics of many files lie
-one below the other; `streamgda.ledger` describes them. All else is written in version 1.
+one below the other; `streamgda.jobs.ledger` describes them. All else is written in version 1.
 
 The metadata of the file has one key of this project, ``streamgda``. Its value is a JSON object:
 
@@ -73,7 +73,7 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     2 if features may be missing; 4 in ledgers and tables of entries; 1 otherwise.
 ``kind``
     The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
-    ledger with folds are of kind "FoldStatistics", whose table `streamgda.ledger.entries` describes.
+    ledger with folds are of kind "FoldStatistics", whose table `streamgda.jobs.ledger.entries` describes.
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
 ``categories``
@@ -97,7 +97,7 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
     text stands for the label.
 ``checksum``
     A hash of all the other keys: BLAKE2b, 16 bytes, of their JSON with sorted keys, as
-    `streamgda.storage.documents.digest` computes it. It may be absent. The columns have the checksums of
+    `streamgda.data.storage.documents.digest` computes it. It may be absent. The columns have the checksums of
     Parquet's pages.
 ``library``, ``time``, ``fingerprint``
     The name and version of the library that saved the file, when (ISO 8601 in UTC; absent from `to_bytes`),
@@ -114,8 +114,8 @@ Other columns and keys are ignored. Nothing in a file is ever run.
 
 How to change the format
 ------------------------
-1. Raise ``FORMAT_VERSION`` in `streamgda.storage.documents`, and say above what is new.
+1. Raise ``FORMAT_VERSION`` in `streamgda.data.storage.documents`, and say above what is new.
 2. Let `load` convert what the old version holds into what the new one does.
-3. Add files of the new version to ``tests/data``, with their test. Those of old versions stay, and load for
+3. Add files of the new version to ``tests/files``, with their test. Those of old versions stay, and load for
    ever.
 """

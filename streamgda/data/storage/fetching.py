@@ -22,10 +22,10 @@ from typing import Protocol, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.reading import Range, RangedFile, ReadRange, Request, open_whole, reader_of
-from streamgda.storage.retries import storing
-from streamgda.storage.threads import DaemonThreads
+from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.reading import Range, RangedFile, ReadRange, Request, open_whole, reader_of
+from streamgda.data.storage.retries import storing
+from streamgda.data.storage.threads import DaemonThreads
 
 S = TypeVar("S")
 T = TypeVar("T")

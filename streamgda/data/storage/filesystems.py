@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.storage.documents import digest
-from streamgda.storage.paths import AnyFileSystem, Path, one_line, shown
-from streamgda.storage.retries import StorageError, retried, storing
-from streamgda.storage.secrets import Concealed, concealed, concealing
-from streamgda.storage.threads import wait_for
+from streamgda.data.storage.documents import digest
+from streamgda.data.storage.paths import AnyFileSystem, Path, one_line, shown
+from streamgda.data.storage.retries import StorageError, retried, storing
+from streamgda.data.storage.secrets import Concealed, concealed, concealing
+from streamgda.data.storage.threads import wait_for
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

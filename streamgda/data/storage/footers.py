@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from streamgda.storage.filesystems import Storage, Version
-from streamgda.storage.reading import ReadRange, reader_of
-from streamgda.storage.retries import storing
+from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.reading import ReadRange, reader_of
+from streamgda.data.storage.retries import storing
 
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 

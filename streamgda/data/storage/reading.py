@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from streamgda.storage.filesystems import Storage
-from streamgda.storage.retries import StorageError, retried, storing
+from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.retries import StorageError, retried, storing
 
 ReadRange: TypeAlias = Callable[[int, int], pa.Buffer]
 """Returns the bytes of a file from a start to before a stop, by one request."""

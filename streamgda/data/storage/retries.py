@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from gzip import BadGzipFile
 from typing import TypeVar
 
-from streamgda.storage.paths import one_line
+from streamgda.data.storage.paths import one_line
 
 T = TypeVar("T")
 

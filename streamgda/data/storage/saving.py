@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
-from streamgda.storage.documents import SENSELESS
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.data.storage.documents import SENSELESS
+from streamgda.data.storage.paths import AnyFileSystem, Path
 
 
 class Savable(Protocol):
-    """An object that is saved as a Parquet table with a JSON document; `streamgda.storage` says how.
+    """An object that is saved as a Parquet table with a JSON document; `streamgda.data.storage` says how.
 
     Its class has the functions `save` and `to_bytes` as methods.
     """
@@ -32,7 +32,7 @@ def save(
 ) -> None:
     """Write a Parquet file. `load` returns an equal object from it, to the last bit.
 
-    The table has one row per class: DuckDB, Polars and pandas can read it, as `streamgda.storage`
+    The table has one row per class: DuckDB, Polars and pandas can read it, as `streamgda.data.storage`
     describes. Its metadata holds the parameters of a model, the version of this library, the time in UTC
     (that of the environment variable ``SOURCE_DATE_EPOCH``, if it is set), and a fingerprint of the sums.
     The file appears as a whole or not at all.
@@ -67,7 +67,7 @@ def save(
     >>> streamgda.load(path) == state, streamgda.load_metadata(path)["metadata"]
     (True, {'offset': 17})
     """
-    from streamgda.storage import tables
+    from streamgda.data.storage import tables
 
     columns, document = self._to_saved()
     tables.save(path, columns, {**document, **_with_metadata(metadata)}, filesystem, overwrite)
@@ -88,7 +88,7 @@ def to_bytes(self: Savable, *, metadata: Mapping[str, Any] | None = None) -> byt
     >>> streamgda.from_bytes(state.to_bytes()) == state
     True
     """
-    from streamgda.storage import tables
+    from streamgda.data.storage import tables
 
     columns, document = self._to_saved()
     return tables.to_bytes(columns, {**document, **_with_metadata(metadata)})
@@ -150,7 +150,7 @@ class Loadable(ABC):
 
     @classmethod
     def _read(cls, path: Path | bytes, filesystem: AnyFileSystem | None) -> Self:
-        from streamgda.storage import tables
+        from streamgda.data.storage import tables
 
         table, document = tables.read(path, cls._columns, filesystem)
         name = tables.name_of(path)

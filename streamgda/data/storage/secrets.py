@@ -16,7 +16,7 @@ from itertools import chain, count
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from streamgda.storage.paths import links, parts, shown, without_options
+from streamgda.data.storage.paths import links, parts, shown, without_options
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """Parquet tables with a JSON document in their metadata: written atomically, checked when they are read.
 
-`streamgda.storage` describes the columns and the document. Nothing that a file holds is ever run.
+`streamgda.data.storage` describes the columns and the document. Nothing that a file holds is ever run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.storage.documents import Metadata, decode, encode, table_digest
-from streamgda.storage.filesystems import Storage, reached, resolve
-from streamgda.storage.footers import check_footer, check_size, read_tail
-from streamgda.storage.paths import Address, AnyFileSystem, Path, one_line
-from streamgda.storage.reading import open_whole
-from streamgda.storage.retries import StorageError, retried
+from streamgda.data.storage.documents import Metadata, decode, encode, table_digest
+from streamgda.data.storage.filesystems import Storage, reached, resolve
+from streamgda.data.storage.footers import check_footer, check_size, read_tail
+from streamgda.data.storage.paths import Address, AnyFileSystem, Path, one_line
+from streamgda.data.storage.reading import open_whole
+from streamgda.data.storage.retries import StorageError, retried
 
 T = TypeVar("T")
 

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Codes, Labels, code_dtype
-from streamgda.blocks.schema import MadeColumns, Schema, check_same_names
-from streamgda.blocks.wording import callers_level, counted, listed, value_named
-from streamgda.categories.text import read_as_what
-from streamgda.gaussians.whitening import constant_features
-from streamgda.sources.roles import is_identifier
+from streamgda.data.blocks.labels import Codes, Labels, code_dtype
+from streamgda.data.blocks.schema import MadeColumns, Schema, check_same_names
+from streamgda.data.blocks.wording import callers_level, counted, listed, value_named
+from streamgda.data.sources.roles import is_identifier
+from streamgda.extensions.categories.text import read_as_what
+from streamgda.models.gaussians.whitening import constant_features
 
 Value = str | int | bool | None
 
@@ -76,7 +76,7 @@ class Categories(Schema):
     @cached_property
     def encoding(self) -> Any:
         """The option that names these columns."""
-        from streamgda.categories.reading import Categorical
+        from streamgda.extensions.categories.reading import Categorical
 
         return Categorical(self.columns)
 
@@ -97,13 +97,13 @@ class Categories(Schema):
 
     def is_normal_for(self, model: Any) -> bool:
         """Whether the categories are features like others."""
-        from streamgda.categories.reading import Categorical
+        from streamgda.extensions.categories.reading import Categorical
 
         return Categorical.of(model).treatment(model) in {None, "features"}
 
     def viewed(self, view: Any, model: Any) -> Any:
         """What a model reads of statistics with categories."""
-        from streamgda.categories.treatments import viewed
+        from streamgda.extensions.categories.treatments import viewed
 
         return viewed(self, view, model)
 
@@ -347,7 +347,7 @@ class MixedColumns(MadeColumns):
         """The moments of the classes, without dummies in memory; None if no column is of numbers."""
         if not self.numbers:
             return None
-        from streamgda.categories.reduction import reduce_mixed
+        from streamgda.extensions.categories.reduction import reduce_mixed
 
         return reduce_mixed(block, self, kind, workspace)
 

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import RowError
-from streamgda.gaussians.base import Densities
-from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.products import large_mean_tails, some_of
-from streamgda.gaussians.whitening import Array, Observed, Reason
+from streamgda.data.blocks.wording import RowError
+from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.densities import SeparateGaussians
+from streamgda.models.gaussians.products import large_mean_tails, some_of
+from streamgda.models.gaussians.whitening import Array, Observed, Reason
 from streamgda.statistics.floating.arrays import two_sum
 
 _MOST_SUMMED = 10_000

@@ -10,10 +10,10 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streamgda.blocks.options import Option, option_of
-from streamgda.categories.columns import Categories, MixedColumns, coded
-from streamgda.sources.batches import labels_of
-from streamgda.sources.roles import label_kind, matching, types_of
+from streamgda.data.blocks.options import Option, option_of
+from streamgda.data.sources.batches import labels_of
+from streamgda.data.sources.roles import label_kind, matching, types_of
+from streamgda.extensions.categories.columns import Categories, MixedColumns, coded
 
 Treatment = Literal["features", "naive", "separate", "common"]
 """How a model treats categories.

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from streamgda.blocks.block import Block
-from streamgda.categories.columns import MixedColumns
-from streamgda.kernels import Workspace
+from streamgda.data.blocks.block import Block
+from streamgda.extensions.categories.columns import MixedColumns
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_product
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import add_rows
+from streamgda.statistics.kernels import Workspace
 
 
 def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, workspace: Workspace) -> Moments:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import listed
-from streamgda.categories.columns import Categories
-from streamgda.categories.densities import CategoricalDensities, log_tables, of_classes, slopes_of
-from streamgda.categories.reading import Categorical
-from streamgda.estimators.view import View
-from streamgda.gaussians.base import Densities
-from streamgda.gaussians.densities import SeparateGaussians
+from streamgda.data.blocks.wording import listed
+from streamgda.extensions.categories.columns import Categories
+from streamgda.extensions.categories.densities import CategoricalDensities, log_tables, of_classes, slopes_of
+from streamgda.extensions.categories.reading import Categorical
+from streamgda.models.estimators.view import View
+from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.densities import SeparateGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics

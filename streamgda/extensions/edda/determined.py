@@ -8,15 +8,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import counted, named
-from streamgda.gaussians.whitening import Whitening
-from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import (
+from streamgda.data.blocks.wording import counted, named
+from streamgda.models.gaussians.components import (
     constant_in_class,
     deficient_features,
     pooled_covariance,
     singular_features,
 )
+from streamgda.models.gaussians.whitening import Whitening
+from streamgda.statistics.base import Statistics
 
 
 @dataclass(frozen=True)

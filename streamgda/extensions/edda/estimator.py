@@ -10,15 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 
-from streamgda.edda.determined import Determined
-from streamgda.edda.parsimonious import MODELS, ParsimoniousGaussians
-from streamgda.estimators import exchange
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.generative import GenerativeClassifier, bayesian_criterion, joint_log_likelihood
-from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.priors import priors_of
-from streamgda.estimators.reading import one_of
-from streamgda.estimators.scores import Finalised
+from streamgda.extensions.edda.determined import Determined
+from streamgda.extensions.edda.parsimonious import MODELS, ParsimoniousGaussians
+from streamgda.models.estimators import exchange
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.generative import (
+    GenerativeClassifier,
+    bayesian_criterion,
+    joint_log_likelihood,
+)
+from streamgda.models.estimators.moment import of_one_moment
+from streamgda.models.estimators.priors import priors_of
+from streamgda.models.estimators.reading import one_of
+from streamgda.models.estimators.scores import Finalised
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 

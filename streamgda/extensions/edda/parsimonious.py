@@ -32,9 +32,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.gaussians.axes import principal_axes, signed
-from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.whitening import Array, Whitening
+from streamgda.models.gaussians.axes import principal_axes, signed
+from streamgda.models.gaussians.densities import SeparateGaussians
+from streamgda.models.gaussians.whitening import Array, Whitening
 
 _MOST_STEPS = 10_000
 _TOL_OF_VOLUME = 1e-13  # change of the logarithm of a volume

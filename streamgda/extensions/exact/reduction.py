@@ -22,11 +22,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
-from streamgda.exact.numbers import ExactArray, Integers
-from streamgda.exact.sums import Sums
-from streamgda.kernels import Workspace
+from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Block, Column, Features, Matrix
+from streamgda.extensions.exact.numbers import ExactArray, Integers
+from streamgda.extensions.exact.sums import Sums
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.kernels import Workspace
 
 Terms = dict[int, Integers]
 

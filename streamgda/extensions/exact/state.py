@@ -13,19 +13,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.arrays import check_no_rounding
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import named
-from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
-from streamgda.exact.reduction import reduce_block
-from streamgda.exact.sums import Sums, check_no_others
-from streamgda.kernels import Workspace
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.arrays import check_no_rounding
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.wording import named
+from streamgda.extensions.exact.numbers import ExactArray, ExactMoments, PythonIntegers
+from streamgda.extensions.exact.reduction import reduce_block
+from streamgda.extensions.exact.sums import Sums, check_no_others
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required

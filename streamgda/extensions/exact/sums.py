@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.exact.numbers import ExactArray, ExactMoments, PythonIntegers
+from streamgda.extensions.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import EXTRAS, Required

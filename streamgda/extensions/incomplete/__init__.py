@@ -9,5 +9,5 @@
   the rows once for each step, if there are too many patterns. `reads`: its E step.
 
 The core finds `IncompleteStatistics` by name in `streamgda.statistics.factory.KINDS`, and `Marginal` in
-`streamgda.blocks.options.OPTIONS`.
+`streamgda.data.blocks.options.OPTIONS`.
 """

@@ -15,8 +15,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import abridged, named
-from streamgda.gaussians.whitening import Reason, constant_features
+from streamgda.data.blocks.wording import abridged, named
+from streamgda.models.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments

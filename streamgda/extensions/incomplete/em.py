@@ -25,16 +25,16 @@ from typing import Self
 
 import numpy as np
 
-from streamgda.blocks.labels import Labels
-from streamgda.gaussians.base import LOG_2PI
-from streamgda.gaussians.whitening import Reason, Whitening
-from streamgda.incomplete.available import (
+from streamgda.data.blocks.labels import Labels
+from streamgda.extensions.incomplete.available import (
     AvailableCases,
     PatternState,
     Population,
     why_undetermined_in,
     why_unseen,
 )
+from streamgda.models.gaussians.base import LOG_2PI
+from streamgda.models.gaussians.whitening import Reason, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum

@@ -11,14 +11,14 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.block import Block, Column, Features
-from streamgda.blocks.labels import Labels
-from streamgda.kernels import Workspace
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.block import Block, Column, Features
+from streamgda.data.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.folded import Keyed
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import ClassMoments, Labelled, joined_squares
 from streamgda.statistics.required import Required
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self, cast
 
-from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.options import Option
-from streamgda.blocks.wording import counted
-from streamgda.incomplete.available import AvailableCases, Population, why_undetermined
-from streamgda.incomplete.em import Normal, Parameters
-from streamgda.incomplete.patterns import AS_OPTION
-from streamgda.incomplete.reads import ExpectedRows
-from streamgda.incomplete.state import MAX_PATTERNS, IncompleteStatistics
+from streamgda.data.blocks.block import Block, remedying
+from streamgda.data.blocks.options import Option
+from streamgda.data.blocks.wording import counted
+from streamgda.extensions.incomplete.available import AvailableCases, Population, why_undetermined
+from streamgda.extensions.incomplete.em import Normal, Parameters
+from streamgda.extensions.incomplete.patterns import AS_OPTION
+from streamgda.extensions.incomplete.reads import ExpectedRows
+from streamgda.extensions.incomplete.state import MAX_PATTERNS, IncompleteStatistics
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics

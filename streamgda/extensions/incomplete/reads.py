@@ -1,7 +1,7 @@
 """The E step of EM that reads the rows once for each step, as they have too many patterns to keep.
 
 It is the expected sums of rows, given their observed values. Values are taken in the units of a
-population; see `streamgda.incomplete.available.Population`.
+population; see `streamgda.extensions.incomplete.available.Population`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Self, cast
 
 import numpy as np
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.schema import Schema
-from streamgda.incomplete.available import Population
-from streamgda.incomplete.em import Normal, Parameters
-from streamgda.incomplete.patterns import Observed
-from streamgda.kernels import Workspace
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.schema import Schema
+from streamgda.extensions.incomplete.available import Population
+from streamgda.extensions.incomplete.em import Normal, Parameters
+from streamgda.extensions.incomplete.patterns import Observed
 from streamgda.statistics.base import BesideStatistics
 from streamgda.statistics.covariances import Array, CovarianceType, Indices
 from streamgda.statistics.floating.state import ClassStatistics
+from streamgda.statistics.kernels import Workspace
 
 _LEAST_EIGENVALUE = 1e-10  # of a covariance of features at unit variance
 _ELEMENTS_AT_A_TIME = 1 << 20

@@ -14,15 +14,14 @@ from typing import Any, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.schema import SCHEMAS, Schema
-from streamgda.blocks.schema import Columns as PlainColumns
-from streamgda.blocks.wording import counted
-from streamgda.gaussians.whitening import Reason
-from streamgda.incomplete.available import PatternState, total_weights
-from streamgda.incomplete.em import MOST_STEPS, Completion, complete
-from streamgda.incomplete.patterns import (
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.schema import SCHEMAS, Schema
+from streamgda.data.blocks.schema import Columns as PlainColumns
+from streamgda.data.blocks.wording import counted
+from streamgda.extensions.incomplete.available import PatternState, total_weights
+from streamgda.extensions.incomplete.em import MOST_STEPS, Completion, complete
+from streamgda.extensions.incomplete.patterns import (
     Pattern,
     PatternStates,
     PatternSums,
@@ -32,11 +31,12 @@ from streamgda.incomplete.patterns import (
     of_complete_rows,
     pattern_of,
 )
-from streamgda.kernels import Workspace
+from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import EXTRAS, Required

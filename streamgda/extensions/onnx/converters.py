@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.wording import listed
-from streamgda.estimators import ESTIMATORS, estimator_named
-from streamgda.estimators.formula import score_formula
-from streamgda.estimators.reading import check_has_learnt
+from streamgda.data.blocks.wording import listed
+from streamgda.models.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators.formula import score_formula
+from streamgda.models.estimators.reading import check_has_learnt
 
 _ABSENT = -1e300  # the score of a class without density; a class of -inf alone would make NaN
 _OPSET = 18
@@ -72,9 +72,10 @@ def _output_shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
+    from skl2onnx.common.data_types import DoubleTensorType
+
     from onnx import TensorProto
     from onnx.numpy_helper import from_array
-    from skl2onnx.common.data_types import DoubleTensorType
 
     def constant(values: Any) -> str:
         name = scope.get_unique_variable_name("constant")

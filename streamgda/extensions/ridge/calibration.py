@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from streamgda.blocks.labels import Labels, as_labels
+from streamgda.data.blocks.labels import Labels, as_labels
 from streamgda.statistics.covariances import Array
 
 Method = Literal["temperature", "softmax", "auto"]

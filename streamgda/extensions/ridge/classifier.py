@@ -14,21 +14,21 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length
 
-from streamgda.blocks.block import checked_weights
-from streamgda.blocks.labels import as_labels
-from streamgda.blocks.wording import callers_level, listed, named
-from streamgda.estimators import exchange
-from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.moment import at_one_moment, of_one_moment
-from streamgda.estimators.reading import check_rows, one_of
-from streamgda.estimators.scores import Finalised, RowScores
-from streamgda.gaussians.posteriors import decisions
-from streamgda.ridge.calibration import Calibrated, Labelled, Method
-from streamgda.ridge.features import RandomFeatures
-from streamgda.ridge.path import RidgePath, share_path
-from streamgda.ridge.scores import LinearScores
+from streamgda.data.blocks.block import checked_weights
+from streamgda.data.blocks.labels import as_labels
+from streamgda.data.blocks.wording import callers_level, listed, named
+from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method
+from streamgda.extensions.ridge.features import RandomFeatures
+from streamgda.extensions.ridge.path import RidgePath, share_path
+from streamgda.extensions.ridge.scores import LinearScores
+from streamgda.models.estimators import exchange
+from streamgda.models.estimators.classifier import GaussianClassifier, finalised
+from streamgda.models.estimators.generative import GenerativeClassifier
+from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.moment import at_one_moment, of_one_moment
+from streamgda.models.estimators.reading import check_rows, one_of
+from streamgda.models.estimators.scores import Finalised, RowScores
+from streamgda.models.gaussians.posteriors import decisions
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.missing import MissingRows

@@ -16,10 +16,10 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.gaussians.whitening import constant_features
+from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.models.gaussians.components import between_covariance, pooled_covariance, weighted_offsets
+from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import between_covariance, pooled_covariance, weighted_offsets
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.locking import at_one_moment
 

@@ -18,22 +18,22 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import HasMethods, Interval
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.schema import Schema
-from streamgda.blocks.wording import callers_level
-from streamgda.estimators.forgetting import Times
-from streamgda.estimators.moment import at_one_moment, of_one_moment
-from streamgda.estimators.reading import one_of
-from streamgda.estimators.scores import Finalised
-from streamgda.passes.compute import Scheduler, opening_on, scheduler_for
-from streamgda.ridge.calibration import Calibrated, Labelled, Method, Softmax
-from streamgda.ridge.classifier import RidgeClassifier
-from streamgda.ridge.features import RandomFeatures
-from streamgda.ridge.path import RidgePath
-from streamgda.ridge.rule import MappedRows
-from streamgda.ridge.sampled import RowSample
-from streamgda.sources.base import LazySplit, Source, Split
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.wording import callers_level
+from streamgda.data.sources.base import LazySplit, Source, Split
+from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method, Softmax
+from streamgda.extensions.ridge.classifier import RidgeClassifier
+from streamgda.extensions.ridge.features import RandomFeatures
+from streamgda.extensions.ridge.path import RidgePath
+from streamgda.extensions.ridge.rule import MappedRows
+from streamgda.extensions.ridge.sampled import RowSample
+from streamgda.jobs.passes.compute import Scheduler, opening_on, scheduler_for
+from streamgda.models.estimators.forgetting import Times
+from streamgda.models.estimators.moment import at_one_moment, of_one_moment
+from streamgda.models.estimators.reading import one_of
+from streamgda.models.estimators.scores import Finalised
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.missing import Keep, Note, Read, Reading

@@ -20,17 +20,17 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.block import Block, rows_of
-from streamgda.blocks.labels import drop_unused
-from streamgda.blocks.schema import Columns, MadeColumns, Schema, schema_in
-from streamgda.blocks.wording import listed
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.kernels import Singles, Workspace
-from streamgda.ridge.features import FILL_IN, RandomFeatures
+from streamgda.data.blocks.block import Block, rows_of
+from streamgda.data.blocks.labels import drop_unused
+from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
+from streamgda.data.blocks.wording import listed
+from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
+from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import Accumulation
+from streamgda.statistics.kernels import Singles, Workspace
 from streamgda.statistics.labelled import Labelled
 
 Products = Literal["float32", "float64"]
@@ -64,7 +64,7 @@ class MappedRows:
     --------
     >>> from sklearn.datasets import load_iris
     >>> from streamgda import RandomFeatures, accumulate, scan_arrow
-    >>> from streamgda.ridge.rule import MappedRows
+    >>> from streamgda.extensions.ridge.rule import MappedRows
     >>> import pyarrow as pa
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
     >>> rule = MappedRows(RandomFeatures(100).fit(X[::3]))

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
+from streamgda.extensions.subclasses.sampled import Sample, SampledStatistics
 from streamgda.statistics.covariances import Array
-from streamgda.subclasses.sampled import Sample, SampledStatistics
 
 
 class RowSample(SampledStatistics):

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.whitening import Reason
-from streamgda.ridge.calibration import Calibrated
-from streamgda.ridge.features import RandomFeatures
-from streamgda.ridge.path import RidgePath
+from streamgda.extensions.ridge.calibration import Calibrated
+from streamgda.extensions.ridge.features import RandomFeatures
+from streamgda.extensions.ridge.path import RidgePath
+from streamgda.models.gaussians.posteriors import order_of
+from streamgda.models.gaussians.products import multiply_rows
+from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
 
 

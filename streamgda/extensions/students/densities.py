@@ -27,11 +27,11 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, fdtrc, stdtr, stdtrit
 
-from streamgda.gaussians.base import Densities, Gaussians
-from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.products import deviations_from, some_of
-from streamgda.gaussians.regularisation import log_gamma_ratio
-from streamgda.gaussians.whitening import Array, Observed, Reason, with_error_alone
+from streamgda.models.gaussians.base import Densities, Gaussians
+from streamgda.models.gaussians.densities import DiagonalGaussians
+from streamgda.models.gaussians.products import deviations_from, some_of
+from streamgda.models.gaussians.regularisation import log_gamma_ratio
+from streamgda.models.gaussians.whitening import Array, Observed, Reason, with_error_alone
 
 G = TypeVar("G", bound=Gaussians)
 

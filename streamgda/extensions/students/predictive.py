@@ -6,16 +6,16 @@ from functools import partial
 
 import numpy as np
 
-from streamgda.blocks.wording import counted, named
-from streamgda.estimators.view import View
-from streamgda.gaussians.base import Densities, Gaussians
-from streamgda.gaussians.densities import DiagonalGaussians, SeparateGaussians
-from streamgda.gaussians.regularisation import Regularisation
-from streamgda.gaussians.shared import SharedGaussians
-from streamgda.gaussians.whitening import Reason
+from streamgda.data.blocks.wording import counted, named
+from streamgda.extensions.students.densities import DiagonalStudents, Students
+from streamgda.models.estimators.view import View
+from streamgda.models.gaussians.base import Densities, Gaussians
+from streamgda.models.gaussians.densities import DiagonalGaussians, SeparateGaussians
+from streamgda.models.gaussians.regularisation import Regularisation
+from streamgda.models.gaussians.shared import SharedGaussians
+from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.students.densities import DiagonalStudents, Students
 
 
 def predictive(gaussians: Gaussians, view: View) -> Densities:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
-from streamgda.blocks.schema import Schema
-from streamgda.blocks.wording import named
-from streamgda.gaussians.whitening import Whitening, constant_features
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
+from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.wording import named
+from streamgda.models.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
 
 _LEAST_EIGENVALUE = 1e-6  # of correlations; the covariance may have been rounded to 24 bits

@@ -11,16 +11,16 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from streamgda.blocks.labels import whole_classes
-from streamgda.blocks.options import Option
-from streamgda.blocks.wording import listed
-from streamgda.estimators.priors import in_pairs
+from streamgda.data.blocks.labels import whole_classes
+from streamgda.data.blocks.options import Option
+from streamgda.data.blocks.wording import listed
+from streamgda.extensions.subclasses.centers import SubclassCenters, axes_of, rounded
+from streamgda.extensions.subclasses.sampled import Sample, SampledStatistics
+from streamgda.models.estimators.priors import in_pairs
+from streamgda.models.gaussians.components import pooled_covariance
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.validation import check_whole
-from streamgda.subclasses.centers import SubclassCenters, axes_of, rounded
-from streamgda.subclasses.sampled import Sample, SampledStatistics
 
 # Of a class, for each of its subclasses: with fewer, means and covariances are noise.
 _ROWS_OF_SUBCLASS = 20

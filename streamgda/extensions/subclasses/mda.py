@@ -12,32 +12,37 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels, label_columns, whole_classes
-from streamgda.blocks.options import option_of
-from streamgda.estimators.forgetting import Times
-from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
-from streamgda.estimators.lda import LinearDiscriminantAnalysis
-from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.naive_bayes import GaussianNB
-from streamgda.estimators.options import OptionOf
-from streamgda.estimators.priors import priors_of
-from streamgda.estimators.qda import QuadraticDiscriminantAnalysis
-from streamgda.estimators.reading import one_of, source_to_learn
-from streamgda.estimators.shrinkage import Shrinkage
-from streamgda.estimators.view import Predictive, View
-from streamgda.gaussians.base import Densities
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
-from streamgda.sources.base import Source
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels, label_columns, whole_classes
+from streamgda.data.blocks.options import option_of
+from streamgda.data.sources.base import Source
+from streamgda.extensions.subclasses.centers import SubclassCenters
+from streamgda.extensions.subclasses.clustering import Subclasses, centers_in
+from streamgda.extensions.subclasses.mixtures import Mixtures, shares_of
+from streamgda.extensions.subclasses.sampled import SampledStatistics
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.progress import Progress
+from streamgda.models.estimators.forgetting import Times
+from streamgda.models.estimators.generative import (
+    GenerativeClassifier,
+    PoolingParameter,
+    pooled_rows,
+    pooled_shares,
+)
+from streamgda.models.estimators.lda import LinearDiscriminantAnalysis
+from streamgda.models.estimators.moment import of_one_moment
+from streamgda.models.estimators.naive_bayes import GaussianNB
+from streamgda.models.estimators.options import OptionOf
+from streamgda.models.estimators.priors import priors_of
+from streamgda.models.estimators.qda import QuadraticDiscriminantAnalysis
+from streamgda.models.estimators.reading import one_of, source_to_learn
+from streamgda.models.estimators.shrinkage import Shrinkage
+from streamgda.models.estimators.view import Predictive, View
+from streamgda.models.gaussians.base import Densities
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.missing import Read
 from streamgda.statistics.required import Required
-from streamgda.subclasses.centers import SubclassCenters
-from streamgda.subclasses.clustering import Subclasses, centers_in
-from streamgda.subclasses.mixtures import Mixtures, shares_of
-from streamgda.subclasses.sampled import SampledStatistics
 
 
 @dataclass(eq=False, repr=False)

@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians.base import Densities
-from streamgda.gaussians.whitening import Array, Observed, Reason
+from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.whitening import Array, Observed, Reason
 
 
 @dataclass(frozen=True, eq=False)

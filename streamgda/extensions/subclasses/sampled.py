@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.block import Block, mixed
-from streamgda.kernels import Workspace
+from streamgda.data.blocks.block import Block, mixed
 from streamgda.statistics.base import BesideStatistics, Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.locking import Locked, in_order
 
 _LAST = np.uint64(2**64 - 1)

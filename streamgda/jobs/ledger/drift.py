@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, kl_div, stdtrit
 
-from streamgda.blocks.wording import abridged, as_html, counted, named
-from streamgda.gaussians.whitening import Whitening, constant_features
+from streamgda.data.blocks.wording import abridged, as_html, counted, named
+from streamgda.models.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, kind_named
 from streamgda.statistics.locking import at_one_moment

@@ -27,21 +27,21 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from streamgda.blocks.block import FoldRule
-from streamgda.sources.base import InputFile
+from streamgda.data.blocks.block import FoldRule
+from streamgda.data.sources.base import InputFile
+from streamgda.data.storage import tables
+from streamgda.data.storage.documents import SENSELESS, digest
+from streamgda.data.storage.fetching import read_ahead
+from streamgda.data.storage.filesystems import Storage, Version, finished_name, reached
+from streamgda.data.storage.paths import one_line
+from streamgda.data.storage.reading import open_whole
+from streamgda.data.storage.retries import storing
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of, states_of
 from streamgda.statistics.floating.joined import JoinedStates
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
-from streamgda.storage import tables
-from streamgda.storage.documents import SENSELESS, digest
-from streamgda.storage.fetching import read_ahead
-from streamgda.storage.filesystems import Storage, Version, finished_name, reached
-from streamgda.storage.paths import one_line
-from streamgda.storage.reading import open_whole
-from streamgda.storage.retries import storing
 
 State = Statistics | FoldStatistics
 

@@ -11,17 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamgda.blocks.block import FoldRule
-from streamgda.blocks.options import refusing_renamed
-from streamgda.blocks.wording import as_html
-from streamgda.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.ledger.entries import Entries, FileRecord, Held, State, table_of, total_of
-from streamgda.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
-from streamgda.passes.compute import Scheduler, scheduler_for
-from streamgda.passes.progress import Progress
-from streamgda.sources.base import FileSource, Source
-from streamgda.sources.encoding import AS_NAMED
-from streamgda.sources.formats import scan
+from streamgda.data.blocks.block import FoldRule
+from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.wording import as_html
+from streamgda.data.sources.base import FileSource, Source
+from streamgda.data.sources.encoding import AS_NAMED
+from streamgda.data.sources.formats import scan
+from streamgda.data.storage.documents import digest, to_json
+from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve
+from streamgda.data.storage.paths import Address, AnyFileSystem, Path
+from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
+from streamgda.jobs.ledger.entries import Entries, FileRecord, Held, State, table_of, total_of
+from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
+from streamgda.jobs.passes.compute import Scheduler, scheduler_for
+from streamgda.jobs.passes.progress import Progress
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
@@ -30,9 +33,6 @@ from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RULES, RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.documents import digest, to_json
-from streamgda.storage.filesystems import LOCK, finished_name, reached, resolve
-from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 LEDGER = "ledger.parquet"
 ENTRIES = "entries"

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from streamgda.blocks.block import FoldRule
-from streamgda.blocks.options import refusing_renamed
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.kernels import Workspace
-from streamgda.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
-from streamgda.passes.plan import Plan
-from streamgda.passes.progress import Progress
-from streamgda.sources.base import ROWS_PER_TASK, Map, Source, Split, group_into_tasks
+from streamgda.data.blocks.block import FoldRule
+from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.sources.base import ROWS_PER_TASK, Map, Source, Split, group_into_tasks
+from streamgda.data.storage.paths import Path
+from streamgda.data.storage.retries import RETRIES, retried
+from streamgda.jobs.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
+from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.progress import Progress
+from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.missing import MissingRows, Reading, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
-from streamgda.storage.paths import Path
-from streamgda.storage.retries import RETRIES, retried
 
 if TYPE_CHECKING:
-    from streamgda.passes.checkpoint import Checkpoint
+    from streamgda.jobs.passes.checkpoint import Checkpoint
 
 _VALUES_PER_NUMBER = 4  # of a state: rows of so many values take longer to read than the state to merge
 _FEWEST_LONG_TASKS = 4  # that several threads can share
@@ -145,7 +145,7 @@ def accumulate(
     )
     policy, states = None if missing is None else policy_of(missing), None
     if checkpoint is not None:
-        from streamgda.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
+        from streamgda.jobs.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
 
         states = Checkpoint.at(checkpoint, source, empty if policy is None else policy.first(empty))
     read = partial(

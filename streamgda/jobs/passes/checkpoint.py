@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from streamgda.sources.base import ScorableSource, Source
+from streamgda.data.sources.base import ScorableSource, Source
+from streamgda.data.storage import tables
+from streamgda.data.storage.documents import FORMAT_VERSION, digest
+from streamgda.data.storage.filesystems import Storage, reached, resolve
+from streamgda.data.storage.paths import Address, Path
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of
-from streamgda.storage import tables
-from streamgda.storage.documents import FORMAT_VERSION, digest
-from streamgda.storage.filesystems import Storage, reached, resolve
-from streamgda.storage.paths import Address, Path
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from streamgda.blocks.wording import counted, listed
-from streamgda.passes.graph import LARGE_STATE, Graph, Outcome
-from streamgda.passes.plan import FAN_IN, runs_of
-from streamgda.passes.progress import Listener
-from streamgda.storage.paths import one_line
+from streamgda.data.blocks.wording import counted, listed
+from streamgda.data.storage.paths import one_line
+from streamgda.jobs.passes.graph import LARGE_STATE, Graph, Outcome
+from streamgda.jobs.passes.plan import FAN_IN, runs_of
+from streamgda.jobs.passes.progress import Listener
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -16,14 +16,14 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from streamgda.blocks.wording import counted
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.passes.graph import Graph, Outcome
-from streamgda.passes.plan import Plan
-from streamgda.passes.progress import Listener, Progress, telling
-from streamgda.sources.base import LazySplit, Map, Source
-from streamgda.storage.retries import warning_of_retries
-from streamgda.storage.threads import DaemonThreads
+from streamgda.data.blocks.wording import counted
+from streamgda.data.sources.base import LazySplit, Map, Source
+from streamgda.data.storage.retries import warning_of_retries
+from streamgda.data.storage.threads import DaemonThreads
+from streamgda.jobs.passes.graph import Graph, Outcome
+from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.progress import Listener, Progress, telling
+from streamgda.models.gaussians.blas import single_blas_thread
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -107,7 +107,7 @@ def opening_on(scheduler: Scheduler) -> Map:
     client = client_of(scheduler)
     if client is None:
         return map
-    from streamgda.passes.cluster import map_there
+    from streamgda.jobs.passes.cluster import map_there
 
     return partial(map_there, client)
 
@@ -152,7 +152,9 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
             errors.extend(outcome.errors)
             states = [outcome.state] if len(plans) == 1 else outcome.state
         else:
-            from streamgda.passes.threads import compute_in_threads  # and with it pyarrow, where it is used
+            from streamgda.jobs.passes.threads import (
+                compute_in_threads,  # and with it pyarrow, where it is used
+            )
 
             states = compute_in_threads(plans, n_threads, listener)
         listener.finish(states)
@@ -195,7 +197,7 @@ def _compute_by_dask(plans: Sequence[Plan], scheduler: Scheduler, listener: List
     graph, client, get = Graph(), client_of(scheduler), _get_of(scheduler)
     root = graph.add_plans(plans)
     if client is not None:
-        from streamgda.passes.cluster import compute_there
+        from streamgda.jobs.passes.cluster import compute_there
 
         return compute_there(graph, root, client, listener)
 

@@ -14,14 +14,14 @@ from functools import partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.passes.plan import FAN_IN, Fold, Merge, Plan, in_place, read_group, runs_of
-from streamgda.sources.base import Groups, LazySplit, Split
-from streamgda.storage.retries import noting_retries
+from streamgda.data.sources.base import Groups, LazySplit, Split
+from streamgda.data.storage.retries import noting_retries
+from streamgda.jobs.passes.plan import FAN_IN, Fold, Merge, Plan, in_place, read_group, runs_of
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-    from streamgda.passes.checkpoint import Checkpoint
+    from streamgda.jobs.passes.checkpoint import Checkpoint
 T = TypeVar("T")
 LARGE_STATE = 1 << 21  # bytes; to send them takes as long as one more task
 

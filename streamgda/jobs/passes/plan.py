@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.sources.base import Groups
-from streamgda.storage.retries import RETRIES, repeated
+from streamgda.data.sources.base import Groups
+from streamgda.data.storage.retries import RETRIES, repeated
 
 if TYPE_CHECKING:
-    from streamgda.passes.checkpoint import Checkpoint
+    from streamgda.jobs.passes.checkpoint import Checkpoint
 
 T = TypeVar("T")
 Fold = Callable[[Iterable[Any], Any], Any]
@@ -97,7 +97,7 @@ def in_place(merge: Merge) -> Merge:
 
 def read_group(group: Sequence[Any], fold: Fold, shared: Any, retries: int) -> Any:
     """The state of a group. It is read again if its storage fails, unless it can be read but once."""
-    from streamgda.storage.fetching import fetch_ahead  # and with it pyarrow, where it is used
+    from streamgda.data.storage.fetching import fetch_ahead  # and with it pyarrow, where it is used
 
     once = any(split.is_read_once for split in group)
     return repeated(lambda: fold(fetch_ahead(group), shared), 0 if once else retries)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from streamgda.sources.base import Groups, total
+from streamgda.data.sources.base import Groups, total
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A fitted model on a dataset: evaluate it, or write its predictions.
 
-Rows are scored by `streamgda.estimators.classifier.score_rows` alone, as in the methods of the estimators:
+Rows are scored by `streamgda.models.estimators.classifier.score_rows` alone, as in the methods of the estimators:
 the same rows have the same scores, to the last bit, in memory, from files and on Dask.
 
 - `evaluate` and `evaluation`: confusion matrix, losses and curves in one pass; `curves` bins the scores,
@@ -10,8 +10,8 @@ the same rows have the same scores, to the last bit, in memory, from files and o
 - `columns`: the columns of predictions, and pieces of a block that bound their memory.
 - `inference`: the scores of the rows of a block, and which class is predicted.
 
-To add a column of predictions, write one entry of `streamgda.scoring.columns.COLUMNS`: the field that names
+To add a column of predictions, write one entry of `streamgda.jobs.scoring.columns.COLUMNS`: the field that names
 it and gives its type, and a function that takes its values from the scores of rows
-(`streamgda.estimators.scores.RowScores`). `predict_dataset(..., columns=[...])` then writes it to Parquet and
+(`streamgda.models.estimators.scores.RowScores`). `predict_dataset(..., columns=[...])` then writes it to Parquet and
 Zarr.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians.posteriors import Array
+from streamgda.models.gaussians.posteriors import Array
 
 LEAST_LOG_PROBABILITY = float(np.log(np.finfo(np.float64).eps))
 

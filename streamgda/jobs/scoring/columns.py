@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels, code_dtype
-from streamgda.estimators.classifier import checked_quantile
-from streamgda.estimators.scores import RowScores
-from streamgda.gaussians.posteriors import Array
-from streamgda.scoring.inference import Decision, Model, pieces_of, score_piece
-from streamgda.scoring.outputs.base import Field
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels, code_dtype
+from streamgda.jobs.scoring.inference import Decision, Model, pieces_of, score_piece
+from streamgda.jobs.scoring.outputs.base import Field
+from streamgda.models.estimators.classifier import checked_quantile
+from streamgda.models.estimators.scores import RowScores
+from streamgda.models.gaussians.posteriors import Array
 
 _BYTES_OF_PIECE = 1 << 25
 

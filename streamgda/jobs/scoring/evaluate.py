@@ -9,23 +9,23 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.arrays import array_blocks, as_table, column_labels, with_columns
-from streamgda.blocks.block import Block
-from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import check_known, listed
-from streamgda.estimators.forgetting import Times, factor_after, times_of, weights_after
-from streamgda.estimators.reading import check_batch, check_no_name, check_rows
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.gaussians.calibration import Calibration
-from streamgda.gaussians.posteriors import Array, order_of
-from streamgda.passes.compute import compute_plan, opening_on, scheduler_for
-from streamgda.passes.plan import Plan
-from streamgda.passes.progress import Progress
-from streamgda.scoring import inference
-from streamgda.scoring.evaluation import Evaluation
-from streamgda.scoring.inference import Model
-from streamgda.sources.base import ScorableSource, Source, Split, group_into_tasks, total
-from streamgda.sources.conversion import is_dask
+from streamgda.data.blocks.arrays import array_blocks, as_table, column_labels, with_columns
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.sources.base import ScorableSource, Source, Split, group_into_tasks, total
+from streamgda.data.sources.conversion import is_dask
+from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
+from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.scoring import inference
+from streamgda.jobs.scoring.evaluation import Evaluation
+from streamgda.jobs.scoring.inference import Model
+from streamgda.models.estimators.forgetting import Times, factor_after, times_of, weights_after
+from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows
+from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.models.gaussians.calibration import Calibration
+from streamgda.models.gaussians.posteriors import Array, order_of
 
 Batch = Sequence[Any]
 

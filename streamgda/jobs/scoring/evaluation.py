@@ -10,17 +10,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.block import checked_weights
-from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.wording import counted, named
-from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
-from streamgda.gaussians.posteriors import order_of, posteriors_and_odds
-from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
-from streamgda.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
-from streamgda.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.block import checked_weights
+from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.wording import counted, named
+from streamgda.data.storage.saving import Loadable
+from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
+from streamgda.jobs.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
+from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
+from streamgda.models.gaussians.calibration import UNCALIBRATED, Calibration
+from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
 from streamgda.statistics.locking import at_one_moment
-from streamgda.storage.saving import Loadable
 
 _CALIBRATION_BINS = 10
 

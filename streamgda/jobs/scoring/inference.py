@@ -11,20 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
-from streamgda.blocks.block import Block, remedying
-from streamgda.blocks.labels import position_of
-from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import RowError, check_known, counted, listed
-from streamgda.estimators.classifier import GaussianClassifier, score_rows
-from streamgda.estimators.reading import PREDICT_INCOMPLETE
-from streamgda.estimators.scores import RowScores
-from streamgda.gaussians.posteriors import Array, largest, posteriors
-from streamgda.gaussians.products import TILE_ROWS
-from streamgda.sources.base import Source
-from streamgda.sources.computed import ComputedColumns
-from streamgda.sources.conversion import as_source
-from streamgda.sources.encoding import by_names
-from streamgda.storage.paths import Address
+from streamgda.data.blocks.block import Block, remedying
+from streamgda.data.blocks.labels import position_of
+from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.wording import RowError, check_known, counted, listed
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.computed import ComputedColumns
+from streamgda.data.sources.conversion import as_source
+from streamgda.data.sources.encoding import by_names
+from streamgda.data.storage.paths import Address
+from streamgda.models.estimators.classifier import GaussianClassifier, score_rows
+from streamgda.models.estimators.reading import PREDICT_INCOMPLETE
+from streamgda.models.estimators.scores import RowScores
+from streamgda.models.gaussians.posteriors import Array, largest, posteriors
+from streamgda.models.gaussians.products import TILE_ROWS
 
 Model = GaussianClassifier[Any]
 

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 from sklearn.utils import check_scalar
 
-from streamgda.blocks.block import Block, mixed
-from streamgda.blocks.labels import Labels
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.reading import check_rows
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.gaussians.posteriors import Array, posteriors
-from streamgda.passes import compute
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.plan import Plan
-from streamgda.passes.progress import Progress
-from streamgda.scoring.inference import Model, pieces_of, score_piece, snapshot, with_features_of
-from streamgda.scoring.predict import as_scorable
-from streamgda.sources.base import ScorableSplit, Source, group_into_tasks
+from streamgda.data.blocks.block import Block, mixed
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.sources.base import ScorableSplit, Source, group_into_tasks
+from streamgda.jobs.passes import compute
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.scoring.inference import Model, pieces_of, score_piece, snapshot, with_features_of
+from streamgda.jobs.scoring.predict import as_scorable
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.reading import check_rows
+from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.models.gaussians.posteriors import Array, posteriors
 
 _MOST_STEPS = 2000
 _LEAST_GAIN = 1e-4  # of the log-likelihood of all rows, which moves a share by 0.014 standard errors

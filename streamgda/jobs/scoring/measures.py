@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels, position_of
-from streamgda.blocks.wording import as_html, counted
-from streamgda.scoring.calibration import best_temperature, loss_at, warned_of
-from streamgda.scoring.curves import Array, ScoreHistogram
+from streamgda.data.blocks.labels import Labels, position_of
+from streamgda.data.blocks.wording import as_html, counted
+from streamgda.jobs.scoring.calibration import best_temperature, loss_at, warned_of
+from streamgda.jobs.scoring.curves import Array, ScoreHistogram
 from streamgda.statistics.locking import Locked, at_one_moment
 
 if TYPE_CHECKING:

@@ -13,23 +13,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.wording import RowError
-from streamgda.estimators.priors import in_pairs
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.passes import compute
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.plan import Plan
-from streamgda.passes.progress import Progress
-from streamgda.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.scoring.inference import Decision, Model, maps_and_model, scan_for, snapshot, with_features_of
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
-from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.sources.base import ScorableSource, Source, group_into_tasks
-from streamgda.sources.conversion import is_arrow, is_zarr_path
-from streamgda.sources.discovery import is_table
-from streamgda.storage.documents import digest
-from streamgda.storage.paths import Address, AnyFileSystem, Path
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.wording import RowError
+from streamgda.data.sources.base import ScorableSource, Source, group_into_tasks
+from streamgda.data.sources.conversion import is_arrow, is_zarr_path
+from streamgda.data.sources.discovery import is_table
+from streamgda.data.storage.documents import digest
+from streamgda.data.storage.paths import Address, AnyFileSystem, Path
+from streamgda.jobs.passes import compute
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
+from streamgda.jobs.scoring.inference import (
+    Decision,
+    Model,
+    maps_and_model,
+    scan_for,
+    snapshot,
+    with_features_of,
+)
+from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
+from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from streamgda.models.estimators.priors import in_pairs
+from streamgda.models.gaussians.blas import single_blas_thread
 
 _FORMAT = 1
 
@@ -241,7 +248,7 @@ def _checked_place(out: Path) -> Address:
 def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output:
     if not is_zarr_path(out):
         return ParquetOutput.at(out, filesystem, fields)
-    from streamgda.scoring.outputs.zarr import ZarrOutput
+    from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
 
     return ZarrOutput.at(out, filesystem, fields)
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.block import Block
-from streamgda.blocks.wording import named
-from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.estimators.reading import blocks_to_learn, check_announced, check_has_learnt
-from streamgda.scoring import inference
-from streamgda.scoring.calibration import N_LOSSES, best_temperature, losses_when_divided, warned_of
-from streamgda.selection.scorings import METRICS, Metric, Scored
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.wording import named
+from streamgda.jobs.scoring import inference
+from streamgda.jobs.scoring.calibration import N_LOSSES, best_temperature, losses_when_divided, warned_of
+from streamgda.jobs.selection.scorings import METRICS, Metric, Scored
+from streamgda.models.estimators.classifier import GaussianClassifier
+from streamgda.models.estimators.reading import blocks_to_learn, check_announced, check_has_learnt
 
 CALIBRATION = "temperature"
 

@@ -11,12 +11,12 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
-from streamgda.blocks.arrays import column_labels
-from streamgda.blocks.options import OPTIONS, check_not_renamed
-from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.estimators.reading import too_few_classes
-from streamgda.sources.base import Source
-from streamgda.sources.encoding import Encoding
+from streamgda.data.blocks.arrays import column_labels
+from streamgda.data.blocks.options import OPTIONS, check_not_renamed
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.encoding import Encoding
+from streamgda.models.estimators.classifier import GaussianClassifier
+from streamgda.models.estimators.reading import too_few_classes
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import missing_for_all
 from streamgda.statistics.required import Required

@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Block, FoldRule
-from streamgda.blocks.labels import Codes, Labels
-from streamgda.blocks.schema import UNNAMED, Schema
-from streamgda.blocks.wording import RowError, abridged, named
-from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.reading import check_rows
-from streamgda.estimators.scores import Finalised, score_finalised
-from streamgda.gaussians.blas import single_blas_thread
-from streamgda.passes import compute
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.plan import Plan
-from streamgda.passes.progress import Progress
-from streamgda.scoring.inference import maps_and_model
-from streamgda.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
-from streamgda.selection.candidates import Candidate
-from streamgda.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
-from streamgda.selection.splitters import tested_folds
-from streamgda.sources.base import Source, Split, group_into_tasks
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import Block, FoldRule
+from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.schema import UNNAMED, Schema
+from streamgda.data.blocks.wording import RowError, abridged, named
+from streamgda.data.sources.base import Source, Split, group_into_tasks
+from streamgda.jobs.passes import compute
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.scoring.inference import maps_and_model
+from streamgda.jobs.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
+from streamgda.jobs.selection.candidates import Candidate
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
+from streamgda.jobs.selection.splitters import tested_folds
+from streamgda.models.estimators.classifier import GaussianClassifier, finalised
+from streamgda.models.estimators.reading import check_rows
+from streamgda.models.estimators.scores import Finalised, score_finalised
+from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics

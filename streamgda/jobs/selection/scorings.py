@@ -15,12 +15,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.estimators.classifier import GaussianClassifier, finalised
-from streamgda.estimators.generative import joint_log_likelihood
-from streamgda.gaussians.calibration import UNCALIBRATED, Calibration
-from streamgda.gaussians.posteriors import posteriors_and_odds
-from streamgda.scoring.calibration import LEAST_LOG_PROBABILITY
-from streamgda.scoring.curves import ScoreHistogram
+from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY
+from streamgda.jobs.scoring.curves import ScoreHistogram
+from streamgda.models.estimators.classifier import GaussianClassifier, finalised
+from streamgda.models.estimators.generative import joint_log_likelihood
+from streamgda.models.gaussians.calibration import UNCALIBRATED, Calibration
+from streamgda.models.gaussians.posteriors import posteriors_and_odds
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 

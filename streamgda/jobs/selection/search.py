@@ -19,28 +19,28 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.estimators import DOCUMENTATION
-from streamgda.estimators.pipeline import ModelPipeline
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
-from streamgda.scoring.calibration import warned_of
-from streamgda.scoring.inference import maps_and_model
-from streamgda.selection.calibration import CALIBRATION, calibrations
-from streamgda.selection.candidates import (
+from streamgda.data.storage.paths import Path
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.scoring.calibration import warned_of
+from streamgda.jobs.scoring.inference import maps_and_model
+from streamgda.jobs.selection.calibration import CALIBRATION, calibrations
+from streamgda.jobs.selection.candidates import (
     Candidate,
     ParamGrid,
     candidates_of,
     common_encoding,
     statistics_for_all,
 )
-from streamgda.selection.comparison import Comparison, RowScorer, compare
-from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.selection.splitters import ArraySource, read_folds, source_of, with_folds
-from streamgda.selection.validation import report_failures
+from streamgda.jobs.selection.comparison import Comparison, RowScorer, compare
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.jobs.selection.splitters import ArraySource, read_folds, source_of, with_folds
+from streamgda.jobs.selection.validation import report_failures
+from streamgda.models.estimators import DOCUMENTATION
+from streamgda.models.estimators.pipeline import ModelPipeline
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.storage.paths import Path
 
 Results = dict[str, Any]
 Refit = bool | str | Callable[[Results], int]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
-from streamgda.blocks.arrays import (
+from streamgda.data.blocks.arrays import (
     array_blocks,
     as_table,
     column_labels,
@@ -25,15 +25,15 @@ from streamgda.blocks.arrays import (
     readable,
     with_columns,
 )
-from streamgda.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
-from streamgda.blocks.wording import counted, named
-from streamgda.estimators.reading import check_batch, check_no_name, encoded_columns
-from streamgda.passes.accumulate import accumulate_folds, read_into
-from streamgda.selection.candidates import Candidate, common_encoding, statistics_for_all
-from streamgda.selection.scorings import LOG_LIKELIHOOD
-from streamgda.sources.base import Source, Split
-from streamgda.sources.conversion import as_source, is_dask
-from streamgda.sources.encoding import Encoding
+from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
+from streamgda.data.blocks.wording import counted, named
+from streamgda.data.sources.base import Source, Split
+from streamgda.data.sources.conversion import as_source, is_dask
+from streamgda.data.sources.encoding import Encoding
+from streamgda.jobs.passes.accumulate import accumulate_folds, read_into
+from streamgda.jobs.selection.candidates import Candidate, common_encoding, statistics_for_all
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
+from streamgda.models.estimators.reading import check_batch, check_no_name, encoded_columns
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics, StatesTogether
 from streamgda.statistics.rules import RowRule

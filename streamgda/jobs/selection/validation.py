@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
-from streamgda.estimators.classifier import GaussianClassifier
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
-from streamgda.selection.calibration import calibrations
-from streamgda.selection.candidates import candidates_of
-from streamgda.selection.comparison import Comparison, Trial, Trials, compare
-from streamgda.selection.scorings import LOG_LIKELIHOOD, scoring_names
-from streamgda.selection.splitters import read_folds, tested_folds
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.selection.calibration import calibrations
+from streamgda.jobs.selection.candidates import candidates_of
+from streamgda.jobs.selection.comparison import Comparison, Trial, Trials, compare
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, scoring_names
+from streamgda.jobs.selection.splitters import read_folds, tested_folds
+from streamgda.models.estimators.classifier import GaussianClassifier
 from streamgda.statistics.covariances import Array
 
 

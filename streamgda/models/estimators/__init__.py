@@ -2,9 +2,9 @@
 
 An estimator is one file and two lines:
 
-1. A module with a subclass of `streamgda.estimators.generative.GenerativeClassifier`, a dataclass whose
+1. A module with a subclass of `streamgda.models.estimators.generative.GenerativeClassifier`, a dataclass whose
    fields are its parameters besides those of all classifiers. It defines: `_covariance_type`, the kind of
-   covariance that it needs; `_finalise`, which computes densities (`streamgda.gaussians.base.Gaussians`)
+   covariance that it needs; `_finalise`, which computes densities (`streamgda.models.gaussians.base.Gaussians`)
    from statistics. Its `_parameter_constraints` add to those of the base class the values that its own
    parameters may have, as scikit-learn declares them. `to_sklearn` gives a model of scikit-learn where it
    has such.
@@ -20,7 +20,7 @@ options of the other commands. Editors complete its name once it is also importe
 The modules, from the top down:
 
 - `saved`: `load`. `pipeline`: pipelines that end in a model, which are saved too.
-- `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.edda` and `streamgda.subclasses` have others.
+- `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.extensions.edda` and `streamgda.extensions.subclasses` have others.
 - `discriminant`: what LDA and QDA share.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.
@@ -52,39 +52,39 @@ class Entry(NamedTuple):
 
 
 ESTIMATORS: dict[str, Entry] = {
-    "QuadraticDiscriminantAnalysis": Entry("streamgda.estimators.qda", "qda"),
-    "LinearDiscriminantAnalysis": Entry("streamgda.estimators.lda", "lda"),
-    "GaussianNB": Entry("streamgda.estimators.naive_bayes", "nb"),
-    "GaussianDiscriminantAnalysis": Entry("streamgda.edda.estimator", "edda"),
-    "MixtureDiscriminantAnalysis": Entry("streamgda.subclasses.mda", "mda"),
-    "RidgeClassifier": Entry("streamgda.ridge.classifier", "ridge"),
-    "RandomFeatureClassifier": Entry("streamgda.ridge.random", "random-features"),
+    "QuadraticDiscriminantAnalysis": Entry("streamgda.models.estimators.qda", "qda"),
+    "LinearDiscriminantAnalysis": Entry("streamgda.models.estimators.lda", "lda"),
+    "GaussianNB": Entry("streamgda.models.estimators.naive_bayes", "nb"),
+    "GaussianDiscriminantAnalysis": Entry("streamgda.extensions.edda.estimator", "edda"),
+    "MixtureDiscriminantAnalysis": Entry("streamgda.extensions.subclasses.mda", "mda"),
+    "RidgeClassifier": Entry("streamgda.extensions.ridge.classifier", "ridge"),
+    "RandomFeatureClassifier": Entry("streamgda.extensions.ridge.random", "random-features"),
 }
 """The estimators, by the names of their classes."""
 
 SKOPS_TYPES = [
-    "streamgda.categories.columns.Categories",
-    "streamgda.categories.reading.Categorical",
-    "streamgda.blocks.schema.Columns",
+    "streamgda.extensions.categories.columns.Categories",
+    "streamgda.extensions.categories.reading.Categorical",
+    "streamgda.data.blocks.schema.Columns",
     *(f"{entry.module}.{name}" for name, entry in ESTIMATORS.items()),
-    "streamgda.estimators.dtypes.FittedTypes",
-    "streamgda.estimators.pipeline.ModelPipeline",
-    "streamgda.sources.computed.ComputedColumns",
+    "streamgda.models.estimators.dtypes.FittedTypes",
+    "streamgda.models.estimators.pipeline.ModelPipeline",
+    "streamgda.data.sources.computed.ComputedColumns",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
     *(f"streamgda.statistics.floating.{name}" for name in ("moments.Moments", "state.ClassStatistics")),
     *(extra.moments.replace(":", ".") for extra in EXTRAS.values() if extra.moments),
-    "streamgda.exact.numbers.ExactArray",
-    "streamgda.exact.numbers.ExactMoments",
-    "streamgda.exact.state.ExactClassStatistics",
-    "streamgda.exact.sums.Sums",
-    "streamgda.incomplete.policy.Marginal",
+    "streamgda.extensions.exact.numbers.ExactArray",
+    "streamgda.extensions.exact.numbers.ExactMoments",
+    "streamgda.extensions.exact.state.ExactClassStatistics",
+    "streamgda.extensions.exact.sums.Sums",
+    "streamgda.extensions.incomplete.policy.Marginal",
     "streamgda.statistics.labelled.Labelled",
     *(
-        f"streamgda.ridge.{name}"
+        f"streamgda.extensions.ridge.{name}"
         for name in ("features.RandomFeatures", "rule.MappedRows", "sampled.RowSample")
     ),
-    "streamgda.subclasses.centers.SubclassCenters",
-    "streamgda.subclasses.sampled.Sample",
+    "streamgda.extensions.subclasses.centers.SubclassCenters",
+    "streamgda.extensions.subclasses.sampled.Sample",
 ]
 """The types that `skops.io.load` must trust to load an estimator that has learnt from complete rows."""
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils._param_validation import HasMethods
 
-from streamgda.blocks.block import Block
-from streamgda.estimators.generative import GenerativeClassifier
-from streamgda.estimators.learning import ROWS_NEEDED
-from streamgda.estimators.scores import G
-from streamgda.estimators.shrinkage import Shrinkage
+from streamgda.data.blocks.block import Block
+from streamgda.models.estimators.generative import GenerativeClassifier
+from streamgda.models.estimators.learning import ROWS_NEEDED
+from streamgda.models.estimators.scores import G
+from streamgda.models.estimators.shrinkage import Shrinkage
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.missing import Reading

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from streamgda.blocks.labels import Labels
+from streamgda.data.blocks.labels import Labels
 from streamgda.statistics.covariances import Array
 
 Floats = NDArray[np.floating[Any]]

@@ -8,8 +8,8 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import listed
-from streamgda.estimators.learning import StatisticsLearner
+from streamgda.data.blocks.wording import listed
+from streamgda.models.estimators.learning import StatisticsLearner
 
 
 def describe(peer: Any, model: StatisticsLearner, fitted: Iterable[str] = ()) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import RowError, callers_level
+from streamgda.data.blocks.wording import RowError, callers_level
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import policy_of
 

@@ -8,11 +8,11 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.estimators.classifier import finalised
-from streamgda.gaussians.calibration import Calibration
-from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.products import large_mean_tails
-from streamgda.gaussians.shared import SharedGaussians
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.gaussians.calibration import Calibration
+from streamgda.models.gaussians.densities import DiagonalGaussians
+from streamgda.models.gaussians.products import large_mean_tails
+from streamgda.models.gaussians.shared import SharedGaussians
 from streamgda.statistics.covariances import Array
 
 

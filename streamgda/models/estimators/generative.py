@@ -16,21 +16,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.arrays import in_numpy
-from streamgda.blocks.labels import Labels, position_of, positions_among
-from streamgda.estimators.classifier import GaussianClassifier, finalised, score_rows
-from streamgda.estimators.lazy import class_labels, feature_names, lazy_on_dask
-from streamgda.estimators.moment import at_one_moment, of_one_moment
-from streamgda.estimators.pipeline import ModelPipeline
-from streamgda.estimators.reading import check_rows
-from streamgda.estimators.scores import Finalised, G, score_finalised
-from streamgda.estimators.sql import select_of
-from streamgda.estimators.traps import warn_of_traps
-from streamgda.gaussians.base import Gaussians
-from streamgda.gaussians.boundaries import QuadraticBoundary
-from streamgda.gaussians.posteriors import posteriors
-from streamgda.sources.base import Source
-from streamgda.sources.computed import ComputedColumns
+from streamgda.data.blocks.arrays import in_numpy
+from streamgda.data.blocks.labels import Labels, position_of, positions_among
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.computed import ComputedColumns
+from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
+from streamgda.models.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.models.estimators.moment import at_one_moment, of_one_moment
+from streamgda.models.estimators.pipeline import ModelPipeline
+from streamgda.models.estimators.reading import check_rows
+from streamgda.models.estimators.scores import Finalised, G, score_finalised
+from streamgda.models.estimators.sql import select_of
+from streamgda.models.estimators.traps import warn_of_traps
+from streamgda.models.gaussians.base import Gaussians
+from streamgda.models.gaussians.boundaries import QuadraticBoundary
+from streamgda.models.gaussians.posteriors import posteriors
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, kind_named
 from streamgda.statistics.missing import MissingRows

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from streamgda.blocks.arrays import readable
-from streamgda.blocks.wording import check_known
-from streamgda.sources.conversion import is_dask
+from streamgda.data.blocks.arrays import readable
+from streamgda.data.blocks.wording import check_known
+from streamgda.data.sources.conversion import is_dask
 
 R = TypeVar("R")
 Columns = Callable[[Any], Any]

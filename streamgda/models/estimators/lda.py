@@ -12,17 +12,17 @@ from sklearn import discriminant_analysis
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval
 
-from streamgda.blocks import wording
-from streamgda.estimators import exchange
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.discriminant import DiscriminantAnalysis
-from streamgda.estimators.dtypes import Floats
-from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.moment import at_one_moment, of_one_moment
-from streamgda.estimators.priors import priors_of
-from streamgda.estimators.reading import check_rows, one_of
-from streamgda.estimators.scores import RowScores, score_finalised
-from streamgda.estimators.shrinkage import (
+from streamgda.data.blocks import wording
+from streamgda.models.estimators import exchange
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.discriminant import DiscriminantAnalysis
+from streamgda.models.estimators.dtypes import Floats
+from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.moment import at_one_moment, of_one_moment
+from streamgda.models.estimators.priors import priors_of
+from streamgda.models.estimators.reading import check_rows, one_of
+from streamgda.models.estimators.scores import RowScores, score_finalised
+from streamgda.models.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
     mean_of_classes,
@@ -33,15 +33,15 @@ from streamgda.estimators.shrinkage import (
     statistics_for,
     total_covariance,
 )
-from streamgda.estimators.view import Predictive
-from streamgda.gaussians.absent import WithAbsentClasses
-from streamgda.gaussians.axes import Projection
-from streamgda.gaussians.posteriors import decisions
-from streamgda.gaussians.products import multiply_rows
-from streamgda.gaussians.shared import SharedGaussians
-from streamgda.gaussians.whitening import Spectrum, Whitening
+from streamgda.models.estimators.view import Predictive
+from streamgda.models.gaussians.absent import WithAbsentClasses
+from streamgda.models.gaussians.axes import Projection
+from streamgda.models.gaussians.components import between_covariance, pooled_covariance
+from streamgda.models.gaussians.posteriors import decisions
+from streamgda.models.gaussians.products import multiply_rows
+from streamgda.models.gaussians.shared import SharedGaussians
+from streamgda.models.gaussians.whitening import Spectrum, Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
 

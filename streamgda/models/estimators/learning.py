@@ -20,16 +20,22 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks import labels
-from streamgda.blocks.block import Block, Missing
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.options import OPTIONS, Option, check_not_renamed
-from streamgda.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
-from streamgda.estimators.dtypes import FittedTypes
-from streamgda.estimators.forgetting import Times, merged, newest_and_weights
-from streamgda.estimators.moment import at_one_moment
-from streamgda.estimators.priors import by_texts, in_pairs
-from streamgda.estimators.reading import (
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.block import Block, Missing
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.options import OPTIONS, Option, check_not_renamed
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.conversion import is_dask
+from streamgda.data.storage import saving
+from streamgda.jobs.passes.accumulate import note_read, warn_unless_enough_reads
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.progress import Progress
+from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
+from streamgda.models.estimators.dtypes import FittedTypes
+from streamgda.models.estimators.forgetting import Times, merged, newest_and_weights
+from streamgda.models.estimators.moment import at_one_moment
+from streamgda.models.estimators.priors import by_texts, in_pairs
+from streamgda.models.estimators.reading import (
     announced_labels,
     blocks_to_learn,
     check_announced,
@@ -39,20 +45,14 @@ from streamgda.estimators.reading import (
     reading_blocks,
     source_to_learn,
 )
-from streamgda.estimators.scores import Finalised
-from streamgda.estimators.view import PREDICTIVE
-from streamgda.passes.accumulate import note_read, warn_unless_enough_reads
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
-from streamgda.sources.base import Source
-from streamgda.sources.conversion import is_dask
+from streamgda.models.estimators.scores import Finalised
+from streamgda.models.estimators.view import PREDICTIVE
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.missing import Keep, MissingRows, Note, Read, Reading, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
-from streamgda.storage import saving
 
 ROWS_NEEDED = (
     "covariance_estimator needs all the rows in memory at once, so it works with fit on arrays and data "

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from streamgda.estimators.reading import check_has_learnt
+from streamgda.models.estimators.reading import check_has_learnt
 from streamgda.statistics.base import Statistics
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,16 +12,21 @@ from sklearn import naive_bayes
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.blocks.wording import named
-from streamgda.estimators import exchange
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.generative import GenerativeClassifier, PoolingParameter, pooled_rows, pooled_shares
-from streamgda.estimators.lazy import class_labels, lazy_on_dask
-from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.view import Predictive
-from streamgda.gaussians.densities import DiagonalGaussians
-from streamgda.gaussians.regularisation import Regularisation
-from streamgda.gaussians.whitening import constant_features
+from streamgda.data.blocks.wording import named
+from streamgda.models.estimators import exchange
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.generative import (
+    GenerativeClassifier,
+    PoolingParameter,
+    pooled_rows,
+    pooled_shares,
+)
+from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.moment import of_one_moment
+from streamgda.models.estimators.view import Predictive
+from streamgda.models.gaussians.densities import DiagonalGaussians
+from streamgda.models.gaussians.regularisation import Regularisation
+from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.floating.state import ClassStatistics

@@ -7,9 +7,9 @@ from typing import Any
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from streamgda.sources.computed import ComputedColumns
+from streamgda.data.sources.computed import ComputedColumns
+from streamgda.data.storage import saving
 from streamgda.statistics.base import Statistics
-from streamgda.storage import saving
 
 
 class ModelPipeline(Pipeline):

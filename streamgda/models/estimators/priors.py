@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import listed, named
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.wording import listed, named
 from streamgda.statistics.covariances import Array
 
 _LABELS = (bool, int, float, str)

@@ -10,22 +10,28 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import discriminant_analysis
 
-from streamgda.estimators import exchange
-from streamgda.estimators.classifier import finalised
-from streamgda.estimators.discriminant import DiscriminantAnalysis
-from streamgda.estimators.generative import PoolingParameter, pooled_rows, pooled_shares
-from streamgda.estimators.moment import of_one_moment
-from streamgda.estimators.reading import one_of
-from streamgda.estimators.scores import Finalised
-from streamgda.estimators.shrinkage import Shrinkage, class_covariances, shrunk, statistics_for, with_ridge
-from streamgda.estimators.singular import whiten_classes
-from streamgda.estimators.view import Predictive
-from streamgda.gaussians.axes import principal_axes
-from streamgda.gaussians.densities import RegularisedGaussians, SeparateGaussians
-from streamgda.gaussians.regularisation import Regularisation, relative_eigenvalues
-from streamgda.gaussians.whitening import Singular, Whitening
+from streamgda.models.estimators import exchange
+from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.discriminant import DiscriminantAnalysis
+from streamgda.models.estimators.generative import PoolingParameter, pooled_rows, pooled_shares
+from streamgda.models.estimators.moment import of_one_moment
+from streamgda.models.estimators.reading import one_of
+from streamgda.models.estimators.scores import Finalised
+from streamgda.models.estimators.shrinkage import (
+    Shrinkage,
+    class_covariances,
+    shrunk,
+    statistics_for,
+    with_ridge,
+)
+from streamgda.models.estimators.singular import whiten_classes
+from streamgda.models.estimators.view import Predictive
+from streamgda.models.gaussians.axes import principal_axes
+from streamgda.models.gaussians.components import pooled_covariance
+from streamgda.models.gaussians.densities import RegularisedGaussians, SeparateGaussians
+from streamgda.models.gaussians.regularisation import Regularisation, relative_eigenvalues
+from streamgda.models.gaussians.whitening import Singular, Whitening
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import pooled_covariance
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
 

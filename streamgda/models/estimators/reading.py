@@ -20,19 +20,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from streamgda.blocks import arrays, labels, wording
-from streamgda.blocks.block import Block, Missing, check_missing, remedying
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import counted
-from streamgda.estimators.dtypes import FittedTypes
-from streamgda.passes.accumulate import read_into
-from streamgda.passes.compute import Scheduler
-from streamgda.passes.progress import Progress
-from streamgda.sources.base import Source
-from streamgda.sources.batches import known_columns, learnt_columns
-from streamgda.sources.conversion import as_source, is_dask
-from streamgda.sources.encoding import Encoding
+from streamgda.data.blocks import arrays, labels, wording
+from streamgda.data.blocks.block import Block, Missing, check_missing, remedying
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.wording import counted
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.batches import known_columns, learnt_columns
+from streamgda.data.sources.conversion import as_source, is_dask
+from streamgda.data.sources.encoding import Encoding
+from streamgda.jobs.passes.accumulate import read_into
+from streamgda.jobs.passes.compute import Scheduler
+from streamgda.jobs.passes.progress import Progress
+from streamgda.models.estimators.dtypes import FittedTypes
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading

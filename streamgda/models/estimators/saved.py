@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamgda.blocks.labels import union
-from streamgda.estimators import ESTIMATORS, estimator_named
-from streamgda.estimators.dtypes import FittedTypes
-from streamgda.estimators.pipeline import ModelPipeline
-from streamgda.estimators.reading import announced_labels
-from streamgda.sources.computed import ComputedColumns
+from streamgda.data.blocks.labels import union
+from streamgda.data.sources.computed import ComputedColumns
+from streamgda.data.storage import tables
+from streamgda.data.storage.documents import SENSELESS
+from streamgda.data.storage.paths import Address, AnyFileSystem, Path
+from streamgda.models.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators.dtypes import FittedTypes
+from streamgda.models.estimators.pipeline import ModelPipeline
+from streamgda.models.estimators.reading import announced_labels
 from streamgda.statistics.factory import COLUMNS, state_of
-from streamgda.storage import tables
-from streamgda.storage.documents import SENSELESS
-from streamgda.storage.paths import Address, AnyFileSystem, Path
 
 if TYPE_CHECKING:
-    from streamgda.estimators.generative import GenerativeClassifier
+    from streamgda.models.estimators.generative import GenerativeClassifier
     from streamgda.statistics.base import Statistics
 
 

@@ -17,12 +17,12 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import RowError
-from streamgda.gaussians.absent import WithAbsentClasses
-from streamgda.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
-from streamgda.gaussians.calibration import Calibration
-from streamgda.gaussians.posteriors import (
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.wording import RowError
+from streamgda.models.gaussians.absent import WithAbsentClasses
+from streamgda.models.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
+from streamgda.models.gaussians.calibration import Calibration
+from streamgda.models.gaussians.posteriors import (
     largest,
     log_evidence,
     log_posteriors,
@@ -30,8 +30,8 @@ from streamgda.gaussians.posteriors import (
     posteriors_and_odds,
     write_posteriors,
 )
-from streamgda.gaussians.products import TILE_ROWS
-from streamgda.gaussians.whitening import Observed, Reason
+from streamgda.models.gaussians.products import TILE_ROWS
+from streamgda.models.gaussians.whitening import Observed, Reason
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.missing import MissingRows
 

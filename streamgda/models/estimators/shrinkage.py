@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from streamgda.blocks.wording import named
-from streamgda.gaussians.regularisation import most_likely_prior_rows
-from streamgda.gaussians.whitening import constant_features
+from streamgda.data.blocks.wording import named
+from streamgda.models.gaussians.components import between_covariance, pooled_covariance
+from streamgda.models.gaussians.regularisation import most_likely_prior_rows
+from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import between_covariance, pooled_covariance
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.required import Required
 
@@ -200,7 +200,7 @@ def most_likely_share(covariance: Array, means: Array, weight: float) -> float:
     """How far to shrink the covariance within the classes to its variances, by the evidence of the rows.
 
     The covariance has an inverse Wishart prior, with its variances as mean and c + d + 1 degrees of freedom,
-    as that of a class has in `streamgda.gaussians.regularisation`. So (c diag(S) + N S) / (c + N) estimates
+    as that of a class has in `streamgda.models.gaussians.regularisation`. So (c diag(S) + N S) / (c + N) estimates
     it, and c / (c + N) is the share. Where features are constant or collinear, c is that of the range of S.
 
     Parameters

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from streamgda.blocks.wording import counted, named
-from streamgda.gaussians.whitening import Singular, Whitening, constant_features
+from streamgda.data.blocks.wording import counted, named
+from streamgda.models.gaussians.components import singular_features
+from streamgda.models.gaussians.whitening import Singular, Whitening, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import singular_features
 from streamgda.statistics.covariances import Array
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.wording import listed
-from streamgda.estimators.formula import ScoreFormula, score_formula
+from streamgda.data.blocks.wording import listed
+from streamgda.models.estimators.formula import ScoreFormula, score_formula
 from streamgda.statistics.covariances import Array
 
 _PREFIX = "gda_"  # of the names that a SELECT has for its own

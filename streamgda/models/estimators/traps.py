@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from streamgda.blocks.wording import callers_level, counted, named
-from streamgda.estimators.scores import Finalised
-from streamgda.gaussians.whitening import constant_features
+from streamgda.data.blocks.wording import callers_level, counted, named
+from streamgda.models.estimators.scores import Finalised
+from streamgda.models.gaussians.components import feature_list, weighted_offsets
+from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.components import feature_list, weighted_offsets
 from streamgda.statistics.covariances import kind_named
 
 _FEW = 1.5  # rows for each feature

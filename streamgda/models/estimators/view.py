@@ -9,14 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from streamgda.blocks.labels import Labels
-from streamgda.gaussians.base import Densities
+from streamgda.data.blocks.labels import Labels
+from streamgda.models.gaussians.base import Densities
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 
 Predictive = Literal["plugin", "student"]
 
-PREDICTIVE = {"student": "streamgda.students.predictive:predictive"}
+PREDICTIVE = {"student": "streamgda.extensions.students.predictive:predictive"}
 """The step from normal densities to predictive ones, by the value of the parameter `predictive`."""
 
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.gaussians.base import Densities
-from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.whitening import Array, Observed, Reason
+from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.posteriors import order_of
+from streamgda.models.gaussians.whitening import Array, Observed, Reason
 
 
 @dataclass(frozen=True, eq=False)

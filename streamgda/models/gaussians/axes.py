@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dgejsv
 
-from streamgda.gaussians.whitening import Array, Spectrum, largest_zero
+from streamgda.models.gaussians.whitening import Array, Spectrum, largest_zero
 
 _COLUMN_SCALED = 0  # dgejsv's joba "C": for a well-conditioned matrix times a diagonal one
 

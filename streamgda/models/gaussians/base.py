@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
-from streamgda.gaussians.whitening import Array, Observed, Reason, Whitening
+from streamgda.models.gaussians.whitening import Array, Observed, Reason, Whitening
 
 LOG_2PI = float(np.log(2 * np.pi))
 CLASSES_AT_ONCE = 1 << 12  # a block of classes; its scores of a few hundred rows take up to 16 MB

@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.gaussians.base import Densities
-from streamgda.gaussians.whitening import Array
+from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.whitening import Array
 
 
 @dataclass(frozen=True, eq=False)

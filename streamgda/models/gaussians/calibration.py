@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamgda.gaussians.posteriors import Array
+from streamgda.models.gaussians.posteriors import Array
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.blocks.wording import abridged
-from streamgda.gaussians.whitening import Spectrum, constant_features
+from streamgda.data.blocks.wording import abridged
+from streamgda.models.gaussians.whitening import Spectrum, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.locking import at_one_moment

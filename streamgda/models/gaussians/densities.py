@@ -15,9 +15,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
-from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.products import (
+from streamgda.models.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
+from streamgda.models.gaussians.posteriors import order_of
+from streamgda.models.gaussians.products import (
     TILE_ROWS,
     deviations_from,
     large_mean_tails,
@@ -26,8 +26,15 @@ from streamgda.gaussians.products import (
     squared_lengths,
     stacked,
 )
-from streamgda.gaussians.regularisation import Regularisation
-from streamgda.gaussians.whitening import Array, Observed, Reason, Singular, TriangularWhitening, Whitening
+from streamgda.models.gaussians.regularisation import Regularisation
+from streamgda.models.gaussians.whitening import (
+    Array,
+    Observed,
+    Reason,
+    Singular,
+    TriangularWhitening,
+    Whitening,
+)
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 _TERMS_AT_ONCE = 1 << 17  # products of features, which stay there mostly

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betaln, digamma, gammaln
 
-from streamgda.gaussians.whitening import Array
+from streamgda.models.gaussians.whitening import Array
 
 _FEWEST, _MOST = 1e-6, 1e6  # prior rows; _MOST is a multiple of the rows of the largest class
 _POINTS_PER_DECADE = 4

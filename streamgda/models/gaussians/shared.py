@@ -1,6 +1,6 @@
 """The normal densities of classes that share a covariance.
 
-They are computed as in `streamgda.gaussians.densities`. If classes are far apart, their discriminants are
+They are computed as in `streamgda.models.gaussians.densities`. If classes are far apart, their discriminants are
 large numbers, and differences of them lose digits. Scores are then computed relative to the class that is
 nearest to each row.
 """
@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from streamgda.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
-from streamgda.gaussians.posteriors import order_of
-from streamgda.gaussians.products import Positions, deviations_from, multiply_rows, some_of
-from streamgda.gaussians.whitening import Array, Observed, Whitening
+from streamgda.models.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
+from streamgda.models.gaussians.posteriors import order_of
+from streamgda.models.gaussians.products import Positions, deviations_from, multiply_rows, some_of
+from streamgda.models.gaussians.whitening import Array, Observed, Whitening
 
 _MOST_CANCELLED = 8.0  # ratio of the terms of a gap to the gap itself: a loss of three bits
 _MANY_SLOPES = 8  # classes per feature; with more, it takes less time to whiten rows than to compute slopes

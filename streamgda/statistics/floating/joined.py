@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from streamgda.blocks import labels
+from streamgda.data.blocks import labels
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.floating.moment_columns import in_order_of_labels
 from streamgda.statistics.floating.moments import Moments

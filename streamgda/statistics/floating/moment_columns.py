@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.labels import Labels
-from streamgda.blocks.wording import named
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.wording import named
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.moments import NOISE, Moments, moments_keeping
 from streamgda.statistics.labelled import Labelled

@@ -17,9 +17,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.kernels import merge_moments
 from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
+from streamgda.statistics.kernels import merge_moments
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import EXTRAS
 

@@ -14,13 +14,20 @@ from ctypes import c_int64
 
 import numpy as np
 
-from streamgda.blocks import labels
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import Labels
-from streamgda.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_moments, merge_rows
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.kernels import (
+    AnchoredSums,
+    RowsToRead,
+    Workspace,
+    centre,
+    merge_moments,
+    merge_rows,
+)
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.

@@ -11,11 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streamgda.blocks import labels
-from streamgda.blocks.block import Block
-from streamgda.blocks.schema import MadeColumns
-from streamgda.blocks.wording import named
-from streamgda.kernels import Workspace
+from streamgda.data.blocks import labels
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.wording import named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.joined import JoinedStates
@@ -28,6 +27,7 @@ from streamgda.statistics.floating.moment_columns import (
 )
 from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import WITHOUT_ROUNDING, Required

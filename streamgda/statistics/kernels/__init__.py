@@ -4,7 +4,7 @@
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
 nothing: a type, a shape or a code that does not fit is a ValueError.
 
-After `sums.c` has changed, ``python streamgda/kernels/build.py`` builds it again. The environment variable
+After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment variable
 ``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.kernels.build import LIBRARY, load_library
+from streamgda.statistics.kernels.build import LIBRARY, load_library
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -69,7 +69,7 @@ def library() -> ctypes.CDLL:
         raise ImportError(
             f"the compiled part of streamgda cannot be loaded ({error}). Install streamgda again with pip; "
             "if it is installed, start Python outside its source tree, or run "
-            "python streamgda/kernels/build.py there"
+            "python streamgda/statistics/kernels/build.py there"
         ) from error
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)

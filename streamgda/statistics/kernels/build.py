@@ -4,7 +4,7 @@
 that works. Where there is none, pip fetches Zig, which holds a C compiler, for the time of the build. The C
 file includes no header and calls no library, so one wheel of a platform is for all versions of Python.
 
-In an editable install, ``python streamgda/kernels/build.py`` compiles again after a change of the C file.
+In an editable install, ``python streamgda/statistics/kernels/build.py`` compiles again after a change of the C file.
 With ``STREAMGDA_WHEEL="<platform tag>=<Zig's target>"`` a wheel is for another platform: see ``.ci/release``.
 """
 
@@ -148,7 +148,7 @@ def get_build_hook() -> type:
                 compile_library(SOURCE, library, zig_compiler(target), target.split("-")[1])
             else:
                 compile_library(SOURCE, library, find_compiler() or zig_compiler())
-            build_data["force_include"][str(library)] = f"streamgda/kernels/{LIBRARY}"
+            build_data["force_include"][str(library)] = f"streamgda/statistics/kernels/{LIBRARY}"
             build_data |= {"pure_python": False, "tag": f"py3-none-{tag}"}
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:

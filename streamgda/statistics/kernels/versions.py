@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 from threadpoolctl import threadpool_info
 
-from streamgda.kernels import library
+from streamgda.statistics.kernels import library
 
 _NOT_AT_WORK = re.compile(r"extra == .(dev|test|bench)")
 

@@ -21,7 +21,7 @@ from streamgda import (
     evaluate,
     scan_arrow,
 )
-from streamgda.blocks.arrays import matrix_of
+from streamgda.data.blocks.arrays import matrix_of
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, 120)

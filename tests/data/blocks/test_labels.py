@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamgda.blocks.labels import encode
+from streamgda.data.blocks.labels import encode
 
 
 @pytest.mark.parametrize("n_rows", [2, 1000, 100_000])

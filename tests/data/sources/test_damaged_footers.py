@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import accumulate, scan_parquet
-from streamgda.storage.footers import check_footer, read_tail
+from streamgda.data.storage.footers import check_footer, read_tail
 
 RNG = np.random.default_rng(0)
 TABLE = pa.table({"x": RNG.normal(size=40), "s": [f"n{i}" for i in range(40)], "k": RNG.integers(0, 2, 40)})

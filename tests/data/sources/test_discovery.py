@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import StatisticsLedger, accumulate, scan_arrow, scan_parquet
-from streamgda.sources.discovery import find_files
-from streamgda.storage.filesystems import Storage
+from streamgda.data.sources.discovery import find_files
+from streamgda.data.storage.filesystems import Storage
 
 TABLE = pa.table({"u": np.arange(6.0), "y": np.arange(6) % 2})
 

@@ -14,9 +14,9 @@ import pytest
 
 import streamgda as sg
 from streamgda import StatisticsLedger, accumulate, predict_dataset, scan
-from streamgda.sources.format_options import format_of, text_of
+from streamgda.data.sources.format_options import format_of, text_of
+from tests.data.sources.test_sources import SourceContract
 from tests.logged_filesystem import NotingHandler
-from tests.sources.test_sources import SourceContract
 
 N = 5000
 RNG = np.random.default_rng(0)
@@ -282,7 +282,7 @@ class Faltering(NotingHandler):
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "feather"])
 def test_a_storage_that_fails_is_asked_again(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr("streamgda.storage.retries.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("streamgda.data.storage.retries.FIRST_PAUSE", 0.001)
     (tmp_path / "data").mkdir()
     for i in range(4):
         WRITERS[ending](TABLE.slice(i * 1000, 1000), tmp_path / "data" / f"{i}.{ending}")

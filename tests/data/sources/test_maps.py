@@ -38,8 +38,8 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.selection.splitters import ArraySource
-from streamgda.sources.base import FileSource, ScorableSource
+from streamgda.data.sources.base import FileSource, ScorableSource
+from streamgda.jobs.selection.splitters import ArraySource
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(600, 3))

@@ -12,11 +12,11 @@ import zarr
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, scan_parquet, scan_zarr
-from streamgda.scoring import predict
-from streamgda.scoring.outputs import zarr as zarr_output
-from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.sources import zarr as zarr_source
-from streamgda.storage import retries
+from streamgda.data.sources import zarr as zarr_source
+from streamgda.data.storage import retries
+from streamgda.jobs.scoring import predict
+from streamgda.jobs.scoring.outputs import zarr as zarr_output
+from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(4000, 4)), RNG.integers(1, 4, size=4000)

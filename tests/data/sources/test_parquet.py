@@ -30,7 +30,7 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
-from streamgda.storage.retries import StorageError
+from streamgda.data.storage.retries import StorageError
 from tests.logged_filesystem import NotingHandler
 
 N = 1000

@@ -18,9 +18,9 @@ from distributed import Client, LocalCluster
 import streamgda
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import StatisticsLedger, accumulate, scan_parquet
-from streamgda.passes.compute import opening_on
-from streamgda.sources.base import group_into_tasks
-from streamgda.storage import footers
+from streamgda.data.sources.base import group_into_tasks
+from streamgda.data.storage import footers
+from streamgda.jobs.passes.compute import opening_on
 from tests.logged_filesystem import note
 
 N_FILES = 300

@@ -17,12 +17,12 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
-from streamgda.passes.accumulate import accumulate_splits
-from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import Plan
-from streamgda.sources import row_groups
-from streamgda.storage import fetching
-from streamgda.storage.reading import RangedFile
+from streamgda.data.sources import row_groups
+from streamgda.data.storage import fetching
+from streamgda.data.storage.reading import RangedFile
+from streamgda.jobs.passes.accumulate import accumulate_splits
+from streamgda.jobs.passes.compute import compute_plan
+from streamgda.jobs.passes.plan import Plan
 
 NAMES = [f"x{j}" for j in range(10)]
 TAIL = 1 << 16  # bytes at the end of a file, which have the footer

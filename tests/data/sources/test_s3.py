@@ -31,8 +31,8 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import main
-from streamgda.scoring.outputs import zarr as chunks
-from streamgda.storage import fetching
+from streamgda.data.storage import fetching
+from streamgda.jobs.scoring.outputs import zarr as chunks
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)

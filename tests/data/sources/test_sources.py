@@ -35,12 +35,12 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import FoldRule
-from streamgda.passes.accumulate import accumulate_folds
-from streamgda.sources.base import Source, Split
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import FoldRule
+from streamgda.data.sources.base import Source, Split
+from streamgda.data.storage.fetching import read_ahead
+from streamgda.jobs.passes.accumulate import accumulate_folds
 from streamgda.statistics.required import Required
-from streamgda.storage.fetching import read_ahead
 from tests.logged_filesystem import NotingHandler, note
 
 N = 1000
@@ -493,7 +493,7 @@ class Archive(Split):
 
 @dataclasses.dataclass(frozen=True)
 class ArchiveSource(Source):
-    """A folder of archives, made as `streamgda.sources` says how to write a source."""
+    """A folder of archives, made as `streamgda.data.sources` says how to write a source."""
 
     folder: Path
     missing: str
@@ -686,7 +686,7 @@ def test_each_chunk_is_read_once(tmp_path, layout, scheduler, request):
 @pytest.mark.slow_cases("7-1")
 @pytest.mark.parametrize(("chunk", "label_chunk"), [(100, 77), (30, 1009), (7, 1), (100, 100)])
 def test_a_long_task_holds_few_chunks_and_reads_each_once(tmp_path, monkeypatch, chunk, label_chunk):
-    monkeypatch.setattr("streamgda.sources.zarr.READ_ELEMENTS", 2 * 150)
+    monkeypatch.setattr("streamgda.data.sources.zarr.READ_ELEMENTS", 2 * 150)
     write_zarr(rows(), tmp_path / "group", chunk, label_rows=label_chunk)
     store = NotingStore(zarr.storage.LocalStore(tmp_path / "group", read_only=True), tmp_path / "log")
     source = scan_zarr(store, weight="w")
@@ -789,7 +789,7 @@ def test_a_shard_that_lost_bytes_is_not_read_from_other_places(
     tmp_path, monkeypatch, index_location, is_read_whole, lost
 ):
     if not is_read_whole:
-        monkeypatch.setattr("streamgda.sources.zarr._MOST_OF_SHARD", 0)
+        monkeypatch.setattr("streamgda.data.sources.zarr._MOST_OF_SHARD", 0)
     group = zarr.open_group(tmp_path, mode="w")
     shards = {"shape": (500, 2), "index_location": index_location}
     group.create_array(

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import accumulate, scan_parquet
-from streamgda.blocks.arrays import array_blocks
+from streamgda.data.blocks.arrays import array_blocks
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
 

@@ -25,7 +25,7 @@ from streamgda import (
     WindowedStatistics,
     scan_arrow,
 )
-from streamgda.storage.documents import decode, encode
+from streamgda.data.storage.documents import decode, encode
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.normal(size=(90, 3)), np.repeat(["a", "b", "c"], 30)

@@ -1,6 +1,6 @@
 """Files of each format load, and hold the numbers of the rows that they were made from.
 
-``python -m tests.storage.test_kept_files`` wrote the files. It writes none that is there.
+``python -m tests.data.storage.test_kept_files`` wrote the files. It writes none that is there.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ from streamgda import (
     load,
 )
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "files"
 EXACT, EVALUATION = DATA / "format-1-exact.parquet", DATA / "format-1-evaluation.parquet"
 X = np.array([[i * 7 % 11, i * 5 % 13, i * i % 17] for i in range(24)]) / 4
 Y = np.array(["ant", "bee"] * 12)

@@ -20,7 +20,7 @@ from streamgda import (
     predict_dataset,
     scan_parquet,
 )
-from streamgda.storage import retries
+from streamgda.data.storage import retries
 
 FAULTS = {
     "503": {"fail_every": 1},

@@ -6,8 +6,8 @@ import warnings
 
 import pytest
 
-from streamgda.storage import retries
-from streamgda.storage.retries import (
+from streamgda.data.storage import retries
+from streamgda.data.storage.retries import (
     StorageError,
     is_of_storage,
     noting_retries,

@@ -85,7 +85,7 @@ def test_the_fingerprint_tells_rows_apart_and_not_how_they_were_cut():
 
 
 def test_files_that_say_nothing_of_themselves_are_read():
-    old = Path(__file__).parents[1] / "data" / "format-1-full.parquet"
+    old = Path(__file__).parents[2] / "files" / "format-1-full.parquet"
     assert load_metadata(old) == dict.fromkeys(("library", "time", "fingerprint", "metadata"))
 
 

@@ -39,11 +39,11 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import main
-from streamgda.passes.accumulate import accumulate_splits
-from streamgda.storage import retries
-from streamgda.storage.paths import shown, without_options
-from streamgda.storage.secrets import secrets_of
-from tests.storage.web import WebServer
+from streamgda.data.storage import retries
+from streamgda.data.storage.paths import shown, without_options
+from streamgda.data.storage.secrets import secrets_of
+from streamgda.jobs.passes.accumulate import accumulate_splits
+from tests.data.storage.web import WebServer
 
 RNG = np.random.default_rng(0)
 N_FILES, N_ROWS = 3, 40

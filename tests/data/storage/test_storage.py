@@ -30,14 +30,14 @@ from streamgda import (
     load,
     scan_parquet,
 )
+from streamgda.data.storage.documents import decode
+from streamgda.data.storage.filesystems import resolve, walk_files
 from streamgda.statistics.factory import COLUMNS
-from streamgda.storage.documents import decode
-from streamgda.storage.filesystems import resolve, walk_files
 from tests.interrupted import full_disk
 from tests.strategies import KINDS, kinds, labelled_rows
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis)
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "files"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3)) + 1e6
 Y = np.repeat(["ant", "bee", "cat"], 20)

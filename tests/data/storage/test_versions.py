@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import StatisticsLedger, accumulate, scan_parquet
-from streamgda.storage import filesystems
-from streamgda.storage.filesystems import version_of_info
-from tests.storage.web import WebServer
+from streamgda.data.storage import filesystems
+from streamgda.data.storage.filesystems import version_of_info
+from tests.data.storage.web import WebServer
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 

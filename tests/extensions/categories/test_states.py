@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, load
-from streamgda.blocks.block import Block
-from streamgda.blocks.labels import encode
-from streamgda.categories.columns import Categories, MixedColumns, coded
+from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.labels import encode
+from streamgda.extensions.categories.columns import Categories, MixedColumns, coded
 
 NUMBERS, COLUMNS = ("age", "size"), ("colour", "fast", "grade")
 

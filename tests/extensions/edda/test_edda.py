@@ -17,8 +17,8 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
 )
-from streamgda.edda.parsimonious import MODELS, fit
-from streamgda.gaussians.axes import principal_axes
+from streamgda.extensions.edda.parsimonious import MODELS, fit
+from streamgda.models.gaussians.axes import principal_axes
 
 IRIS = load_iris(return_X_y=True)
 PUBLISHED = {  # log-likelihood without the shares of the classes, and number of parameters

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from streamgda import IncompleteStatistics
 from tests.contracts.test_laws import agree
-from tests.estimators.test_learning_incomplete_rows import holed
-from tests.statistics.test_incomplete_statistics import holed_rows, parts
+from tests.extensions.incomplete.test_incomplete_statistics import holed_rows, parts
+from tests.extensions.incomplete.test_learning_incomplete_rows import holed
 from tests.strategies import kinds
 
 

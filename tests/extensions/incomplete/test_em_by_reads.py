@@ -23,7 +23,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
-from tests.estimators.test_learning_incomplete_rows import folder, holed, log_likelihood
+from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed, log_likelihood
 
 __all__ = ["folder"]  # a fixture
 
@@ -46,7 +46,7 @@ def test_reading_once_a_step_leads_where_the_patterns_lead(model):
 
 
 def test_the_likelihood_grows_with_each_read():
-    from streamgda.blocks.arrays import array_blocks
+    from streamgda.data.blocks.arrays import array_blocks
 
     X, y = holed(200, d=3)
     likelihoods = []
@@ -116,7 +116,7 @@ def test_a_smaller_tolerance_comes_as_close_to_the_maximum_as_asked(model):
 
 
 def test_a_model_saved_without_a_tolerance_has_the_default():
-    model = streamgda.load(Path(__file__).parents[1] / "data" / "format-2-incomplete.parquet")
+    model = streamgda.load(Path(__file__).parents[2] / "files" / "format-2-incomplete.parquet")
     assert model.missing == "marginal"
 
 

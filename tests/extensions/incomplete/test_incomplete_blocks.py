@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from streamgda import IncompleteStatistics
-from streamgda.blocks import block as blocks_module
-from streamgda.blocks.arrays import array_blocks
+from streamgda.data.blocks import block as blocks_module
+from streamgda.data.blocks.arrays import array_blocks
 from tests.strategies import KINDS
 
 nan = float("nan")

@@ -438,7 +438,7 @@ def rows_of_the_saved_files():
 
 def test_files_of_format_2_load():
     X, y = rows_of_the_saved_files()
-    data = Path(__file__).parents[1] / "data"
+    data = Path(__file__).parents[2] / "files"
     model = streamgda.load(data / "format-2-incomplete.parquet")
     assert model.statistics_.allclose(IncompleteStatistics().update(X, y))
     assert model.partial_fit(X, y).statistics_.n_rows == 120

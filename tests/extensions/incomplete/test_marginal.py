@@ -25,7 +25,7 @@ from streamgda import (
 from streamgda.cli.main import main
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
-from tests.estimators.test_learning_incomplete_rows import folder, holed
+from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed
 
 __all__ = ["folder"]  # a fixture
 

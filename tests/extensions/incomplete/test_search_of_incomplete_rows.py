@@ -15,8 +15,8 @@ from streamgda import (
     cross_validate,
     scan_parquet,
 )
-from streamgda.selection.splitters import HashedKFold
-from tests.estimators.test_learning_incomplete_rows import MODELS, holed, log_likelihood
+from streamgda.jobs.selection.splitters import HashedKFold
+from tests.extensions.incomplete.test_learning_incomplete_rows import MODELS, holed, log_likelihood
 
 
 def covariances_of(model):

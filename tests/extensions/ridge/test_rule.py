@@ -11,9 +11,9 @@ import pytest
 from sklearn.datasets import load_iris
 
 from streamgda import Categorical, ClassStatistics, RandomFeatures, accumulate, load, scan_arrow
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.schema import Columns
-from streamgda.ridge.rule import MappedRows
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.schema import Columns
+from streamgda.extensions.ridge.rule import MappedRows
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
 
@@ -62,8 +62,8 @@ def test_a_state_of_mapped_rows_is_that_of_the_mapped_features(kind, products, w
 
 @pytest.mark.parametrize("kind", ["tied", "full"])
 def test_rows_of_many_pieces_and_blocks_of_columns(kind, monkeypatch):
-    monkeypatch.setattr("streamgda.ridge.rule._ROWS_TOGETHER", 100)
-    monkeypatch.setattr("streamgda.ridge.rule._MOST_COLUMNS", 40)
+    monkeypatch.setattr("streamgda.extensions.ridge.rule._ROWS_TOGETHER", 100)
+    monkeypatch.setattr("streamgda.extensions.ridge.rule._MOST_COLUMNS", 40)
     rows = RNG.normal(size=(1_500, 3)) * [1, 1e3, 1e-3] + [0, 1e6, 1]
     labels = np.minimum(RNG.geometric(0.2, 1_500), 20)
     features = RandomFeatures(90).fit(rows[:500])

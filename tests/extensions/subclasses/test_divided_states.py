@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from streamgda.extensions.subclasses import centers
+from streamgda.extensions.subclasses.centers import SubclassCenters
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.required import Required
-from streamgda.subclasses import centers
-from streamgda.subclasses.centers import SubclassCenters
 
 
 @pytest.mark.parametrize("exact", [False, True])

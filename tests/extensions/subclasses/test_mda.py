@@ -33,9 +33,9 @@ from streamgda import (
     scan_dask,
     scan_parquet,
 )
-from streamgda.blocks.block import FoldRule
-from streamgda.blocks.labels import divided_labels
-from streamgda.scoring.evaluation import LEAST_LOG_PROBABILITY
+from streamgda.data.blocks.block import FoldRule
+from streamgda.data.blocks.labels import divided_labels
+from streamgda.jobs.scoring.evaluation import LEAST_LOG_PROBABILITY
 
 
 def errors_and_log_loss(model, X, y):

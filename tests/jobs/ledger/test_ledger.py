@@ -818,7 +818,7 @@ def slowly(X):
 
 def test_nothing_is_written_after_a_refresh_that_has_failed(data, ledger, monkeypatch):
     """The threads that read other files then go on, and what they have read comes too late."""
-    monkeypatch.setattr("streamgda.ledger.refresh._FILES_PER_TASK", 1)
+    monkeypatch.setattr("streamgda.jobs.ledger.refresh._FILES_PER_TASK", 1)
     put(data / "0.parquet", rows(shift=1e6))
     with pytest.raises(ValueError, match="bad rows"), dask.config.set(num_workers=4):
         ledger.refresh(scan(data).map(slowly, features=["u", "v"]), scheduler="threads")
@@ -828,7 +828,7 @@ def test_nothing_is_written_after_a_refresh_that_has_failed(data, ledger, monkey
 
 
 def test_a_ledger_of_an_older_format_is_refused(data, tmp_path):
-    old = Path(__file__).parents[1] / "data" / "format-3-ledger"
+    old = Path(__file__).parents[2] / "files" / "format-3-ledger"
     shutil.copytree(old, tmp_path / "old")
     ledger = StatisticsLedger(tmp_path / "old")
     for use in (ledger.statistics, lambda: ledger.files, lambda: ledger.refresh(scan(data))):
@@ -840,7 +840,7 @@ def test_a_ledger_of_an_older_format_is_refused(data, tmp_path):
 
 
 def test_many_small_tables_are_joined(data, tmp_path, ledger, monkeypatch):
-    monkeypatch.setattr("streamgda.ledger.entries._MOST_SMALL", 3)
+    monkeypatch.setattr("streamgda.jobs.ledger.entries._MOST_SMALL", 3)
     for night in range(8):
         put(data / f"{night:02}.parquet", rows(5), night)
         ledger.refresh(scan(data))

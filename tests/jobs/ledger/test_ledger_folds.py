@@ -14,8 +14,8 @@ from streamgda import (
     StatisticsSearchCV,
     scan_parquet,
 )
-from streamgda.blocks.block import FoldRule
-from streamgda.passes.accumulate import accumulate, accumulate_folds
+from streamgda.data.blocks.block import FoldRule
+from streamgda.jobs.passes.accumulate import accumulate, accumulate_folds
 from streamgda.statistics.required import Required
 
 

@@ -17,10 +17,10 @@ from distributed import Client, LocalCluster
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_arrow, scan_parquet
-from streamgda.passes.accumulate import accumulate_splits
-from streamgda.sources.base import Source
+from streamgda.data.sources.base import Source
+from streamgda.jobs.passes.accumulate import accumulate_splits
+from tests.data.sources.test_wide_row_groups import rows_and_peak
 from tests.logged_filesystem import NotingHandler
-from tests.sources.test_wide_row_groups import rows_and_peak
 from tests.strategies import KINDS
 
 N_ROWS, N_FEATURES, N_FILES = 400_000, 5, 7

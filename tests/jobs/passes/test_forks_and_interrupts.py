@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda.storage.threads import DaemonThreads
+from streamgda.data.storage.threads import DaemonThreads
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_a_forked_process_makes_passes(folder, parent):
 
 FORK_BESIDE_A_LOCK = """
 import os, sys, threading, time
-from streamgda.passes.cluster import _submitting
-from streamgda.storage.footers import DECODED
+from streamgda.jobs.passes.cluster import _submitting
+from streamgda.data.storage.footers import DECODED
 
 lock = {"footers": DECODED._lock, "submission": _submitting}[sys.argv[1]]
 taken = threading.Event()

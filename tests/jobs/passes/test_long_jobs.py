@@ -31,9 +31,9 @@ from streamgda import (
     scan_arrow,
     scan_parquet,
 )
-from streamgda.passes import graph, plan
-from streamgda.passes.accumulate import accumulate_splits
-from streamgda.storage import retries
+from streamgda.data.storage import retries
+from streamgda.jobs.passes import graph, plan
+from streamgda.jobs.passes.accumulate import accumulate_splits
 from tests.logged_filesystem import NotingHandler, note
 
 N_FILES = 70  # the states of eight and of 64 groups, and some left over

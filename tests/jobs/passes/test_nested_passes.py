@@ -18,7 +18,7 @@ from streamgda import (
     scan_dask,
     scan_parquet,
 )
-from streamgda.passes.compute import opening_on
+from streamgda.jobs.passes.compute import opening_on
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ from streamgda import (
     predict_dataset,
     scan_parquet,
 )
-from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import Plan
-from streamgda.sources.base import Split, group_into_tasks
+from streamgda.data.sources.base import Split, group_into_tasks
+from streamgda.jobs.passes.compute import compute_plan
+from streamgda.jobs.passes.plan import Plan
 from tests.logged_filesystem import NotingHandler
 
 whether_with_progress = pytest.mark.parametrize("progress", [False, True])

@@ -14,11 +14,11 @@ import pytest
 from distributed import Client, LocalCluster
 
 from streamgda import accumulate, scan_parquet
-from streamgda.passes import cluster as clusters
-from streamgda.passes.compute import compute_plan
-from streamgda.passes.plan import Plan
+from streamgda.jobs.passes import cluster as clusters
+from streamgda.jobs.passes.compute import compute_plan
+from streamgda.jobs.passes.plan import Plan
+from tests.jobs.passes.test_passes import NoRows, until
 from tests.logged_filesystem import NotingHandler
-from tests.passes.test_passes import NoRows, until
 
 
 @pytest.fixture

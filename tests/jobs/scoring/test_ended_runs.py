@@ -13,11 +13,11 @@ import fsspec
 import pytest
 
 from streamgda import LinearDiscriminantAnalysis, predict_dataset
-from streamgda.scoring.outputs import zarr as zarr_output
-from streamgda.scoring.outputs.base import Output
-from streamgda.scoring.outputs.parquet import ParquetOutput
-from streamgda.scoring.outputs.zarr import ZarrOutput
-from tests.scoring.conftest import NAMES, check, read
+from streamgda.jobs.scoring.outputs import zarr as zarr_output
+from streamgda.jobs.scoring.outputs.base import Output
+from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
+from tests.jobs.scoring.conftest import NAMES, check, read
 
 OUTPUTS = {"out": ParquetOutput, "out.zarr": ZarrOutput}
 STEPS = {"write": None, "put": (Output, "put"), "rename": (pathlib.Path, "replace")}
@@ -142,7 +142,7 @@ class Ended:
         self.is_over = threading.Event()
 
     def __call__(self, frame, event, _):
-        is_ours = "/streamgda/scoring/" in (name := frame.f_code.co_filename) or "filesystems" in name
+        is_ours = "/streamgda/jobs/scoring/" in (name := frame.f_code.co_filename) or "filesystems" in name
         if event == "call" and is_ours and next(self.calls) == self.n:
             if self.how == "error":
                 raise ValueError("ended")

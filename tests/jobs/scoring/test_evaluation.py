@@ -13,7 +13,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from streamgda import Evaluation, GaussianNB, evaluate, load
-from streamgda.scoring.curves import LOWER_EDGES, N_BINS, ScoreHistogram, bins_of
+from streamgda.jobs.scoring.curves import LOWER_EDGES, N_BINS, ScoreHistogram, bins_of
 from tests.contracts.mergeable_contract import MergeableContract
 from tests.strategies import label_sets
 
@@ -101,7 +101,7 @@ def test_equal_scores_rank_in_the_order_of_classes_and_unknown_classes_never():
 
 
 def test_an_evaluation_that_an_older_version_saved_does_not_know_its_ranks():
-    old = Evaluation.load("tests/data/format-1-evaluation.parquet")
+    old = Evaluation.load("tests/files/format-1-evaluation.parquet")
     for evaluation in (old, Evaluation() + old, Evaluation.from_bytes(old.to_bytes())):
         with pytest.raises(ValueError, match="did not count ranks"):
             evaluation.top_k_accuracy(1)

@@ -7,8 +7,8 @@ import pytest
 import zarr
 
 from streamgda import GaussianNB, evaluate, predict_dataset, scan_arrow, scan_parquet, scan_zarr
-from streamgda.blocks.arrays import array_blocks
-from streamgda.blocks.block import Places
+from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.block import Places
 
 N_ROWS, N_FEATURES, FAR = 5000, 300, 3777
 RNG = np.random.default_rng(0)

@@ -32,10 +32,10 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.scoring.outputs import zarr as zarr_output
-from streamgda.scoring.outputs.parquet import ParquetOutput
+from streamgda.jobs.scoring.outputs import zarr as zarr_output
+from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from tests.interrupted import full_disk, interrupt, let_pass
-from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
+from tests.jobs.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 UNFINISHED = f"{'0' * 32}.unfinished"  # how the name of a file ends that is being written

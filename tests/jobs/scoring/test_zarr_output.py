@@ -26,10 +26,10 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.scoring.outputs import zarr as chunks_module
-from streamgda.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
+from streamgda.jobs.scoring.outputs import zarr as chunks_module
+from streamgda.jobs.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
 from tests.interrupted import interrupt, let_pass
-from tests.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
+from tests.jobs.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
 
 @pytest.fixture(params=[64, 100, 1 << 16])

@@ -30,8 +30,8 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.blocks.block import FoldRule
-from streamgda.passes.accumulate import accumulate, accumulate_folds
+from streamgda.data.blocks.block import FoldRule
+from streamgda.jobs.passes.accumulate import accumulate, accumulate_folds
 from streamgda.statistics.required import Required
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import learning

@@ -23,8 +23,8 @@ from streamgda import (
     predict_dataset,
     scan_arrow,
 )
-from streamgda.estimators import ESTIMATORS, estimator_named
-from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.models.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators.generative import GenerativeClassifier
 
 MODELS = [estimator_named(name) for name in ESTIMATORS]
 RNG = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import sklearn
 from sklearn.datasets import load_iris
 
 from streamgda import LinearDiscriminantAnalysis, evaluate
-from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators import ESTIMATORS, estimator_named
 
 xp = pytest.importorskip("array_api_strict")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, load
-from streamgda.gaussians.whitening import Whitening
+from streamgda.models.gaussians.whitening import Whitening
 
 MODELS = [QuadraticDiscriminantAnalysis, LinearDiscriminantAnalysis, GaussianNB]
 N_FEATURES = 3

@@ -19,7 +19,7 @@ from streamgda import (
     progressive_score,
     scan_arrow,
 )
-from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators import ESTIMATORS, estimator_named
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, size=240)

@@ -12,7 +12,7 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators import ESTIMATORS, estimator_named
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PRIORS = [0.5, 0.2, 0.3]

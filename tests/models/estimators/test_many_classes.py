@@ -22,10 +22,10 @@ from streamgda import (
     predict_dataset,
     scan_arrow,
 )
-from streamgda.gaussians import base
-from streamgda.gaussians.posteriors import largest, posteriors
-from streamgda.scoring.outputs.base import Field
-from streamgda.scoring.outputs.parquet import ParquetOutput
+from streamgda.jobs.scoring.outputs.base import Field
+from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from streamgda.models.gaussians import base
+from streamgda.models.gaussians.posteriors import largest, posteriors
 
 
 @pytest.mark.slow_cases("1500", "Analysis-101")
@@ -114,7 +114,7 @@ def test_the_largest_scores_come_in_the_order_of_a_stable_sort(data):
 def small_blocks(monkeypatch):
     """Blocks of three classes from seven classes on."""
     for room in ("densities", "shared"):
-        monkeypatch.setattr(f"streamgda.gaussians.{room}.MANY_CLASSES", 7)
+        monkeypatch.setattr(f"streamgda.models.gaussians.{room}.MANY_CLASSES", 7)
     monkeypatch.setattr(base, "CLASSES_AT_ONCE", 3)
 
 

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from streamgda.gaussians.whitening import Whitening
+from streamgda.models.gaussians.whitening import Whitening
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from streamgda import GaussianNB, from_bytes
-from streamgda.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators import ESTIMATORS, estimator_named
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import learning
 

@@ -19,10 +19,10 @@ from streamgda import (
     accumulate,
     scan_arrow,
 )
-from streamgda.blocks.options import OPTIONS, Entry, Option, option_of
-from streamgda.estimators import options
-from streamgda.estimators.options import OptionOf
-from streamgda.estimators.reading import one_of
+from streamgda.data.blocks.options import OPTIONS, Entry, Option, option_of
+from streamgda.models.estimators import options
+from streamgda.models.estimators.options import OptionOf
+from streamgda.models.estimators.reading import one_of
 
 X, Y = [[0.0], [1.0], [5.0], [6.0], [2.0], [7.0]], [0, 0, 1, 1, 0, 1]
 

@@ -12,7 +12,7 @@ from scipy.special import multigammaln
 from sklearn.datasets import load_iris, load_wine
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from streamgda.gaussians.regularisation import log_evidence, most_likely_prior_rows
+from streamgda.models.gaussians.regularisation import log_evidence, most_likely_prior_rows
 from tests.reference import exact_moments
 
 MODELS = [QuadraticDiscriminantAnalysis, GaussianNB]

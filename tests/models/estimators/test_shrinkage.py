@@ -12,8 +12,8 @@ from scipy.special import multigammaln
 from sklearn.datasets import load_digits, load_iris, load_wine
 
 from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from streamgda.estimators.shrinkage import class_covariances
-from streamgda.statistics.components import pooled_covariance
+from streamgda.models.estimators.shrinkage import class_covariances
+from streamgda.models.gaussians.components import pooled_covariance
 
 MODELS = [LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis]
 KINDS = [0.0, 0.3, 1.0, "auto", "oas"]

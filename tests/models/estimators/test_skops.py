@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 
 from streamgda import QuadraticDiscriminantAnalysis, scan_arrow
-from streamgda.estimators import ESTIMATORS, SKOPS_TYPES, estimator_named
+from streamgda.models.estimators import ESTIMATORS, SKOPS_TYPES, estimator_named
 
 skops_io = pytest.importorskip("skops.io")
 

@@ -10,8 +10,8 @@ from sklearn.covariance import EmpiricalCovariance
 from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, evaluate, from_bytes, predict_dataset, scan_arrow
-from streamgda.estimators import ESTIMATORS, estimator_named
-from streamgda.estimators.generative import GenerativeClassifier
+from streamgda.models.estimators import ESTIMATORS, estimator_named
+from streamgda.models.estimators.generative import GenerativeClassifier
 
 MODELS = [estimator_named(name) for name in ESTIMATORS]
 GENERATIVE = [kind for kind in MODELS if issubclass(kind, GenerativeClassifier)]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from streamgda import GaussianNB
-from streamgda.gaussians.base import FAR
-from streamgda.gaussians.densities import DiagonalGaussians
+from streamgda.models.gaussians.base import FAR
+from streamgda.models.gaussians.densities import DiagonalGaussians
 
 EPS = np.finfo(np.float64).eps
 

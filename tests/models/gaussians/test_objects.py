@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from streamgda.estimators.classifier import finalised
+from streamgda.models.estimators.classifier import finalised
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(400, 30)), np.repeat(np.arange(8), 50)

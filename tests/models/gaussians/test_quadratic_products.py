@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamgda.gaussians.base import FAR
-from streamgda.gaussians.densities import SeparateGaussians
-from streamgda.gaussians.whitening import TriangularWhitening
+from streamgda.models.gaussians.base import FAR
+from streamgda.models.gaussians.densities import SeparateGaussians
+from streamgda.models.gaussians.whitening import TriangularWhitening
 
 N_CLASSES = 40
 

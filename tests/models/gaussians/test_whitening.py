@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.linalg import solve_triangular
 
-from streamgda.gaussians.whitening import TriangularWhitening, Whitening, inverse_of_triangle
+from streamgda.models.gaussians.whitening import TriangularWhitening, Whitening, inverse_of_triangle
 
 NO_MEANS = np.zeros((1, 5))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamgda import kernels
-from streamgda.kernels import build
+from streamgda.statistics.kernels import build
 
 ZIG = importlib.util.find_spec("ziglang")
 COMPILER = build.find_compiler()

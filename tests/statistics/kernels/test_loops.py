@@ -14,8 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgda import ClassStatistics, kernels
-from streamgda.kernels import AnchoredSums, Workspace, add_products, centre, merge_moments, merge_rows
-from streamgda.kernels.build import source_hash
+from streamgda.statistics.kernels import (
+    AnchoredSums,
+    Workspace,
+    add_products,
+    centre,
+    merge_moments,
+    merge_rows,
+)
+from streamgda.statistics.kernels.build import source_hash
 from tests.statistics import numpy_path
 
 EPS = np.finfo(np.float64).eps
@@ -321,7 +328,7 @@ def assert_refused(library, reason):
     assert done.returncode == 1
     assert reason in done.stderr
     assert "Install streamgda again with pip" in done.stderr
-    assert "streamgda/kernels/build.py" in done.stderr
+    assert "streamgda/statistics/kernels/build.py" in done.stderr
 
 
 @pytest.mark.slow

@@ -23,13 +23,13 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.blocks.block import Block
-from streamgda.sources.base import JoinedSplits, ScorableSplit
-from streamgda.sources.errors import add_place
-from streamgda.storage.fetching import fetch_ahead, request_threads
-from streamgda.storage.filesystems import Storage, reached
-from streamgda.storage.retries import retried
-from streamgda.storage.threads import wait_for
+from streamgda.data.blocks.block import Block
+from streamgda.data.sources.base import JoinedSplits, ScorableSplit
+from streamgda.data.sources.errors import add_place
+from streamgda.data.storage.fetching import fetch_ahead, request_threads
+from streamgda.data.storage.filesystems import Storage, reached
+from streamgda.data.storage.retries import retried
+from streamgda.data.storage.threads import wait_for
 
 LOCK = ".predict_dataset.lock"
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
-from streamgda.sources.base import ScorableSplit
-from streamgda.sources.errors import decoding
-from streamgda.storage.documents import digest
-from streamgda.storage.fetching import request_threads
-from streamgda.storage.filesystems import resolve
-from streamgda.storage.footers import read_footer
-from streamgda.storage.paths import AnyFileSystem, Path
-from streamgda.storage.retries import retried, storing
+from streamgda.data.sources.base import ScorableSplit
+from streamgda.data.sources.errors import decoding
+from streamgda.data.storage.documents import digest
+from streamgda.data.storage.fetching import request_threads
+from streamgda.data.storage.filesystems import resolve
+from streamgda.data.storage.footers import read_footer
+from streamgda.data.storage.paths import AnyFileSystem, Path
+from streamgda.data.storage.retries import retried, storing
+from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 
 _FINGERPRINT = b"streamgda.prediction"
 

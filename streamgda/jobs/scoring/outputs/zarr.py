@@ -27,13 +27,13 @@ import zarr
 from zarr.abc.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from streamgda.blocks.block import power_of_two_up_to
-from streamgda.blocks.wording import RowError
-from streamgda.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
-from streamgda.sources.base import RowRange, ScorableSplit
-from streamgda.storage.documents import digest
-from streamgda.storage.filesystems import by_fsspec, reached, resolve
-from streamgda.storage.paths import AnyFileSystem, Path
+from streamgda.data.blocks.block import power_of_two_up_to
+from streamgda.data.blocks.wording import RowError
+from streamgda.data.sources.base import RowRange, ScorableSplit
+from streamgda.data.storage.documents import digest
+from streamgda.data.storage.filesystems import by_fsspec, reached, resolve
+from streamgda.data.storage.paths import AnyFileSystem, Path
+from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 
 _LEAST_SHARE = 8
 
