@@ -1,7 +1,7 @@
 """How rows in which features are missing are learnt: a policy, which the value of a parameter names.
 
-The core refuses such rows. Any other policy is an option, which `streamgda.data.blocks.options.OPTIONS` finds by
-its word. All hand it on, and none looks into it.
+The core refuses such rows. Any other policy is an option, which `streamgda.data.blocks.options.OPTIONS` finds
+by its word. All hand it on, and none looks into it.
 """
 
 from __future__ import annotations

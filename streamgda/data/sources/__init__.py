@@ -37,8 +37,8 @@ A source with other columns can read one beside the rows, to group them into fol
 source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a `StatisticsLedger`
 can follow is a `FileSource`. `streamgda.data.sources.base` describes what each of these must have as well.
 
-`SourceContract` in ``tests/data/sources/test_sources.py`` tests what every source must do. A subclass of it that
-makes the new source from given rows runs all of these tests.
+`SourceContract` in ``tests/data/sources/test_sources.py`` tests what every source must do. A subclass of it
+that makes the new source from given rows runs all of these tests.
 
 Examples
 --------

@@ -2,12 +2,13 @@
 
 An estimator is one file and two lines:
 
-1. A module with a subclass of `streamgda.models.estimators.generative.GenerativeClassifier`, a dataclass whose
+1. A module with a subclass of `streamgda.models.estimators.generative.GenerativeClassifier`, a dataclass
+whose
    fields are its parameters besides those of all classifiers. It defines: `_covariance_type`, the kind of
-   covariance that it needs; `_finalise`, which computes densities (`streamgda.models.gaussians.base.Gaussians`)
-   from statistics. Its `_parameter_constraints` add to those of the base class the values that its own
-   parameters may have, as scikit-learn declares them. `to_sklearn` gives a model of scikit-learn where it
-   has such.
+   covariance that it needs; `_finalise`, which computes densities
+   (`streamgda.models.gaussians.base.Gaussians`) from statistics. Its `_parameter_constraints` add to those of
+   the base class the values that its own parameters may have, as scikit-learn declares them. `to_sklearn`
+   gives a model of scikit-learn where it has such.
 2. Its entry in `ESTIMATORS`.
 3. Its name beside ``lda`` in the import contract ``estimators`` of ``pyproject.toml``.
 
@@ -20,7 +21,8 @@ options of the other commands. Editors complete its name once it is also importe
 The modules, from the top down:
 
 - `saved`: `load`. `pipeline`: pipelines that end in a model, which are saved too.
-- `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.extensions.edda` and `streamgda.extensions.subclasses` have others.
+- `lda`, `qda`, `naive_bayes`: the estimators. `streamgda.extensions.edda` and
+  `streamgda.extensions.subclasses` have others.
 - `discriminant`: what LDA and QDA share.
 - `generative`: samples, imputed values, outliers, boundaries, likelihood and criteria, and the parameter
   `pooling` of QDA and naive Bayes.

@@ -200,8 +200,9 @@ def most_likely_share(covariance: Array, means: Array, weight: float) -> float:
     """How far to shrink the covariance within the classes to its variances, by the evidence of the rows.
 
     The covariance has an inverse Wishart prior, with its variances as mean and c + d + 1 degrees of freedom,
-    as that of a class has in `streamgda.models.gaussians.regularisation`. So (c diag(S) + N S) / (c + N) estimates
-    it, and c / (c + N) is the share. Where features are constant or collinear, c is that of the range of S.
+    as that of a class has in `streamgda.models.gaussians.regularisation`. So (c diag(S) + N S) / (c + N)
+    estimates it, and c / (c + N) is the share. Where features are constant or collinear, c is that of the
+    range of S.
 
     Parameters
     ----------

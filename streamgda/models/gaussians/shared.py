@@ -1,7 +1,7 @@
 """The normal densities of classes that share a covariance.
 
-They are computed as in `streamgda.models.gaussians.densities`. If classes are far apart, their discriminants are
-large numbers, and differences of them lose digits. Scores are then computed relative to the class that is
+They are computed as in `streamgda.models.gaussians.densities`. If classes are far apart, their discriminants
+are large numbers, and differences of them lose digits. Scores are then computed relative to the class that is
 nearest to each row.
 """
 

@@ -4,8 +4,8 @@
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
 nothing: a type, a shape or a code that does not fit is a ValueError.
 
-After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment variable
-``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
+After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment
+variable ``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
 """
 
 from __future__ import annotations

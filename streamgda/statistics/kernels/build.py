@@ -4,8 +4,9 @@
 that works. Where there is none, pip fetches Zig, which holds a C compiler, for the time of the build. The C
 file includes no header and calls no library, so one wheel of a platform is for all versions of Python.
 
-In an editable install, ``python streamgda/statistics/kernels/build.py`` compiles again after a change of the C file.
-With ``STREAMGDA_WHEEL="<platform tag>=<Zig's target>"`` a wheel is for another platform: see ``.ci/release``.
+In an editable install, ``python streamgda/statistics/kernels/build.py`` compiles again after a change of the
+C file. With ``STREAMGDA_WHEEL="<platform tag>=<Zig's target>"`` a wheel is for another platform: see
+``.ci/release``.
 """
 
 from __future__ import annotations

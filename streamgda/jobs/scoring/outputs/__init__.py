@@ -8,6 +8,6 @@ files that `predict_dataset` itself wrote are ever deleted.
 - `parquet`: a folder of Parquet files, one for each split of the input.
 - `zarr`: a Zarr group, with a part for each range of whole chunks; its files, notes and arrays.
 
-To add a kind of output, write a subclass of `base.Output`, and choose it in `streamgda.jobs.scoring.predict` by
-the path that a user gives.
+To add a kind of output, write a subclass of `base.Output`, and choose it in `streamgda.jobs.scoring.predict`
+by the path that a user gives.
 """
