@@ -35,7 +35,7 @@ def plain_loop(folder: Path) -> Callable[[], Any]:
     """The same splits, blocks and merges, one after the other, without Dask."""
     from streamgda import ClassStatistics, scan_parquet
     from streamgda.jobs.passes.accumulate import accumulate_splits
-    from streamgda.models.gaussians.blas import single_blas_thread
+    from streamgda.statistics.kernels.blas import single_blas_thread
 
     def run() -> Any:
         splits = scan_parquet(folder, "y").splits()

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import skl2onnx
-import streamgda.onnx
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from sklearn import discriminant_analysis, naive_bayes
 
 import streamgda
+import streamgda.onnx
 from bench import report
 from bench.arguments import parser_of, size
 from bench.bare_formulas import BarePosteriors

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamgda.data.sources.dask import scan_dask
     from streamgda.data.sources.formats import scan
     from streamgda.data.sources.parquet import scan_parquet
+    from streamgda.data.sources.running import PassProgress
     from streamgda.data.sources.zarr import scan_zarr
     from streamgda.extensions.categories.reading import Categorical
     from streamgda.extensions.edda.estimator import GaussianDiscriminantAnalysis
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from streamgda.jobs.ledger.drift import drift
     from streamgda.jobs.ledger.ledger import StatisticsLedger
     from streamgda.jobs.passes.accumulate import accumulate
-    from streamgda.jobs.passes.progress import PassProgress
     from streamgda.jobs.scoring.evaluate import evaluate, progressive_score
     from streamgda.jobs.scoring.evaluation import Evaluation
     from streamgda.jobs.scoring.label_shift import estimate_priors
@@ -122,7 +122,7 @@ _HOME_OF = {
     "SubclassCenters": "streamgda.extensions.subclasses.centers",
     "Subclasses": "streamgda.extensions.subclasses.clustering",
     "WindowedStatistics": "streamgda.statistics.window",
-    "PassProgress": "streamgda.jobs.passes.progress",
+    "PassProgress": "streamgda.data.sources.running",
     "accumulate": "streamgda.jobs.passes.accumulate",
     "cross_validate": "streamgda.jobs.selection.validation",
     "drift": "streamgda.jobs.ledger.drift",

@@ -1,5 +1,7 @@
 """The command ``streamgda``: each subcommand is a function of a few lines over the library.
 
+In come words of a shell; out come lines of text or JSON, files and an exit code. Open `commands` first.
+
 - `main` makes the commands of the table ``options.json``, and reads the values of options.
 - `errors`: errors in one line, warnings, Ctrl-C and exit codes.
 - `commands`: the functions, which are imported when one of them runs.

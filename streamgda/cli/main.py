@@ -126,7 +126,7 @@ def _comparisons(text: str) -> list[tuple[str, str, Any]]:
 
 def _missing(text: str) -> Any:
     """A word, or the option that a word and parameters give, as in ``marginal max_reads=20``."""
-    from streamgda.data.blocks.options import OPTIONS
+    from streamgda.data.registry import OPTIONS
 
     word, *params = text.split() or [""]
     if not params or word != OPTIONS["missing"].word:

@@ -1,7 +1,7 @@
 """Diagnostics: what statistics say about the classes and their features, without reading the rows again.
 
-Each diagnostic is a function of a state. It returns a small frozen object. As a string, the object is a
-readable table; its `to_pandas` gives the table as a data frame.
+In comes a state; out comes a small frozen object. As a string, the object is a readable table; its
+`to_pandas` gives the table as a data frame. Open `equality` first.
 
 - `manova` and `box_m`, in `equality`: whether the means, and the covariances, of the classes differ.
 

@@ -1,25 +1,21 @@
 """Displays of models and searches, in the manner of scikit-learn's displays.
 
-A display holds what it draws; `from_estimator` or `from_search` computes it and draws it, on `ax` or on a new
-figure. Displays of models are computed from means and covariances alone; rows are optional, and are only
-drawn. matplotlib comes with the extra "plot".
+In come models, searches and rows; out come figures. Open `regions` first. A display holds what it draws;
+`from_estimator` or `from_search` computes it and draws it, on `ax` or on a new figure. Displays of models are
+computed from means and covariances alone; rows are optional, and are only drawn. matplotlib comes with the
+extra "plot".
 
 - `regions`: decision regions of two features, with ellipses of the classes.
 - `projections`: the classes along the directions that linear discriminant analysis finds.
 - `scores`: searches against a parameter, and learning curves.
-- `streamgda.plotting.categories`: what the categories of a table say about the classes.
+- `categories`: what the categories of a table say about the classes.
 - `drawing`: axes, colours, ellipses, rows and legends, for all of these.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+from streamgda.plotting.categories import CategoryEffectDisplay
 from streamgda.plotting.projections import LinearProjectionDisplay
 from streamgda.plotting.regions import DecisionRegionsDisplay
 from streamgda.plotting.scores import LearningCurveDisplay, ValidationCurveDisplay
-
-if TYPE_CHECKING:
-    from streamgda.plotting.categories import CategoryEffectDisplay
 
 __all__ = [
     "CategoryEffectDisplay",
@@ -28,10 +24,3 @@ __all__ = [
     "LinearProjectionDisplay",
     "ValidationCurveDisplay",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Load the display of a room above when it is first used (PEP 562)."""
-    if name == "CategoryEffectDisplay":
-        return getattr(import_module("streamgda.plotting.categories"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

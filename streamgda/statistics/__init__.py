@@ -1,6 +1,7 @@
-"""Statistics of labelled rows: states that add up to the state of all the rows.
+"""What is kept of the rows, and merged.
 
-To be read in this order:
+In come blocks of labelled rows; out come states, which add up to the state of all the rows and are saved.
+Open `floating/state.py` first. All files, in the order in which they are best read:
 
 1. `state`: what every state holds, and how it is read, compared and saved. `base`: rows are added, states are
    merged, and other states are derived.
@@ -14,7 +15,6 @@ These build on them:
 
 - `window`: the last batches of a stream. `folded`: states by a key, such as a fold.
 - `rules`: rules that divide the rows of a class, such as those of mixtures.
-- `components`: covariances within and between the classes, and the features that make one singular.
 - `required`: what statistics keep of the rows, as one object that is handed on.
 - `locking`: how a state is read at one moment while other threads change it.
 - `validation`: checks of numbers and names.

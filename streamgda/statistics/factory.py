@@ -15,19 +15,13 @@ from streamgda.data.storage.documents import SENSELESS, Metadata
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
+from streamgda.statistics.registry import KINDS
 from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.rules import RowRule, as_rule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-KINDS = {
-    "ClassStatistics": "streamgda.statistics.floating.state:ClassStatistics",
-    "ExactClassStatistics": "streamgda.extensions.exact.state:ExactClassStatistics",
-    "IncompleteStatistics": "streamgda.extensions.incomplete.state:IncompleteStatistics",
-}
-"""Where each sort of statistics is defined, by its name in a saved table."""
 
 COLUMNS = frozenset(
     {

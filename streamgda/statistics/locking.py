@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Never, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 from weakref import ref
 
-import streamgda.models.gaussians.blas  # noqa: F401  a fork takes its lock after those of states, as threads do
+import streamgda.statistics.kernels.blas  # noqa: F401  a fork takes its lock after those of states, as threads do
 
 P = ParamSpec("P")
 R = TypeVar("R")

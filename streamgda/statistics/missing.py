@@ -1,6 +1,6 @@
 """How rows in which features are missing are learnt: a policy, which the value of a parameter names.
 
-The core refuses such rows. Any other policy is an option, which `streamgda.data.blocks.options.OPTIONS` finds
+The core refuses such rows. Any other policy is an option, which `streamgda.data.registry.OPTIONS` finds
 by its word. All hand it on, and none looks into it.
 """
 
@@ -12,7 +12,8 @@ from functools import lru_cache, reduce
 from typing import Any, Literal, Self, cast
 
 from streamgda.data.blocks.block import Block
-from streamgda.data.blocks.options import OPTIONS, Option, option_of
+from streamgda.data.blocks.options import Option, option_of
+from streamgda.data.registry import OPTIONS
 from streamgda.statistics.base import Statistics
 
 MissingRows = Literal["raise", "marginal"] | Option

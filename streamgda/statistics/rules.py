@@ -1,4 +1,4 @@
-"""Rules that give rows their class or their features before they are added up, and their registry.
+"""Rules that give rows their class or their features before they are added up.
 
 Rows come with the labels and features that the data give them. A state with a rule divides the rows of a
 label further, or maps the rows. The core has no rule of its own: it applies them, compares them in a merge,
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.schema import Schema
+from streamgda.statistics.registry import RULES
 
 
 class RowRule(Protocol):
@@ -22,7 +23,7 @@ class RowRule(Protocol):
     """
 
     saved_as: ClassVar[str]
-    """The key of the rule in the metadata of a saved state, and in `RULES`."""
+    """The key of the rule in the metadata of a saved state, and in `registry.RULES`."""
 
     @property
     def schema(self) -> Schema | None:
@@ -36,13 +37,6 @@ class RowRule(Protocol):
 
     def to_document(self) -> dict[str, Any]:
         """Plain values that JSON holds, and `from_document` of the class reads."""
-
-
-RULES = {
-    "mapped_rows": "streamgda.extensions.ridge.rule:MappedRows",
-    "subclass_centers": "streamgda.extensions.subclasses.centers:SubclassCenters",
-}
-"""Where the rule that is saved under a key is defined."""
 
 
 def to_metadata(rule: RowRule | None) -> dict[str, Any]:

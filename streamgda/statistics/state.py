@@ -15,7 +15,6 @@ from streamgda.data.blocks.schema import UNNAMED, Schema, schema_in
 from streamgda.data.blocks.schema import Columns as PlainColumns
 from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
-from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import Locked, in_order
@@ -261,7 +260,7 @@ class State(Locked, ABC):
         """The moments of the rows, from which all that follows is read."""
 
     @property
-    def reasons(self) -> Mapping[int, Reason]:
+    def reasons(self) -> Mapping[int, Callable[[], Exception]]:
         """Why classes have no moments, by their positions."""
         return {}
 

@@ -12,8 +12,8 @@ from scipy.stats import multivariate_normal
 
 import streamgda
 from streamgda import GaussianNB, accumulate, load, predict_dataset, scan_parquet
-from streamgda.data.blocks.schema import SCHEMAS
-from streamgda.statistics.rules import RULES
+from streamgda.data.registry import SCHEMAS
+from streamgda.statistics.registry import RULES
 
 GUEST = '''
 """Words are hashed to features; rows are divided by the first feature; covariances are widened."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache, wraps
 from inspect import signature
-from pkgutil import resolve_name
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
+
+from streamgda.data.registry import OPTIONS, Entry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,29 +64,6 @@ class Option:
         other = (f for f in fields(self) if getattr(self, f.name) != f.default)
         return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in other)})"
 
-
-class Entry(NamedTuple):
-    """The word that stands for an option with all its defaults, and the class of the option.
-
-    Without a word, the class knows the values that stand for options, by `Option.of_short`.
-    """
-
-    word: str | None
-    place: str
-
-    @property
-    def kind(self) -> type[Option]:
-        """The class of the option."""
-        kind: type[Option] = resolve_name(self.place)
-        return kind
-
-
-OPTIONS = {
-    "categories": Entry("auto", "streamgda.extensions.categories.reading:Categorical"),
-    "missing": Entry("marginal", "streamgda.extensions.incomplete.policy:Marginal"),
-    "subclasses": Entry(None, "streamgda.extensions.subclasses.clustering:Subclasses"),
-}
-"""The parameters that are options, by their names."""
 
 RENAMED: dict[str, tuple[str, str | None]] = {
     "categorical_features": ("categories", "columns"),
@@ -143,4 +121,5 @@ def option_of(name: str, value: Any) -> Any:
 
 @cache
 def _default_of(entry: Entry) -> Option:
-    return entry.kind()
+    default: Option = entry.kind()
+    return default

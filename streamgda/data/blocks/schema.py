@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.wording import MISSING, listed
+from streamgda.data.registry import SCHEMAS
 
 Names = tuple[str, ...]
 
@@ -166,10 +167,6 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
     @abstractmethod
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
         """The moments of the classes of the block with these features; None if there is no shorter way."""
-
-
-SCHEMAS = {"categories": "streamgda.extensions.categories.columns:Categories"}
-"""Where the schema that is saved under a key is defined."""
 
 
 def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:

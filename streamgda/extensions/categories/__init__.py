@@ -1,7 +1,7 @@
 """Columns of a table that are not numbers.
 
-The core finds them by name in `streamgda.data.blocks.schema.SCHEMAS` and
-`streamgda.data.blocks.options.OPTIONS`.
+The core finds them by name in `streamgda.data.registry.SCHEMAS` and
+`streamgda.data.registry.OPTIONS`.
 
 - `columns`: the categories as a schema, also in SQL and in scikit-learn, and their codes. A missing value is
   a category too, None. `reading`: the option that says which columns are read so, and what models make of

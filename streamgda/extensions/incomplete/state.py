@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.schema import SCHEMAS, Schema
 from streamgda.data.blocks.schema import Columns as PlainColumns
+from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import counted
+from streamgda.data.registry import SCHEMAS
 from streamgda.extensions.incomplete.available import PatternState, total_weights
 from streamgda.extensions.incomplete.em import MOST_STEPS, Completion, complete
 from streamgda.extensions.incomplete.patterns import (
@@ -39,8 +40,8 @@ from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_di
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import ClassMoments, Labelled
 from streamgda.statistics.locking import in_order
+from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import EXTRAS, Required
-from streamgda.statistics.rules import RULES
 from streamgda.statistics.state import ReadOut
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
 

@@ -72,10 +72,9 @@ def _output_shapes(operator: Any) -> None:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    from skl2onnx.common.data_types import DoubleTensorType
-
     from onnx import TensorProto
     from onnx.numpy_helper import from_array
+    from skl2onnx.common.data_types import DoubleTensorType
 
     def constant(values: Any) -> str:
         name = scope.get_unique_variable_name("constant")

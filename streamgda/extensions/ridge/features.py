@@ -16,8 +16,8 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.kernels import Singles, map_angles
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.validation import check_whole
 
 Array = NDArray[np.float64]

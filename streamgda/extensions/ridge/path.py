@@ -16,11 +16,11 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.models.gaussians.components import between_covariance, pooled_covariance, weighted_offsets
 from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.locking import at_one_moment
 
 _N_ALPHAS = 120

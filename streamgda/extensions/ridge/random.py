@@ -23,13 +23,14 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import callers_level
 from streamgda.data.sources.base import LazySplit, Source, Split
+from streamgda.data.sources.running import Scheduler
 from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method, Softmax
 from streamgda.extensions.ridge.classifier import RidgeClassifier
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath
 from streamgda.extensions.ridge.rule import MappedRows
 from streamgda.extensions.ridge.sampled import RowSample
-from streamgda.jobs.passes.compute import Scheduler, opening_on, scheduler_for
+from streamgda.jobs.passes.compute import opening_on, scheduler_for
 from streamgda.models.estimators.forgetting import Times
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.reading import one_of

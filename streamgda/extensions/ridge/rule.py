@@ -25,12 +25,12 @@ from streamgda.data.blocks.labels import drop_unused
 from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.wording import listed
 from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.kernels import Singles, Workspace
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.labelled import Labelled
 
 Products = Literal["float32", "float64"]

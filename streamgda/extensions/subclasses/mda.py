@@ -16,12 +16,11 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels, label_columns, whole_classes
 from streamgda.data.blocks.options import option_of
 from streamgda.data.sources.base import Source
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.extensions.subclasses.centers import SubclassCenters
 from streamgda.extensions.subclasses.clustering import Subclasses, centers_in
 from streamgda.extensions.subclasses.mixtures import Mixtures, shares_of
 from streamgda.extensions.subclasses.sampled import SampledStatistics
-from streamgda.jobs.passes.compute import Scheduler
-from streamgda.jobs.passes.progress import Progress
 from streamgda.models.estimators.forgetting import Times
 from streamgda.models.estimators.generative import (
     GenerativeClassifier,

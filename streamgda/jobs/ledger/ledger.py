@@ -17,21 +17,22 @@ from streamgda.data.blocks.wording import as_html
 from streamgda.data.sources.base import FileSource, Source
 from streamgda.data.sources.encoding import AS_NAMED
 from streamgda.data.sources.formats import scan
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.documents import digest, to_json
 from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.jobs.ledger.entries import Entries, FileRecord, Held, State, table_of, total_of
 from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
-from streamgda.jobs.passes.compute import Scheduler, scheduler_for
-from streamgda.jobs.passes.progress import Progress
+from streamgda.jobs.passes.compute import scheduler_for
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.missing import MissingRows, policy_of
+from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import Required
-from streamgda.statistics.rules import RULES, RowRule, rule_in, to_metadata
+from streamgda.statistics.rules import RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import check_whole
 
 LEDGER = "ledger.parquet"

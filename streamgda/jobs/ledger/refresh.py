@@ -10,14 +10,14 @@ from typing import Any, Literal, cast
 
 from streamgda.data.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.data.sources.maps import is_of_map
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.filesystems import Version
 from streamgda.data.storage.retries import repeated
 from streamgda.jobs.ledger.drift import RefreshReport
 from streamgda.jobs.ledger.entries import Entries, Entry, FileRecord, State, in_order, table_of
 from streamgda.jobs.passes.accumulate import accumulate_splits
-from streamgda.jobs.passes.compute import Scheduler, compute_plans, opening_on
+from streamgda.jobs.passes.compute import compute_plans, opening_on
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Progress
 
 OnError = Literal["raise", "skip"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
@@ -13,18 +12,18 @@ import numpy as np
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.sources.base import ROWS_PER_TASK, Map, Source, Split, group_into_tasks
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.paths import Path
 from streamgda.data.storage.retries import RETRIES, retried
-from streamgda.jobs.passes.compute import Scheduler, compute_plan, opening_on, scheduler_for
+from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Progress
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.missing import MissingRows, Reading, policy_of
+from streamgda.statistics.kernels.blas import single_blas_thread
+from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import check_whole
@@ -159,6 +158,8 @@ def accumulate(
     )
     if policy is None:
         return read(empty)
+    from streamgda.models.estimators.several_reads import note_read, warn_unless_enough_reads
+
     reading = policy.read(read, empty, note=note_read if progress is True else None)
     warn_unless_enough_reads(reading)
     return reading.statistics
@@ -286,21 +287,3 @@ def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     with single_blas_thread():
         state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
     return cast("S", state)
-
-
-# ---------------------------------------------------------------------- several reads
-
-
-def note_read(line: str) -> None:
-    """Show a line about one read, above or below a progress bar."""
-    from tqdm.auto import tqdm
-
-    tqdm.write(line)
-
-
-def warn_unless_enough_reads(reading: Reading) -> None:
-    """Warn if more reads would give other statistics."""
-    if reading.unfinished:
-        from sklearn.exceptions import ConvergenceWarning
-
-        warnings.warn(reading.unfinished, ConvergenceWarning, stacklevel=4)

@@ -11,27 +11,22 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import LazySplit, Map, Source
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.retries import warning_of_retries
 from streamgda.data.storage.threads import DaemonThreads
 from streamgda.jobs.passes.graph import Graph, Outcome
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Listener, Progress, telling
-from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.jobs.passes.progress import Listener, telling
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    # What `dask.compute` takes as its scheduler.
-    Scheduler: TypeAlias = str | Executor | Client | Callable[..., Any] | None
-else:
-    Scheduler = Any  # annotations resolve without loading distributed
 
 _log = logging.getLogger("streamgda")
 

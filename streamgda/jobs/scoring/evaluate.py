@@ -15,17 +15,17 @@ from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.base import ScorableSource, Source, Split, group_into_tasks, total
 from streamgda.data.sources.conversion import is_dask
+from streamgda.data.sources.running import Progress
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Progress
 from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
 from streamgda.models.estimators.forgetting import Times, factor_after, times_of, weights_after
 from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import Array, order_of
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 Batch = Sequence[Any]
 

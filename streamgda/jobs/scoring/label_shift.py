@@ -18,16 +18,15 @@ from sklearn.utils import check_scalar
 from streamgda.data.blocks.block import Block, mixed
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.sources.base import ScorableSplit, Source, group_into_tasks
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.jobs.passes import compute
-from streamgda.jobs.passes.compute import Scheduler
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Progress
 from streamgda.jobs.scoring.inference import Model, pieces_of, score_piece, snapshot, with_features_of
 from streamgda.jobs.scoring.predict import as_scorable
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.reading import check_rows
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.models.gaussians.posteriors import Array, posteriors
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 _MOST_STEPS = 2000
 _LEAST_GAIN = 1e-4  # of the log-likelihood of all rows, which moves a share by 0.014 standard errors

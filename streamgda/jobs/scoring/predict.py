@@ -18,12 +18,11 @@ from streamgda.data.blocks.wording import RowError
 from streamgda.data.sources.base import ScorableSource, Source, group_into_tasks
 from streamgda.data.sources.conversion import is_arrow, is_zarr_path
 from streamgda.data.sources.discovery import is_table
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.passes import compute
-from streamgda.jobs.passes.compute import Scheduler
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Progress
 from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.jobs.scoring.inference import (
     Decision,
@@ -36,7 +35,7 @@ from streamgda.jobs.scoring.inference import (
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from streamgda.models.estimators.priors import in_pairs
-from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 _FORMAT = 1
 

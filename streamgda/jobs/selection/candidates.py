@@ -12,7 +12,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from streamgda.data.blocks.arrays import column_labels
-from streamgda.data.blocks.options import OPTIONS, check_not_renamed
+from streamgda.data.blocks.options import check_not_renamed
+from streamgda.data.registry import OPTIONS
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.encoding import Encoding
 from streamgda.models.estimators.classifier import GaussianClassifier

@@ -22,10 +22,9 @@ from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.schema import UNNAMED, Schema
 from streamgda.data.blocks.wording import RowError, abridged, named
 from streamgda.data.sources.base import Source, Split, group_into_tasks
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.jobs.passes import compute
-from streamgda.jobs.passes.compute import Scheduler
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.passes.progress import Progress
 from streamgda.jobs.scoring.inference import maps_and_model
 from streamgda.jobs.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.jobs.selection.candidates import Candidate
@@ -34,10 +33,10 @@ from streamgda.jobs.selection.splitters import tested_folds
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.models.estimators.reading import check_rows
 from streamgda.models.estimators.scores import Finalised, score_finalised
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows
 
 _VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB

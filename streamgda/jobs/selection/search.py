@@ -19,9 +19,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.paths import Path
-from streamgda.jobs.passes.compute import Scheduler
-from streamgda.jobs.passes.progress import Progress
 from streamgda.jobs.scoring.calibration import warned_of
 from streamgda.jobs.scoring.inference import maps_and_model
 from streamgda.jobs.selection.calibration import CALIBRATION, calibrations

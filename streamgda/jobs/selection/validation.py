@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
-from streamgda.jobs.passes.compute import Scheduler
-from streamgda.jobs.passes.progress import Progress
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.jobs.selection.calibration import calibrations
 from streamgda.jobs.selection.candidates import candidates_of
 from streamgda.jobs.selection.comparison import Comparison, Trial, Trials, compare

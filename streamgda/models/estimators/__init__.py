@@ -64,6 +64,15 @@ ESTIMATORS: dict[str, Entry] = {
 }
 """The estimators, by the names of their classes."""
 
+PREDICTIVE = {"student": "streamgda.extensions.students.predictive:predictive"}
+"""The step from normal densities to those that are not plugged in, by the value of the parameter."""
+
+JOBS = {
+    "read": "streamgda.jobs.passes.accumulate:read_into",
+    "calibrate": "streamgda.jobs.selection.calibration:calibrate",
+}
+"""What runs over whole datasets and stands above the models."""
+
 SKOPS_TYPES = [
     "streamgda.extensions.categories.columns.Categories",
     "streamgda.extensions.categories.reading.Categorical",

@@ -19,7 +19,7 @@ from sklearn.base import ClassifierMixin
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import callers_level, counted, named
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
-from streamgda.models.estimators import reading
+from streamgda.models.estimators import JOBS, PREDICTIVE, reading
 from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.models.estimators.learning import StatisticsLearner
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
@@ -27,16 +27,16 @@ from streamgda.models.estimators.options import OptionOf
 from streamgda.models.estimators.priors import priors_of, sum_to_one
 from streamgda.models.estimators.reading import one_of
 from streamgda.models.estimators.scores import Finalised, G, RowScores, score_finalised
-from streamgda.models.estimators.view import PREDICTIVE, View
+from streamgda.models.estimators.view import View
 from streamgda.models.gaussians.absent import PriorsAlone
 from streamgda.models.gaussians.base import Densities
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.models.gaussians.components import deficient_features
 from streamgda.models.gaussians.posteriors import decisions
 from streamgda.models.gaussians.regularisation import Regularisation
 from streamgda.models.gaussians.whitening import Reason, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows
 
 
@@ -330,7 +330,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         >>> round(GaussianNB().fit(X, y).calibrate(X, y).temperature, 2)
         1.96
         """
-        calibrate = resolve_name("streamgda.jobs.selection.calibration:calibrate")
+        calibrate = resolve_name(JOBS["calibrate"])
         calibrate(self, X, y, sample_weight, learnt=learnt)
         return self
 

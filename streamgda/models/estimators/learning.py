@@ -23,14 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block, Missing
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.options import OPTIONS, Option, check_not_renamed
+from streamgda.data.blocks.options import Option, check_not_renamed
+from streamgda.data.registry import OPTIONS
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.conversion import is_dask
+from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage import saving
-from streamgda.jobs.passes.accumulate import note_read, warn_unless_enough_reads
-from streamgda.jobs.passes.compute import Scheduler
-from streamgda.jobs.passes.progress import Progress
-from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
+from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, PREDICTIVE, estimator_named, options
 from streamgda.models.estimators.dtypes import FittedTypes
 from streamgda.models.estimators.forgetting import Times, merged, newest_and_weights
 from streamgda.models.estimators.moment import at_one_moment
@@ -46,7 +45,7 @@ from streamgda.models.estimators.reading import (
     source_to_learn,
 )
 from streamgda.models.estimators.scores import Finalised
-from streamgda.models.estimators.view import PREDICTIVE
+from streamgda.models.estimators.several_reads import note_read, warn_unless_enough_reads
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics

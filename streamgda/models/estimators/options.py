@@ -7,7 +7,8 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods
 
-from streamgda.data.blocks.options import OPTIONS, RENAMED, Option, check_not_renamed, option_of
+from streamgda.data.blocks.options import RENAMED, Option, check_not_renamed, option_of
+from streamgda.data.registry import OPTIONS
 
 
 def with_whole_options(model: Any, params: Mapping[str, Any]) -> dict[str, Any]:

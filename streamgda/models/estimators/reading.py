@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from os import PathLike
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,8 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
-from streamgda.jobs.passes.accumulate import read_into
-from streamgda.jobs.passes.compute import Scheduler
-from streamgda.jobs.passes.progress import Progress
+from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.models.estimators import JOBS
 from streamgda.models.estimators.dtypes import FittedTypes
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -297,7 +297,7 @@ def source_to_learn(
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
     source = source.in_order_of(names).pinned()
     model._prepare_for(source, scheduler)
-    read = partial(read_into, source, scheduler=scheduler, progress=progress)
+    read = partial(resolve_name(JOBS["read"]), source, scheduler=scheduler, progress=progress)
     refuses = source.missing_rows != "raise" and model.missing == "raise"
     return remedying(_LEARN_KEPT)(read) if refuses else read
 

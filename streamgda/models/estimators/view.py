@@ -16,9 +16,6 @@ from streamgda.statistics.covariances import Array
 
 Predictive = Literal["plugin", "student"]
 
-PREDICTIVE = {"student": "streamgda.extensions.students.predictive:predictive"}
-"""The step from normal densities to predictive ones, by the value of the parameter `predictive`."""
-
 
 @dataclass(frozen=True)
 class View:

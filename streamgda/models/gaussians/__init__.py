@@ -11,5 +11,6 @@
 - `axes`: principal axes of a covariance, in any units, and the directions that separate the classes best.
 - `whitening`: coordinates in which a covariance is the identity, and its rank.
 - `products`: deviations of rows from means, and rows times a matrix, with the same bits for any number of
-  rows. `blas`: one BLAS thread, so that it holds for any number of cores too.
+  rows.
+- `components`: covariances within and between the classes, and the features that make one singular.
 """

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 
-from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 Array = NDArray[np.float64]
 Positions: TypeAlias = int | slice | NDArray[np.intp]

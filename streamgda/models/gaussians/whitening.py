@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from streamgda.models.gaussians.blas import single_blas_thread
 from streamgda.models.gaussians.products import multiply_rows, multiply_rows_by_triangle
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 Array = NDArray[np.float64]
 Observed = NDArray[np.bool_]

@@ -2,7 +2,7 @@
 
 `sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
-nothing: a type, a shape or a code that does not fit is a ValueError.
+nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread.
 
 After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment
 variable ``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-import streamgda.onnx
 from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+import streamgda.onnx
 from streamgda import (
     GaussianDiscriminantAnalysis,
     GaussianNB,

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import skl2onnx
-import streamgda.onnx
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+import streamgda.onnx
 from streamgda import (
     ClassStatistics,
     GaussianNB,

@@ -10,7 +10,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, predict_dataset
-from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.statistics.kernels.blas import single_blas_thread
 from tests.interrupted import interrupted_at
 
 

@@ -19,7 +19,8 @@ from streamgda import (
     accumulate,
     scan_arrow,
 )
-from streamgda.data.blocks.options import OPTIONS, Entry, Option, option_of
+from streamgda.data.blocks.options import Option, option_of
+from streamgda.data.registry import OPTIONS, Entry
 from streamgda.models.estimators import options
 from streamgda.models.estimators.options import OptionOf
 from streamgda.models.estimators.reading import one_of

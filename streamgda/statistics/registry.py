@@ -1,0 +1,14 @@
+"""What extensions add to statistics, found by name: this room imports none of them."""
+
+KINDS = {
+    "ClassStatistics": "streamgda.statistics.floating.state:ClassStatistics",
+    "ExactClassStatistics": "streamgda.extensions.exact.state:ExactClassStatistics",
+    "IncompleteStatistics": "streamgda.extensions.incomplete.state:IncompleteStatistics",
+}
+"""Where each sort of statistics is defined, by its name in a saved table."""
+
+RULES = {
+    "mapped_rows": "streamgda.extensions.ridge.rule:MappedRows",
+    "subclass_centers": "streamgda.extensions.subclasses.centers:SubclassCenters",
+}
+"""Where the rule that is saved under a key is defined."""
