@@ -229,16 +229,22 @@ def test_links_of_the_readme_lead_to_the_repository_where_the_package_is_shown()
     assert all(link.startswith("https://") for link in links)
 
 
-def test_the_page_of_contributors_shows_what_each_room_imports():
+def test_the_picture_of_the_rooms_is_drawn_from_the_imports():
     package = ROOT / "streamgda"
-    rooms = sorted(file.parent.name for file in package.glob("*/__init__.py"))
-    found = {
-        room: set().union(*map(imported_by, (package / room).rglob("*.py"))) & set(rooms) for room in rooms
+    rooms = {file.parent.name for file in package.glob("*/__init__.py")}
+    below = {
+        room: set().union(*map(imported_by, (package / room).rglob("*.py"))) & rooms - {room}
+        for room in rooms
     }
-    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text().partition("| room |")[2].partition("\n\n")[0]
-    shown = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) ?\|$", page, re.MULTILINE))
-    true = {room: ", ".join(f"`{other}`" for other in sorted(found[room] - {room})) for room in rooms}
-    assert {room: listed.strip() for room, listed in shown.items()} == true
+    arrows = {
+        f"    {room} --> {other}"
+        for room in rooms
+        for other in below[room] - set().union(*(below[between] for between in below[room]))
+    }
+    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    shown = page.partition("```mermaid\n")[2].partition("```")[0].splitlines()
+    assert sorted(shown) == ["    " + line.strip() for line in sorted(arrows)] + ["flowchart TD"]
+    assert {room for room in rooms if f"| `{room}` |" in page} == rooms
 
 
 def imported_by(file):
