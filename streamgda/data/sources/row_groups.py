@@ -42,7 +42,7 @@ from streamgda.data.storage.fetching import (
     request_threads,
 )
 from streamgda.data.storage.filesystems import Storage, Version
-from streamgda.data.storage.footers import DECODED, has_encrypted_columns, tail_of
+from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
 from streamgda.data.storage.reading import Range, RangedFile
 from streamgda.data.storage.retries import StorageError
 
@@ -58,7 +58,6 @@ _BYTES_OF_INDEX = 5
 _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160 MB
 _COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
-_SMALL_FILE = 1 << 16  # bytes of a remote file that is read whole, by one request
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """The types of views, and the plain types that take their place."""
 
@@ -192,8 +191,8 @@ class RowGroups(ScorableSplit):
         place = self.read_options.storage, self.path, self.version
         known = DECODED.get(*place)
         read, size = opened(*place, known and known.file)
-        if size <= _SMALL_FILE:
-            whole = read(0, size)
+        if size <= SMALL_FILE:
+            whole = (known and known.whole) or read(0, size)
             self._check_version()
             footer = known and known.footer_of(pa.BufferReader(whole))
             return _Remote(RangedFile(lambda start, stop: whole.slice(start, stop - start), size), footer)

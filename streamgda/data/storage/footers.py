@@ -27,6 +27,9 @@ _SIGNATURE = 28  # bytes after the footer of a file whose columns are encrypted,
 
 _READ_AHEAD = 1 << 16  # bytes that hold most footers
 
+SMALL_FILE = _READ_AHEAD
+"""Bytes of a remote file that is read whole, by one request."""
+
 _MOST_DECODED = 1 << 26  # bytes
 
 _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
@@ -34,11 +37,12 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 _DECODED_SIZE = 10  # times the bytes of a footer, about
 
 
-def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeFile | None]:
+def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeFile | None, pa.Buffer | None]:
     """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
 
     An object store answers by two requests: one for the version, one for the bytes. The opened file is
-    returned too if it holds no connection; to open it again would take another request.
+    returned too if it holds no connection; to open it again would take another request. So are all bytes of a
+    small remote file.
 
     Raises
     ------
@@ -50,11 +54,13 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeF
             file, version = storage.open(path)
         else:
             file, version = None, storage.version(path)
-    tail = tail_of(*reader_of(storage, path, file, version.size))
+    read, size = reader_of(storage, path, file, version.size)
+    whole = read(0, size) if 0 < size <= SMALL_FILE and not storage.is_local else None
+    tail = tail_of(read if whole is None else lambda start, stop: whole.slice(start, stop - start), size)
     if file is None or (storage.is_object_store and not storage.is_local):
-        return tail, version, file
+        return tail, version, file, whole
     file.close()
-    return tail, version, None
+    return tail, version, None, whole
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
@@ -72,11 +78,15 @@ def tail_of(read: ReadRange, size: int) -> bytes:
 
 
 class Known(NamedTuple):
-    """The footer of a file, as bytes and decoded, and the open file. Another may have the same version."""
+    """The footer of a file, as bytes and decoded, the open file, and all of a small remote file.
+
+    Another local file may have the same version.
+    """
 
     tail: bytes
     footer: pq.FileMetaData
     file: pa.NativeFile | None
+    whole: pa.Buffer | None
 
     def footer_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
         """The decoded footer, if a file ends with the same bytes."""
@@ -137,7 +147,13 @@ class Footer(NamedTuple):
 
     @classmethod
     def of(
-        cls, storage: Storage, path: str, tail: bytes, version: Version, file: pa.NativeFile | None
+        cls,
+        storage: Storage,
+        path: str,
+        tail: bytes,
+        version: Version,
+        file: pa.NativeFile | None,
+        whole: pa.Buffer | None,
     ) -> Footer:
         """Decode a footer, and check it if the length of the file is known.
 
@@ -152,8 +168,8 @@ class Footer(NamedTuple):
         if version.size is not None:
             check_footer(metadata, tail, version.size)
         if version.tells_content and not has_encrypted_columns(metadata, tail):
-            known = Known(tail, metadata, file)
-            DECODED.keep(storage, path, version, known, _OPEN_FILE + _DECODED_SIZE * len(tail))
+            n_bytes = _OPEN_FILE + _DECODED_SIZE * len(tail) + len(whole or b"")
+            DECODED.keep(storage, path, version, Known(tail, metadata, file, whole), n_bytes)
         return cls(path, version, schema, tail, metadata)
 
 
