@@ -1,10 +1,12 @@
 """What is kept of the rows, and merged.
 
 In come blocks of labelled rows; out come states, which add up to the state of all the rows and are saved.
-Open `floating/state.py` first. All files, in the order in which they are best read:
+Open `floating/state.py` first: its `ClassStatistics` is what users meet. A merge goes from `base` to
+`labelled`, which matches the classes, and to `floating/moments.py`, which adds up their scatters by a loop of
+`kernels/sums.c`. All files, in the order in which they are best read:
 
-1. `state`: what every state holds, and how it is read, compared and saved. `base`: rows are added, states are
-   merged, and other states are derived.
+1. `state`: the base class of all states: how one is read, compared and saved. `base`: its subclass
+   `Statistics`: rows are added, states are merged, and other states are derived.
 2. `labelled`: the labels of the classes, with the counts and the moments that belong to them.
 3. `covariances`: the kinds of covariance. A kind says which products of features are kept.
 4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.statistics.kernels`.
@@ -15,6 +17,7 @@ These build on them:
 
 - `window`: the last batches of a stream. `folded`: states by a key, such as a fold.
 - `rules`: rules that divide the rows of a class, such as those of mixtures.
+- `missing`: how rows in which features are missing are learnt. `registry`: what extensions add.
 - `required`: what statistics keep of the rows, as one object that is handed on.
 - `locking`: how a state is read at one moment while other threads change it.
 - `validation`: checks of numbers and names.

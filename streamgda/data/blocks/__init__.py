@@ -7,6 +7,6 @@ dropped, and what they weigh.
   folds, for cross-validation. `arrays`: the blocks of an array or a data frame.
 - `schema`: what the features of rows are: columns of numbers, or what another room makes of columns.
 - `labels`: class labels and their codes.
-- `options`: several parameters as one value, for all floors.
+- `options`: several parameters as one value, which most rooms hand on and one reads.
 - `wording`: the messages of errors and warnings.
 """

@@ -1,4 +1,4 @@
-"""Several parameters as one value, which every floor hands on and only its own room reads."""
+"""Several parameters as one value, which most rooms hand on and only one reads."""
 
 from __future__ import annotations
 

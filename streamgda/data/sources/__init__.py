@@ -6,10 +6,10 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 (`scan_zarr`) and Dask collections (`scan_dask`).
 
 - `parquet`: files. `discovery` lists them, `planning` makes a `Dataset` of the list by the keys in the names
-  of folders and one footer, and plans each `InputFile` by its own footer. A task reads `row_groups`, decoded
-  in bounded memory.
-- `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order;
-  `format_options`: their options as text.
+  of folders and one footer, and plans each `InputFile` by its own footer. A task reads `row_groups`, and
+  `batches` makes blocks of them.
+- `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
+  `decoding` makes batches of their bytes. `format_options`: their options as text.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
@@ -19,12 +19,13 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
   `identity` hashes a transformer by its values, and functions by what their `code` names.
 - `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.
+  `running`: what a user says of a read: its scheduler, and who is told how far it is.
 
 How to write another one
 ------------------------
 A source is one file with two classes. `accumulate`, `evaluate` and the estimators' `fit` take any `Source`,
-so it may be a file outside of the package. Within it, one line in ``streamgda/__init__.py`` makes the
-function that scans it public.
+so it may be a file outside of the package. Within it, ``streamgda/__init__.py`` lists the function that
+scans it in ``_HOME_OF`` and ``__all__``, which makes it public.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
   and `blocks_of_batches` of what `rebatched` makes of Arrow record batches; they check the values, and name a

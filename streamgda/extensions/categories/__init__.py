@@ -9,5 +9,5 @@ The core finds them by name in `streamgda.data.registry.SCHEMAS` and
 - `reduction`: the moments of rows, of which the dummies are never made.
 - `treatments`: what a model learns from categories, and whether a missing one counts as a category, by the
   parameter `missing` of the model. `densities`: rows scored by it.
-- `display`: what the categories say about the classes.
+- `text`: columns of text that hold dates or numbers, which an error names.
 """

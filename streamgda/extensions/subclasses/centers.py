@@ -1,4 +1,4 @@
-"""Centres of subclasses: the rule by which the rows of a class get the label of one of its subclasses."""
+"""The rule by which each row of a class gets the label of the subclass whose centre is nearest to it."""
 
 from __future__ import annotations
 

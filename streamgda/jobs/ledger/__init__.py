@@ -19,14 +19,13 @@ Tables never change. The entry of a file that has changed or is gone stays in it
 it. When there are many small tables, a refresh writes their entries into larger ones. Only files whose names
 have the form that a ledger gives are deleted, and those where there is no lock once they are a day old.
 
-Open `ledger` first, then:
-
+`ledger`
+    `StatisticsLedger`, which uses all of these. Open it first.
 `entries`
-    Tables of entries, and ``ledger.parquet``: states and records are packed into them, and read from them.
+    Tables of entries, and ``ledger.parquet``, whose `Held.write` commits: states and records are packed into
+    them, and read from them.
 `drift`
     The reports: how far new rows lie from old ones and when that is an alarm, and what a refresh did.
 `refresh`
     Plan which files to read, and read them on any scheduler.
-`ledger`
-    `StatisticsLedger`, which uses all of these.
 """

@@ -3,9 +3,8 @@
 An estimator is one file and two lines:
 
 1. A module with a subclass of `streamgda.models.estimators.generative.GenerativeClassifier`, a dataclass
-whose
-   fields are its parameters besides those of all classifiers. It defines: `_covariance_type`, the kind of
-   covariance that it needs; `_finalise`, which computes densities
+   whose fields are its parameters besides those of all classifiers. It defines: `_covariance_type`, the kind
+   of covariance that it needs; `_finalise`, which computes densities
    (`streamgda.models.gaussians.base.Gaussians`) from statistics. Its `_parameter_constraints` add to those of
    the base class the values that its own parameters may have, as scikit-learn declares them. `to_sklearn`
    gives a model of scikit-learn where it has such.
@@ -30,8 +29,9 @@ The modules, from the top down:
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
 - `learning`: from rows to statistics. `reading`: how rows are checked and read. `forgetting`: how they age.
+- `traps`: warnings of models that are of little use. `several_reads`: those of reads that are repeated.
 - `moment`: how a model is read at one moment while other threads learn.
-- `singular`: classes without a density, and why.
+- `singular`: the covariance of each class of QDA is whitened; or why the class has no density.
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.
 - `lazy`: methods that take Dask collections.
 - `options`: parameters that hold several, and what replaced those of older versions.

@@ -1,4 +1,4 @@
-"""Which classes are singular, that is, have no density; the features that cause it, and the remedies."""
+"""Whiten the covariance of each class; of a singular class, name the features that cause it, and remedies."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@
 - `posteriors`: posterior probabilities and log-odds from log densities. `calibration`: how sure they are.
 - `boundaries`: the surface between two classes.
 - `axes`: principal axes of a covariance, in any units, and the directions that separate the classes best.
-- `whitening`: coordinates in which a covariance is the identity, and its rank.
+- `whitening`: coordinates in which a covariance is the identity, its rank and its log-determinant.
 - `products`: deviations of rows from means, and rows times a matrix, with the same bits for any number of
   rows.
 - `components`: covariances within and between the classes, and the features that make one singular.

@@ -1,8 +1,9 @@
-"""Loops over rows in C: sums by class, rows put in the order of their classes, and random features.
+"""Loops in C: rows summed by class or put in the order of their classes, moments merged, random features.
 
 `sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
-nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread.
+nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread. `versions`
+lists what all runs on.
 
 After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment
 variable ``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
