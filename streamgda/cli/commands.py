@@ -259,7 +259,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     refresh
     alarms
     run
-    model
+    model : but half_life
 
     Examples
     --------

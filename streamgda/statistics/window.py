@@ -145,7 +145,7 @@ class WindowedStatistics(Locked, Loadable):
         required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
         self._nothing = empty_statistics(required, feature_names=feature_names)
         self._batches = _Batches([], 0, [], 0, self._nothing, 0)
-        self._by_clock: bool | None = None  # not yet known, as in files of version 0.3
+        self._by_clock: bool | None = None  # not yet known, as in files of version 0.2
 
     def __len__(self) -> int:
         """How many batches are in the window."""

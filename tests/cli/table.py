@@ -91,6 +91,7 @@ SEVERAL, REPEATED = {"A,B,...", "COLUMN>=VALUE"}, {"leave_out", "tried"}
 
 RENAMED = {
     "--skip-unreadable": "--on-error skip",
+    "--reject": "--leave-out",
     "--n-subclasses": "--subclasses",
     "--categorical": "--categories",
     "--categorical-model": "--categories-model",

@@ -429,7 +429,7 @@ def test_incomplete_files_may_follow_complete_ones(tmp_path):
 
 
 def rows_of_the_saved_files():
-    """The rows that the files of format 2 in tests/data hold."""
+    """The rows that the files of format 2 in tests/files hold."""
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(60, 3)).round(3), np.array(["a", "b"] * 30)
     X[::4, 1] = X[1::5, 0] = X[-1] = nan
