@@ -152,7 +152,10 @@ class Storage:
             return None, ""
         from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
         from fsspec.implementations.dirfs import DirFileSystem
+        from fsspec.implementations.local import LocalFileSystem
 
+        if type(self.fsspec) is LocalFileSystem:  # which may make a folder again that was removed
+            return pafs.LocalFileSystem(), ""
         if isinstance(self.fsspec, DirFileSystem):
             return _wrapped(self.fsspec.fs), f"{self.fsspec.path}/" if self.fsspec.path else ""
         if isinstance(self.fsspec, AsyncFileSystemWrapper):

@@ -11,6 +11,7 @@ from contextlib import suppress
 import dask
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from streamgda import LinearDiscriminantAnalysis, predict_dataset
 from streamgda.jobs.scoring.outputs import zarr as zarr_output
@@ -132,6 +133,18 @@ def test_where_there_are_no_locks_a_put_looks_for_its_run(model, other, source, 
     run.goes_on()
     check(read(f"memory://ended/{out}"), other, whole[NAMES])
     assert not [name for name in memory.find("/ended") if "/.predict" in name]
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_a_filesystem_that_makes_folders_makes_none_of_an_ended_run(
+    model, other, source, whole, tmp_path, monkeypatch, out
+):
+    run, makes_folders = Run(monkeypatch, OUTPUTS[out], "error", "put"), LocalFileSystem(auto_mkdir=True)
+    run.ends(model, source, tmp_path / out, filesystem=makes_folders)
+    predict_dataset(other, source, tmp_path / out, filesystem=makes_folders, scheduler="synchronous")
+    run.goes_on()
+    assert not list((tmp_path / out).glob(".*"))
+    check(read(tmp_path / out), other, whole[NAMES])
 
 
 class Ended:
