@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from os import PathLike
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -44,7 +45,8 @@ SUFFIXES = (".parquet", ".parq", ".pq")
 OTHER_FORMATS = "it is damaged or of another format, as scan(path, format='csv') or --format csv reads it"
 """What may be wrong with a file that is not named as Parquet."""
 
-_HIDDEN = (".", "_")
+_HIDDEN = re.compile(r"(?:^|/)[._](?![^/]*=)")
+"""What the name of a hidden file or folder begins with. A name with a hive key is not hidden."""
 
 _WILDCARD = re.compile(r"[*?[]")
 
@@ -242,23 +244,23 @@ class Folder(Location):
     def files(self, storage: Storage) -> tuple[Files, Files]:
         """All that is in it; and the files of the format at any depth that are not hidden."""
         listed = storage.listing(self.path)
-        visible = [path for path in listed if not _is_hidden(_inside(path, self.path))]
-        files = sorted(path for path in visible if path.endswith(self.endings))
-        _check_links(storage, visible, self.endings)
+        files: dict[str, Version | None] = {}
+        for path in sorted(listed):
+            if self.matches(path):
+                files[path] = listed[path]
+            elif not _HIDDEN.search(_inside(path, self.path)):
+                _check_link(storage, path)
         if not files:
             raise FileNotFoundError(
                 f"folder {self.path} holds no file named {', '.join('*' + s for s in self.endings)}"
             )
-        return listed, {path: listed[path] for path in files}
+        return listed, files
 
-    @property
-    def root(self) -> str:
-        """The folder."""
-        return self.path
+    root = property(attrgetter("path"))
 
     def matches(self, path: str) -> bool:
         """Whether it is named as files of the format, and not hidden in the folder."""
-        return path.endswith(self.endings) and not _is_hidden(_inside(path, self.path))
+        return path.endswith(self.endings) and not _HIDDEN.search(_inside(path, self.path))
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,8 @@ class Pattern(Location):
 
     def matches(self, path: str) -> bool:
         """Whether it matches, or is of the format and in a folder that matches, and is not hidden."""
-        if _is_hidden(_inside(path, self.root), self._first_letters):
+        hidden = _HIDDEN.finditer(_inside(path, self.root))
+        if any(mark[0][-1] not in self._first_letters for mark in hidden):
             return False
         parents = [path[: slash.start()] for slash in re.finditer("/", path)]
         return bool(self._regex.match(path)) or (
@@ -351,20 +354,12 @@ _UNSEEN = Version(None, None)
 _LOCATIONS: dict[pafs.FileType, type[Location]] = {pafs.FileType.File: File, pafs.FileType.Directory: Folder}
 
 
-def _check_links(storage: Storage, paths: Iterable[str], endings: tuple[str, ...]) -> None:
+def _check_link(storage: Storage, path: str) -> None:
     """Raise FileNotFoundError for a link to nothing, which may have led to a folder of files."""
-    for path in paths:
-        place = None if path.endswith(endings) else storage.local_path(path)  # files fail when read
-        if place is not None and not pathlib.Path(place).exists():
-            raise FileNotFoundError(
-                f"{path} is a link to nothing, so rows may be missing; restore what it led to, or delete it"
-            )
-
-
-def _is_hidden(path: str, first_letters: str = "") -> bool:
-    """Whether a part of a path is the name of a hidden file or folder. A name with a hive key is not."""
-    hidden = tuple(set(_HIDDEN) - set(first_letters))
-    return any(part.startswith(hidden) and "=" not in part for part in path.split("/"))
+    if (place := storage.local_path(path)) is not None and not pathlib.Path(place).exists():
+        raise FileNotFoundError(
+            f"{path} is a link to nothing, so rows may be missing; restore what it led to, or delete it"
+        )
 
 
 def _inside(path: str, folder: str) -> str:

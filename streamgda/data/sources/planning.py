@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
-from operator import and_, itemgetter
-from typing import Any, Self, TypeAlias, TypeVar
+from itertools import repeat, starmap
+from operator import and_, attrgetter, itemgetter
+from typing import Any, Self, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -39,10 +40,6 @@ _FILES_OF_TASK = 128
 _TRIED = 100  # files, of which one must be as it should be
 
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
-
-T = TypeVar("T")
-
-R = TypeVar("R")
 
 
 Find: TypeAlias = Callable[..., Listing]
@@ -140,8 +137,17 @@ class Dataset:
 
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
-        """Read what a file says of itself; ValueError if it cannot be read."""
-        return _read_footer(storage, path)
+        """Read and check what a file says of itself; again if the storage fails for a moment.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be read.
+        """
+        with opening(path):
+            footer = retried(partial(read_footer, storage, path), place=path)
+        with decoding(path):
+            return Footer.of(storage, path, *footer)
 
     @property
     def written_as(self) -> str:
@@ -210,7 +216,14 @@ class Dataset:
         """
         if self.fragments:
             files = [replace(file, row_groups=self._row_groups(file.location)) for file in files]
-        batches, planner = _batches(files), self.planner(read_options, each)
+        batches = [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
+        planner = FilePlanner(  # which opens the files, perhaps on the workers of a cluster
+            self.schema.remove_metadata(),
+            self.stored.remove_metadata(),
+            self.first if each is map else None,
+            read_options,
+            {} if self.listing.columns is None else field_numbers(self.listing.columns),
+        )
         schemas: list[tuple[pa.Schema, pa.Schema]] = []
         retries: list[str] = []
         for batch, (footers, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
@@ -218,23 +231,11 @@ class Dataset:
             for file, (version, runs, schema) in zip(batch, footers, strict=True):
                 listed = file.version or self.listing.files[file.location]
                 version = listed if listed == version else version  # noqa: PLW2901 - one object for both
-                where = read_options, file.location, version, file.partition
-                splits = [RowGroups(*where, *run) for run in runs]
+                where = partial(RowGroups, read_options, file.location, version, file.partition)
                 columns = planner.columns(schema, schemas)
-                yield replace(file, splits=splits, columns=columns)
+                yield replace(file, splits=list(starmap(where, runs)), columns=columns)
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
-
-    def planner(self, read_options: ReadOptions, each: Map) -> FilePlanner:
-        """What opens the files, also on the workers of a cluster."""
-        columns = self.listing.columns
-        return FilePlanner(
-            self.schema.remove_metadata(),
-            self.stored.remove_metadata(),
-            self.first if each is map else None,
-            read_options,
-            {} if columns is None else field_numbers(columns),
-        )
 
     def _row_groups(self, path: str) -> tuple[list[int], int]:
         """The row groups of a file that a pyarrow dataset holds, and how many the file has."""
@@ -263,7 +264,7 @@ def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:
             name, equals, value = part.partition("=")
             if equals and (name := unquote(name)) not in stored:
                 values.setdefault(name, []).extend([] if value == _NULL else [unquote(value)])
-    return pa.schema([(name, _type_of(texts)) for name, texts in values.items()])
+    return pa.schema(zip(values, map(_type_of, values.values()), strict=True))
 
 
 def _type_of(values: list[str]) -> pa.DataType:
@@ -307,20 +308,14 @@ def _first_readable(
 
 def _passes(check: Check | None, head: Footer) -> bool:
     """Whether a file passes a check by its columns, and the keys in its path."""
-    keys = [unquote(part.partition("=")[0]) for part in head.path.split("/")[:-1] if "=" in part]
-    columns = reduce(pa.Schema.append, (pa.field(key, pa.null()) for key in keys), head.schema)
+    columns = head.schema
+    for part in head.path.split("/")[:-1]:
+        key, equals, _ = part.partition("=")
+        columns = columns.append(pa.field(unquote(key), pa.null())) if equals else columns
     try:
         return check is None or check(columns, head.path) is None
     except ValueError:
         return False
-
-
-def _read_footer(storage: Storage, path: str) -> Footer:
-    """Read, decode and check the footer of a file. It is read again if the storage fails for a moment."""
-    with opening(path):
-        footer = retried(partial(read_footer, storage, path), place=path)
-    with decoding(path):
-        return Footer.of(storage, path, *footer)
 
 
 def name_of_format(kind: Any) -> str:
@@ -368,32 +363,31 @@ class FilePlanner:
         """One task: plan some files. Return the plans, and the errors after which storage was asked again."""
         schemas: list[tuple[pa.Schema, pa.Schema]] = []
         with noting_retries() as noted:
-            return self._each(partial(self._plan, schemas), files), noted
+            if self.read_options.storage.is_local:  # whose files gain nothing by threads
+                return list(map(self._plan, files, repeat(schemas))), noted
+            with DaemonThreads(_READERS, "streamgda-planning") as readers:
+                return list(readers.map(self._plan, files, repeat(schemas))), noted
 
     def columns(self, schema: pa.Schema, known: list[tuple[pa.Schema, pa.Schema]]) -> pa.Schema:
         """The columns to read of a file: one schema for all files that are alike, of which some are known."""
-        columns = next((columns for stored, columns in known if stored.equals(schema)), None)
-        if columns is None:
-            places = sorted(map(schema.get_field_index, self.read_options.columns))
-            columns = pa.schema([schema.field(place) for place in places if place >= 0])
-            known.append((schema, columns))
+        for stored, columns in known:
+            if stored.equals(schema):
+                return columns
+        places = sorted(map(schema.get_field_index, self.read_options.columns))
+        columns = pa.schema([schema.field(place) for place in places if place >= 0])
+        known.append((schema, columns))
         return columns
 
-    def _each(self, function: Callable[[T], R], files: Sequence[T]) -> list[R]:
-        """Apply a function to each file: in threads if files are remote; local files gain nothing by them."""
-        if self.read_options.storage.is_local:
-            return list(map(function, files))
-        with DaemonThreads(_READERS, "streamgda-planning") as readers:
-            return list(readers.map(function, files))
-
-    def _plan(self, known: list[tuple[pa.Schema, pa.Schema]], file: InputFile) -> Planned:
+    def _plan(self, file: InputFile, known: list[tuple[pa.Schema, pa.Schema]]) -> Planned:
         footer = self._footer(file.location)
         self._check(file, footer.schema)
         indices = self._row_groups(file, footer)
-        row_groups = zip(indices, map(footer.metadata.row_group, indices), strict=True)
-        groups = [(index, group.num_rows, group.total_byte_size) for index, group in row_groups]
-        columns = (np.array(run, np.int64).T for run in group_into_tasks(groups, n_rows=itemgetter(1)))
-        runs = [(run[:2].tobytes(), *run[1:].sum(axis=1).tolist()) for run in columns]
+        of_groups = map(attrgetter("num_rows", "total_byte_size"), map(footer.metadata.row_group, indices))
+        groups = [(index, *sizes) for index, sizes in zip(indices, of_groups, strict=True)]
+        runs = []
+        for run in group_into_tasks(groups, n_rows=itemgetter(1)):
+            columns = np.array(run, np.int64).T
+            runs.append((columns[:2].tobytes(), *columns[1:].sum(axis=1).tolist()))
         return file.version or footer.version, runs, self.columns(footer.schema, known)
 
     def _footer(self, path: str) -> Footer:
@@ -404,7 +398,7 @@ class FilePlanner:
                 present = retried(partial(storage.version, path), place=path)
             if present == first.version:
                 return first
-        return _read_footer(storage, path)
+        return Dataset.read_head(storage, _FORMAT, path)
 
     def _row_groups(self, file: InputFile, footer: Footer) -> list[int]:
         """The row groups in which rows may pass the filter, by their statistics.
@@ -465,10 +459,6 @@ class FilePlanner:
             return
         if label_kind(kind) != label_kind(first):
             raise ValueError(f"{path}: target {target!r} is {kind}, in the first file it is {first}")
-
-
-def _batches(files: Sequence[T]) -> list[Sequence[T]]:
-    return [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
 
 
 def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[InputFile]) -> pa.Schema:

@@ -22,6 +22,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -184,9 +186,7 @@ class Storage:
         On a local disk, symbolic links are followed, and a file to which several paths lead is listed once.
         """
         if (place := self.local_path(folder)) is not None:
-            return {
-                moved(path, place, folder): _version_by_status(status) for path, status in walk_files(place)
-            }
+            return {moved(path, place, folder): version for path, version in walk_files(place)}
         if (behind := self.forget_listings()) is None:
             selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
             infos, in_seconds = self.filesystem.get_file_info(selector), self._is_s3
@@ -232,7 +232,7 @@ class Storage:
     def children(self, folder: str) -> list[str]:
         """The names of the files and folders directly in a folder. A missing folder has none."""
         if (place := self.local_path(folder)) is not None:  # Arrow fails if the folder is made meanwhile
-            return [entry.name for entry in _entries(place)]
+            return list(map(attrgetter("name"), _entries(place)))
         self.forget_listings()
         selector = pafs.FileSelector(folder, allow_not_found=True)
         return [info.base_name for info in self.filesystem.get_file_info(selector) if info.base_name]
@@ -467,8 +467,8 @@ def _nanoseconds(time: float | str | datetime) -> int:
     return round(seconds * 1_000_000) * 1_000
 
 
-def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield each file in a folder, at any depth, once: its path, with "/" in it, and its status.
+def walk_files(folder: str) -> Iterator[tuple[str, Version]]:
+    """Yield each file in a folder, at any depth, once: its path, with "/" in it, and its version.
 
     If several paths lead to a file or folder, its path is the one without a link, if that lies in the folder.
     A link to nothing is listed as a file, which cannot be read. A missing folder has no files.
@@ -481,8 +481,7 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
         if real in real_paths:
             continue
         real_paths.add(real)
-        if pathlib.Path(real).is_file():
-            yield from _still_there(path, real)
+        files = [(path, real)] if pathlib.Path(real).is_file() else []
         for entry in _entries(real):
             inside = f"{path.rstrip('/')}/{entry.name}"
             if entry.is_symlink() and pathlib.Path(entry.path).exists():
@@ -491,22 +490,17 @@ def walk_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
                 folders.append(inside)
             elif entry.is_file() or entry.is_symlink():
                 real_paths.add(entry.path)
-                yield from _still_there(inside, entry.path)
-
-
-def _still_there(name: str, path: str) -> list[tuple[str, os.stat_result]]:
-    """The name and the status of a file; nothing if it is gone since its folder was listed."""
-    try:
-        return [(name, pathlib.Path(path).lstat())]
-    except FileNotFoundError:
-        return []
+                files.append((inside, entry.path))
+        for name, place in files:
+            with suppress(FileNotFoundError):  # gone since its folder was listed
+                yield name, _version_by_status(pathlib.Path(place).lstat())
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     """The files and folders directly in a folder, sorted by name; none if it is not a folder."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+            return sorted(entries, key=attrgetter("name"))
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -542,11 +536,11 @@ def resolve_all(
     ValueError
         If they are on several filesystems.
     """
-    urls = [os.fspath(path) for path in paths]
+    urls = list(map(os.fspath, paths))
     if isinstance(filesystem, Storage):
         return filesystem, urls
-    filesystems, names = zip(*(_resolved(url, filesystem) for url in urls), strict=True)
-    if any(other != filesystems[0] for other in filesystems):
+    filesystems, names = zip(*map(_resolved, urls, repeat(filesystem)), strict=True)
+    if filesystems.count(filesystems[0]) < len(filesystems):
         raise ValueError("the files of a dataset must all be on one filesystem")
     return conceal(Storage(filesystems[0]), names, urls)
 

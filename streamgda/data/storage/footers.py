@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from itertools import pairwise
+from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
 
@@ -192,19 +192,24 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     pyarrow.ArrowInvalid
         If the check fails. ArrowInvalid is a ValueError.
     """
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    rows = [group.num_rows for group in groups]
+    groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
+    rows = list(map(attrgetter("num_rows"), groups))
     if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
         raise pa.ArrowInvalid(
             "the footer is damaged: its row groups and the file differ in their number of rows"
         )
     if has_encrypted_columns(metadata, tail):
         return
-    places = sorted(_places(metadata, groups))
-    if _behind(metadata, tail) or any(not 0 < start < stop <= n_bytes - len(tail) for start, stop in places):
-        raise pa.ArrowInvalid("the footer is damaged: a column is not within the file")
-    if any(stop > start for (_, stop), (start, _) in pairwise(places)):
-        raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
+    outside = pa.ArrowInvalid("the footer is damaged: a column is not within the file")
+    places, before = sorted(_places(metadata, groups)), 0
+    if _behind(metadata, tail):
+        raise outside
+    for start, stop in places:
+        if not 0 < start < stop <= n_bytes - len(tail):
+            raise outside
+        if start < before:
+            raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
+        before = stop
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
