@@ -127,3 +127,11 @@ def check_interruptions(make, operate, look, *, step=1):
             assert look(one) == after, f"other than without the interruption at {place}"
         n += step
     return n - step
+
+
+def wait_for_threads():
+    """Wait for the threads of a pass that has ended."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("streamgda-readers"):
+            thread.join(60)
+            assert not thread.is_alive()

@@ -287,12 +287,7 @@ class Storage:
 
     @contextmanager
     def replacing(
-        self,
-        path: str,
-        *,
-        in_memory: bool = False,
-        run: str | None = None,
-        check: Callable[[], object] = lambda: None,
+        self, path: str, *, in_memory: bool = False, run: str | None = None
     ) -> Iterator[pa.NativeFile]:
         """Open a new file for writing. It replaces the file at `path` when the block ends without an error.
 
@@ -308,10 +303,8 @@ class Storage:
             written by one request, without a temporary file, since an object there appears only when it is
             complete.
         run : str, optional
-            What must be there until the file has its name: on a disk a folder, in which the file is written,
-            so that it cannot get its name any more once the folder is gone; elsewhere a file.
-        check : callable, optional
-            Called before the file gets its name; if it raises, nothing is replaced.
+            What `begin_run` has made. Once `end_run` has taken it away, the file cannot get its name any
+            more.
 
         Yields
         ------
@@ -329,7 +322,6 @@ class Storage:
         if in_memory and beneath.is_object_store:
             buffer = pa.BufferOutputStream()
             yield buffer
-            check()
             beneath._check_run(run)
             with storing(path), filesystem.open_output_stream(path, compression=None) as stream:
                 stream.write(buffer.getvalue())
@@ -348,7 +340,6 @@ class Storage:
             finally:
                 with storing(path):
                     stream.close()
-            check()
             beneath._check_run(run)
             with storing(path):
                 if near:
@@ -361,6 +352,26 @@ class Storage:
             with suppress(OSError):
                 filesystem.delete_file(temporary)
             raise
+
+    def begin_run(self, run: str) -> None:
+        """Make what shows that a run goes on: on a disk a folder, in which its files are written; or a file.
+
+        Threads and tasks may outlive a run that fails. On a disk, they can write no file after `end_run`.
+        Elsewhere they look for the file before they put another, so only a put that had begun still arrives.
+        """
+        if self.is_local:
+            self.filesystem.create_dir(run, recursive=True)
+        else:
+            self.filesystem.open_output_stream(run, compression=None).close()
+
+    def end_run(self, run: str) -> None:
+        """Let nothing of a run be written any more."""
+        with suppress(OSError):
+            if self.is_local:
+                self.filesystem.move(run, f"{run}-ended")  # while files are made in it, it cannot be deleted
+                self.filesystem.delete_dir(f"{run}-ended")
+            else:
+                self.filesystem.delete_file(run)
 
     def _unfinished(self, path: str, run: str | None) -> str:
         """Where a file is written until it is complete."""

@@ -111,9 +111,9 @@ def write(
     metadata: Metadata,
     filesystem: AnyFileSystem | Storage | None = None,
     *,
-    check: Callable[[], object] = lambda: None,
+    run: str | None = None,
 ) -> None:
-    """Write a table and its metadata, atomically. `check` is called before the file gets its name.
+    """Write a table and its metadata, atomically; `run` is as for `Storage.replacing`.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def write(
     table = table.replace_schema_metadata(encode(metadata))
 
     def attempt() -> None:
-        with where.replacing(name, in_memory=True, check=check) as file:
+        with where.replacing(name, in_memory=True, run=run) as file:
             _write_parquet(table, file)
 
     try:

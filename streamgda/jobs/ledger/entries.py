@@ -35,7 +35,6 @@ from streamgda.data.storage.fetching import read_ahead
 from streamgda.data.storage.filesystems import Storage, Version, finished_name, reached
 from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.reading import open_whole
-from streamgda.data.storage.retries import storing
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of, states_of
@@ -55,7 +54,8 @@ _MOST_SMALL = 64
 _READERS = 4  # tables in memory at once, while others are merged
 _ORPHANED_FOR = timedelta(days=1)  # longer than a refresh or a reader takes
 _NAME = re.compile(r"[0-9a-f]{32}\.parquet")
-_RUN = re.compile(r"[0-9a-f]{32}\.run")
+_RUN = re.compile(r"[0-9a-f]{32}\.run(-ended)?")
+_OURS = re.compile(f"{_NAME.pattern}|{_RUN.pattern}")
 
 
 class FileRecord(NamedTuple):
@@ -177,46 +177,34 @@ class Entries:
         Where it is.
     reads : str
         A hash of what is read of each file.
-    run : str
-        The name of a file that is there as long as tables may be written; "" if they always may.
+    run : str, optional
+        What is there as long as tables may be written, as for `Storage.replacing`.
     """
 
     storage: Storage
     folder: str
     reads: str
-    run: str = ""
+    run: str | None = None
 
     def there(self) -> dict[str, Version]:
         """What refreshes have left in the folder, also tables that are half-written."""
         versions = reached(self.folder, partial(self.storage.listing, self.folder))
         above = self.folder.strip("/") + "/"
         names = {path.strip("/").removeprefix(above): version for path, version in versions.items()}
-        return {
-            name: version
-            for name, version in names.items()
-            if _NAME.fullmatch(finished_name(name) or name) or _RUN.fullmatch(name)
-        }
+        return {name: names[name] for name in names if _OURS.fullmatch(finished_name(name) or name)}
 
     @contextmanager
     def open(self) -> Iterator[Entries]:
         """The same folder, for one refresh: after the block, nothing that still runs writes a table.
 
-        Threads and tasks may outlive a refresh that fails. Each looks for the file `run` before its table
-        gets a name, so only one that has just looked can still write.
+        Threads and tasks may outlive a refresh that fails.
         """
-        run = f"{uuid.uuid4().hex}.run"
-        path, filesystem = f"{self.folder}/{run}", self.storage.filesystem
-        with storing(path):
-            filesystem.open_output_stream(path, compression=None).close()
+        run = f"{self.folder}/{uuid.uuid4().hex}.run"
+        reached(run, partial(self.storage.begin_run, run))
         try:
             yield replace(self, run=run)
         finally:
-            with suppress(OSError):
-                filesystem.delete_file(path)
-
-    def _check_run(self) -> None:
-        if self.run:
-            self.storage.version(f"{self.folder}/{self.run}")  # an error if it is gone
+            self.storage.end_run(run)
 
     def write(self, entries: Iterable[Entry]) -> list[FileRecord]:
         """Write some entries into tables of a few megabytes, and return the records, which name these."""
@@ -246,7 +234,7 @@ class Entries:
             "own": [{k: v for k, v in e.document.items() if v != common[k]} for e in run],
         }
         table = pa.concat_tables([entry.table for entry in run])
-        tables.write(f"{self.folder}/{name}", table, document, self.storage, check=self._check_run)
+        tables.write(f"{self.folder}/{name}", table, document, self.storage, run=self.run)
         return records
 
     def found(self, names: Iterable[str]) -> dict[tuple[Any, ...], FileRecord]:
@@ -327,6 +315,9 @@ class Entries:
     def tidy(self, named: set[str], there: Mapping[str, Version]) -> None:
         """Delete what is not named; where there is no lock, what is older than a day."""
         latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
+        inside = self.storage.children(self.folder) if self.storage.is_local else ()
+        for name in filter(_RUN.fullmatch, inside):
+            self.storage.filesystem.delete_dir(f"{self.folder}/{name}")
         for name in there.keys() - named:
             if self.storage.is_local or (there[name].modified or latest) < latest:
                 path = f"{self.folder}/{name}"

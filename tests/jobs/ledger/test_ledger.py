@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import threading
 import time
 import traceback
 import tracemalloc
@@ -23,7 +24,8 @@ import pytest
 
 from streamgda import StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
 from streamgda import scan as scan_files
-from tests.interrupted import full_disk
+from streamgda.jobs.passes.accumulate import accumulate_splits
+from tests.interrupted import full_disk, wait_for_threads
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -737,9 +739,12 @@ def test_what_a_crash_has_left_is_cleared_away(data, ledger):
     unfinished = f"{'3' * 32}.unfinished"
     for name in (entry, f"{entry}.{unfinished}", f".ledger.parquet.{unfinished}"):
         Path(ledger.path, name).write_bytes(b"left behind")
+    for name in (f"{'1' * 32}.run", f"{'2' * 32}.run-ended"):
+        Path(ledger.path, "entries", name).mkdir()
+        Path(ledger.path, "entries", name, unfinished).write_bytes(b"left behind")
     ledger.refresh(scan(data))
     assert tables(ledger) == named(ledger)
-    assert not list(Path(ledger.path).rglob("*.unfinished"))
+    assert not [*Path(ledger.path).rglob("*.unfinished"), *Path(ledger.path).rglob("*.run*")]
 
 
 @pytest.mark.slow
@@ -809,20 +814,25 @@ def test_a_file_that_is_excluded_does_not_count(data, ledger):
         ledger.refresh(scan(data), exclude=["7.parquet"])
 
 
-def slowly(X):
-    if X[0, 0] > 1e5:
-        raise ValueError("bad rows")
-    time.sleep(0.3)
-    return X
-
-
 def test_nothing_is_written_after_a_refresh_that_has_failed(data, ledger, monkeypatch):
     """The threads that read other files then go on, and what they have read comes too late."""
     monkeypatch.setattr("streamgda.jobs.ledger.refresh._FILES_PER_TASK", 1)
-    put(data / "0.parquet", rows(shift=1e6))
+    begun, is_over = threading.Event(), threading.Event()
+
+    def read(files, empty):
+        if files[0].path == "0.parquet":
+            assert begun.wait(60)
+            raise ValueError("bad rows")
+        begun.set()
+        assert is_over.wait(60)
+        return accumulate_splits(files, empty)
+
+    monkeypatch.setattr("streamgda.jobs.ledger.refresh.accumulate_splits", read)
     with pytest.raises(ValueError, match="bad rows"), dask.config.set(num_workers=4):
-        ledger.refresh(scan(data).map(slowly, features=["u", "v"]), scheduler="threads")
-    time.sleep(0.6)
+        ledger.refresh(scan(data), scheduler="threads")
+    is_over.set()
+    wait_for_threads()
+    monkeypatch.undo()
     assert tables(ledger) == []
     assert not ledger.refresh(scan(data)).reused
 

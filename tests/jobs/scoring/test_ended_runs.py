@@ -18,6 +18,7 @@ from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.base import Output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
+from tests.interrupted import wait_for_threads
 from tests.jobs.scoring.conftest import NAMES, check, read
 
 OUTPUTS = {"out": ParquetOutput, "out.zarr": ZarrOutput}
@@ -97,13 +98,6 @@ class Run:
         deadline = time.monotonic() + 60
         while self.n_left < self.n_waited and time.monotonic() < deadline:
             time.sleep(0.01)
-
-
-def wait_for_threads():
-    for thread in threading.enumerate():
-        if thread.name.startswith("streamgda-readers"):
-            thread.join(60)
-            assert not thread.is_alive()
 
 
 @pytest.mark.slow_cases("error-put", "interrupt-write", "interrupt-rename-out]", "error-rename-out.zarr")

@@ -292,26 +292,14 @@ class Output(ABC):
     def begin(self) -> None:
         """Make what shows that this run goes on, before it writes."""
         self._has_begun = True
-        if self.storage.is_local:
-            self.make_folder(self.run.removeprefix(f"{self.path}/"))
-        else:
-            self._change(partial(self._put_alone, self.run))
-
-    def _put_alone(self, path: str) -> None:
-        with self.storage.replacing(path, in_memory=True):
-            pass
+        self._change(partial(self.storage.begin_run, self.run))
 
     def _end(self) -> None:
         """Let nothing of this run write any more."""
-        if not self._has_begun:
-            return
-        filesystem = self.storage.filesystem
-        if self.storage.is_local:
-            with suppress(OSError):
-                filesystem.move(self.run, f"{self.run}-ended")
-                filesystem.delete_dir(f"{self.run}-ended")
-        else:
-            wait([request_threads().submit(filesystem.delete_file, self.run)], _SECONDS_TO_END)
+        if self._has_begun and self.storage.is_local:
+            self.storage.end_run(self.run)
+        elif self._has_begun:
+            wait([request_threads().submit(self.storage.end_run, self.run)], _SECONDS_TO_END)
 
     def _is_over(self) -> bool:
         with suppress(FileNotFoundError):
