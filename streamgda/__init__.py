@@ -3,7 +3,8 @@
 - Describe data: `scan`, `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
 - Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
   are missing, `IncompleteStatistics`; `Marginal` says how. `WindowedStatistics` holds the last batches of a
-  stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states.
+  stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states. `private_statistics`
+  are `PrivateClassStatistics`, which may be shared where rows may not.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
   `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`, `RidgeClassifier`. `Categorical` says which
   columns have categories, and what models make of them. `load` reads what `save` wrote, and
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from streamgda.extensions.exact.state import ExactClassStatistics
     from streamgda.extensions.incomplete.policy import Marginal
     from streamgda.extensions.incomplete.state import IncompleteStatistics
+    from streamgda.extensions.private.state import PrivateClassStatistics
+    from streamgda.extensions.private.statistics import private_statistics
     from streamgda.extensions.ridge.classifier import RidgeClassifier
     from streamgda.extensions.ridge.features import RandomFeatures
     from streamgda.extensions.ridge.random import RandomFeatureClassifier
@@ -73,6 +76,7 @@ __all__ = [
     "Marginal",
     "MixtureDiscriminantAnalysis",
     "PassProgress",
+    "PrivateClassStatistics",
     "QuadraticDiscriminantAnalysis",
     "RandomFeatureClassifier",
     "RandomFeatures",
@@ -94,6 +98,7 @@ __all__ = [
     "load_model",
     "load_statistics",
     "predict_dataset",
+    "private_statistics",
     "progressive_score",
     "scan",
     "scan_arrow",
@@ -114,6 +119,7 @@ _HOME_OF = {
     "ExactClassStatistics": "streamgda.extensions.exact.state",
     "IncompleteStatistics": "streamgda.extensions.incomplete.state",
     "Marginal": "streamgda.extensions.incomplete.policy",
+    "PrivateClassStatistics": "streamgda.extensions.private.state",
     "Evaluation": "streamgda.jobs.scoring.evaluation",
     "HashedKFold": "streamgda.jobs.selection.splitters",
     "RandomFeatures": "streamgda.extensions.ridge.features",
@@ -134,6 +140,7 @@ _HOME_OF = {
     "load_statistics": "streamgda.models.estimators.saved",
     "estimate_priors": "streamgda.jobs.scoring.label_shift",
     "evaluate": "streamgda.jobs.scoring.evaluate",
+    "private_statistics": "streamgda.extensions.private.statistics",
     "predict_dataset": "streamgda.jobs.scoring.predict",
     "progressive_score": "streamgda.jobs.scoring.evaluate",
     "scan": "streamgda.data.sources.formats",

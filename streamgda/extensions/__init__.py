@@ -1,6 +1,7 @@
 """What the rooms below can do without: they find it by name in their registries and never import it.
 
-In come the same rows, states and models; out come states of another kind (`exact`, `incomplete`), features
-and classes of another kind (`categories`, `subclasses`), densities and estimators (`edda`, `students`,
-`ridge`), and graphs (`onnx`). Each folder stands by itself. Open the `__init__` of one first.
+In come the same rows, states and models; out come states of another kind (`exact`, `incomplete`,
+`private`), features and classes of another kind (`categories`, `subclasses`), densities and estimators
+(`edda`, `students`, `ridge`), and graphs (`onnx`). Each folder stands by itself. Open the `__init__` of one
+first.
 """

@@ -172,6 +172,11 @@ class RowsSource(Source):
         """How rows in which features are missing are to be learnt."""
         return "marginal" if self.missing == "marginal" else "raise"
 
+    @property
+    def weight(self) -> Any:
+        """The weights of the first partition; None if rows have none."""
+        return self.partitions[0][2]
+
     def with_features(self, names: Sequence[str]) -> RowsSource:
         """The same rows with some of the features of a data frame, in this order."""
         return (
