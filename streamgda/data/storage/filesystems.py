@@ -547,7 +547,7 @@ def resolve_all(
     ValueError
         If they are on several filesystems.
     """
-    urls = list(map(os.fspath, paths))
+    urls = [os.fspath(path) for path in paths]
     if isinstance(filesystem, Storage):
         return filesystem, urls
     filesystems, names = zip(*map(_resolved, urls, repeat(filesystem)), strict=True)

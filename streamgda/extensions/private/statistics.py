@@ -28,7 +28,7 @@ from streamgda.extensions.private.release import Released
 from streamgda.extensions.private.state import Privacy, PrivateClassStatistics
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan
-from streamgda.models.gaussians.blas import single_blas_thread
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.covariances import Array, CovarianceType, kind_named
 
 _DEVIATIONS = 3  # of its noise, below which a count tells nothing
