@@ -80,7 +80,6 @@ def interrupted_at(n, operate):
         return of_line
 
     before = sys.gettrace()
-    gc.collect()
     gc.disable()  # or it may close a generator of the package, where Python swallows the interruption
     sys.settrace(of_call)
     try:

@@ -342,7 +342,7 @@ FRAME = pd.DataFrame(X, columns=["u", "v"]).assign(kind=["ant", "bee"] * 30)
         ),
         (lambda m: evaluate(m, "rows.parquet"), TypeError, "got the path rows.parquet; scan_parquet makes"),
         (lambda m: evaluate(m, FRAME, "kind"), ValueError, r"the string 'kind'.*scan_arrow\(frame, 'kind'\)"),
-        (lambda m: predict_dataset(m, X, "out"), TypeError, "got ndarray: .* of rows in memory, the model's"),
+        (lambda m: predict_dataset(m, X, "out"), TypeError, "got ndarray: .* rows in memory, .* the model's"),
         (lambda m: progressive_score(m, [(X,)]), TypeError, r"a batch is \(X, y\) or .*; got tuple"),
         (lambda m: StatisticsSearchCV(m, {}).fit(FRAME, "kind"), ValueError, "the string 'kind'"),
         (

@@ -42,7 +42,7 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeF
 
     An object store answers by two requests: one for the version, one for the bytes. The opened file is
     returned too if it holds no connection; to open it again would take another request. So are all bytes of a
-    small remote file.
+    small file of a store.
 
     Raises
     ------
@@ -55,9 +55,10 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeF
         else:
             file, version = None, storage.version(path)
     read, size = reader_of(storage, path, file, version.size)
-    whole = read(0, size) if 0 < size <= SMALL_FILE and not storage.is_local else None
+    is_kept = storage.is_object_store and not storage.is_local
+    whole = read(0, size) if is_kept and 0 < size <= SMALL_FILE else None
     tail = tail_of(read if whole is None else lambda start, stop: whole.slice(start, stop - start), size)
-    if file is None or (storage.is_object_store and not storage.is_local):
+    if file is None or is_kept:
         return tail, version, file, whole
     file.close()
     return tail, version, None, whole

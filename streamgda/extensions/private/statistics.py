@@ -28,8 +28,8 @@ from streamgda.extensions.private.release import Released
 from streamgda.extensions.private.state import Privacy, PrivateClassStatistics
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.covariances import Array, CovarianceType, kind_named
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 _DEVIATIONS = 3  # of its noise, below which a count tells nothing
 _LEAST_CLIP = 1e-6  # far below it, squares of scaled rows would be zero, and rows not shortened

@@ -151,7 +151,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
             now["priors"] = self.priors
             self._warn_of_priors(warned.get("priors"))
-        now |= self._warn_of_misread(warned.get("misread", ()))
+        is_numeric = self.statistics_.schema.is_numeric
+        now |= {} if is_numeric else self._warn_of_misread(warned.get("misread", ()))
         if now:
             self._warned = now
         if self._learnt_whole or self.half_life or "_traps" not in self.__dict__:

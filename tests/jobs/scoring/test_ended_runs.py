@@ -100,7 +100,7 @@ class Run:
             time.sleep(0.01)
 
 
-@pytest.mark.slow_cases("error-put", "interrupt-write", "interrupt-rename-out]", "error-rename-out.zarr")
+@pytest.mark.slow_cases("interrupt", "error-put", "error-rename-out.zarr")
 @pytest.mark.parametrize("out", OUTPUTS)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("how", ["error", "interrupt"])

@@ -70,8 +70,6 @@ def test_answers_out_of_core_have_it(kind, tmp_path):
     lazy = da.from_array(X, chunks=(50, -1))
     np.testing.assert_array_equal(model.predict_proba(lazy).compute(), expected)
     names = [f"probability_{label}" for label in model.classes_]
-    frame = predict_dataset(model, lazy, columns=["probabilities"]).compute()
-    np.testing.assert_array_equal(frame[names], expected)
     pq.write_table(pa.table({**{f"x{j}": X[:, j] for j in range(3)}, "kind": Y}), tmp_path / "rows.parquet")
     source = scan_parquet(tmp_path / "rows.parquet", "kind")
     model = kind(temperature=3.0).fit(source)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgda import kernels
+from streamgda.statistics import kernels
 from streamgda.statistics.kernels import build
 
 ZIG = importlib.util.find_spec("ziglang")

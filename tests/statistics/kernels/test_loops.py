@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgda import ClassStatistics, kernels
+from streamgda import ClassStatistics
+from streamgda.statistics import kernels
 from streamgda.statistics.kernels import (
     AnchoredSums,
     Workspace,
