@@ -63,6 +63,7 @@ def written(tmp_path, X, y, rows_in_group):
         *(pytest.param(*shape, 400, marks=pytest.mark.slow) for shape in [(50, 10), (130, 4), (300, 2)]),
     ],
 )
+@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of 400 rows of 300 features
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 def test_a_row_has_the_same_scores_alone_and_among_others(model, n_features, n_classes, n_rows, missing):
     X, y = rows_of(n_features, n_classes, n_rows)

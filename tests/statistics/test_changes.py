@@ -29,6 +29,7 @@ STEPS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:class .* fewer than six correct digits:RuntimeWarning")
 @pytest.mark.parametrize("sort", SORTS)
 @given(first=labels, steps=st.lists(st.tuples(st.sampled_from(list(STEPS)), labels), max_size=6))
 def test_one_number_is_of_the_same_rows(sort, first, steps):

@@ -60,7 +60,7 @@ def of_folds():
 def window():
     some = WindowedStatistics(3, "diag")
     for row in range(4):
-        some.update(X[[row]], LABELS[[row]], time=row)
+        some.update(X[[row]], LABELS[[row]])
     return some
 
 
@@ -108,9 +108,11 @@ def test_several_states_change_together(kind):
 @pytest.mark.parametrize("n_before", [0, 1])
 def test_a_batch_enters_a_window_as_the_oldest_leaves(n_before):
     def made():
-        some = window()
+        some = WindowedStatistics(covariance_type="diag", seconds=1e10)
+        for row in range(4):
+            some.update(X[[row]], LABELS[[row]], time=row)
         for _ in range(n_before):
-            some.update(X[:2], LABELS[:2], time=1e10)
+            some.update(X[:2], LABELS[:2], time=0.9e10)
         return some
 
     def look_at(some):

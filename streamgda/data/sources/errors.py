@@ -14,7 +14,7 @@ _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
 )
 
-_ENCODED = "it has another encoding, which pyarrow.csv.ReadOptions(encoding=...) in a CsvFileFormat names"
+_ENCODED = "it has another encoding: format='csv encoding=latin1' or the like reads it"
 
 _NO_FOLDERS = (
     "it is damaged, of another format or a folder, of which a web server gives a page: name the files by a "

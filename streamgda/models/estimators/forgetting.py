@@ -33,7 +33,7 @@ class Times(NamedTuple):
     values : float or ndarray of float64
         The times as numbers: of dates, the days since 1970.
     are_dates : bool or None
-        Whether they are dates; None if there are none, or a model was saved by version 0.3 or earlier.
+        Whether they are dates; None if there are none, or if that is not known.
     """
 
     values: Any
