@@ -158,6 +158,7 @@ class Ended:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("out", OUTPUTS)
 def test_a_run_that_ends_at_any_call_leaves_the_next_alone(model, other, source, whole, tmp_path, out):
     for n, how in zip(range(20, 400, 47), itertools.cycle(["error", "interrupt"]), strict=False):
