@@ -131,9 +131,8 @@ def test_a_quote_that_is_not_closed_takes_no_rows(n_before, ends, tmp_path):
 def test_a_text_of_another_encoding_names_the_file_and_the_remedy(tmp_path):
     path = tmp_path / "latin.csv"
     path.write_bytes("x,größe,kind\n1,2,a\n2,3,b\n".encode("latin-1"))
-    assert "ReadOptions(encoding=" in error_of(path)
-    told = ds.CsvFileFormat(read_options=pa.csv.ReadOptions(encoding="latin-1"))
-    assert accumulate(scan(path, "kind", format=told)).schema.feature_names == ("x", "größe")
+    assert "format='csv encoding=latin1'" in error_of(path)
+    assert accumulate(scan(path, "kind", format="csv encoding=latin1")).schema.feature_names == ("x", "größe")
 
 
 PEAK = """

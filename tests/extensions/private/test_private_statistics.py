@@ -9,7 +9,6 @@ import traceback
 import dask.array as da
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -69,7 +68,7 @@ class TestSources:
         for source in sources:
             assert private(source, None).digest() == expected.digest(), source
         assert private(sources[0], None, scheduler="synchronous").digest() == expected.digest()
-        for frame in (FRAME[["w", "v", "u"]], pl.from_pandas(FRAME.assign(more="text")), pa.table(FRAME)):
+        for frame in (FRAME[["w", "v", "u"]], FRAME.assign(more="text"), pa.table(FRAME)):
             assert private(frame, pd.Series(Y)).digest() == expected.digest()
         order = RANDOM.permutation(len(Y))
         assert private(X[order], Y[order].tolist()).digest() == expected.digest()
