@@ -129,6 +129,8 @@ def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
     if len(codes) == n_classes:  # each row is the mean of its class, and there is no scatter
         moments.weights[codes] = block.row_weights
         moments.means[codes] = block.matrix(0, n_classes)
+        if np.isfinite(moments.means).all():
+            return moments
     elif is_anchored(block, moments.kind):
         moments.weights[:] = np.bincount(codes)
         sums = AnchoredSums(np.zeros(n_classes), moments.means, moments.low_means, moments.scatter)
