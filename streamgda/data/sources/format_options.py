@@ -84,6 +84,27 @@ def text_of(kind: ds.FileFormat) -> str:
     return " ".join([word, *(f"{name}={v!r}" for name, v in _values(kind).items() if v != usual[name])])
 
 
+def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
+    r"""A format with some other options as text, in which values are written as users write them.
+
+    Examples
+    --------
+    >>> with_options(format_of("csv delimiter=;"), {"skip_rows": 1, "column_names": ["width", "kind"]})
+    'csv delimiter=; skip_rows=1 column_names=width,kind'
+    """
+    usual = _values(format_of(word_of(kind)))
+    values = {name: value for name, value in _values(kind).items() if value != usual[name]} | dict(changes)
+    return " ".join([word_of(kind), *(f"{name}={_written(value)}" for name, value in values.items())])
+
+
+def _written(value: Any) -> str:
+    """A value without quotes and brackets, if it needs none."""
+    is_list = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    text = ",".join(value) if is_list else str(value).replace("\t", r"\t")
+    needs = isinstance(value, list) and (text.count(",") >= len(value) or not is_list)
+    return repr(value) if needs or not re.fullmatch(r"[^\s'\"\[{]+", text) else text
+
+
 def _values(kind: ds.FileFormat) -> dict[str, Any]:
     """The options of a format as plain values."""
     if not isinstance(kind, ds.CsvFileFormat | ds.JsonFileFormat):
