@@ -49,7 +49,8 @@ def word_of(kind: Any) -> str:
 def format_of(kind: Any, paths: Iterable[str] = ()) -> ds.FileFormat:
     r"""The format that a text stands for; one of pyarrow is returned as it is.
 
-    In CSV an empty field is a missing value. Columns of files that are all named .tsv end at tabs.
+    In CSV an empty field, NA, ``\N`` and the like are missing values. Columns of files that are all
+    named .tsv end at tabs.
 
     Raises
     ------
@@ -61,7 +62,8 @@ def format_of(kind: Any, paths: Iterable[str] = ()) -> ds.FileFormat:
     word, (_, given) = word_of(kind), _split(kind)
     if word == "csv":
         is_tsv = {".tsv" in path[-8:] for path in paths} == {True}
-        defaults = {"strings_can_be_null": True, "delimiter": "\t" if is_tsv else ","}
+        nulls = [*pa.csv.ConvertOptions().null_values, r"\N"]  # as MySQL, PostgreSQL and Hive write it
+        defaults = {"strings_can_be_null": True, "null_values": nulls, "delimiter": "\t" if is_tsv else ","}
         parse, convert, read = _filled(word, _CSV, given, defaults)
         return ds.CsvFileFormat(parse, convert_options=convert, read_options=read)
     if word == "json":

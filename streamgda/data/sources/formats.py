@@ -83,8 +83,8 @@ def scan(
     order, in bounded memory, and several files at a time.
 
     The first megabyte of the first file tells the columns and types of files of text. A later value that does
-    not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so is
-    NA and the like.
+    not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so
+    are NA, ``\N`` and the like.
 
     Parameters
     ----------
