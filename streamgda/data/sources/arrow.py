@@ -84,8 +84,8 @@ def scan_arrow(
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
         `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
-        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
-        such rows in any case.
+        have, rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`.
+        A model with ``missing="marginal"`` learns from rows that lack features in any case.
 
     Returns
     -------

@@ -49,20 +49,19 @@ def is_number(arrow_type: pa.DataType) -> bool:
     )
 
 
+_OF_TEXT = frozenset({"string", "large_string", "string_view", "binary", "large_binary", "binary_view"})
+"""Types of Arrow. Impala and Hive write text as binary."""
+
+
 def label_kind(arrow_type: pa.DataType) -> str | None:
     """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
     if pa.types.is_dictionary(arrow_type):
         return label_kind(arrow_type.value_type)
     if pa.types.is_boolean(arrow_type):
         return "bool"
-    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
+    if is_number(arrow_type):
         return "int"
-    is_text = (
-        pa.types.is_string(arrow_type)
-        or pa.types.is_large_string(arrow_type)
-        or pa.types.is_string_view(arrow_type)
-    )
-    return "str" if is_text else None
+    return "str" if str(arrow_type) in _OF_TEXT else None
 
 
 def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -452,9 +451,12 @@ def _tells_nothing(column: pa.ChunkedArray) -> bool:
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default."""
-    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
-    ids = [name for name in features if name in integers and is_identifier(name)]
+    """Warn if columns of integers that are named like identifiers are features by default.
+
+    So does a column of nulls without a name, as CSV has it whose lines end with a delimiter.
+    """
+    suspects = {one.name for one in schema if pa.types.is_integer(one.type) or pa.types.is_null(one.type)}
+    ids = [name for name in features if name in suspects and is_identifier(name)]
     if ids:
         warnings.warn(
             (

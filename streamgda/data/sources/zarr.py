@@ -94,9 +94,9 @@ def scan_zarr(
     missing : {"raise", "drop", "marginal"}, default="raise"
         What becomes of a row that has a NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
-        `n_dropped`. With "marginal", rows in which features are NaN count by the features that they have, and
-        `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows
-        in any case.
+        `n_dropped`. With "marginal", rows in which features are NaN count by the features that they have,
+        rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`. A
+        model with ``missing="marginal"`` learns from rows that lack features in any case.
     unwritten_labels : {"raise", "fill"}, default="raise"
         What becomes of a chunk of labels that is not in the store. With "raise", an error names the chunk.
         With "fill", all its rows have the fill value of the array, as Zarr reads them. "fill" may be right if
