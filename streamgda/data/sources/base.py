@@ -308,8 +308,9 @@ class Source(ABC):
         """Divide the source into two, to learn from one and to test with the other.
 
         Nothing is read or copied here. A hash of its place says which part a row is in. So neither workers
-        nor the order of files change it, and rows keep their part when files are added. A pass over a part
-        reads what a pass over the source does, and leaves the other rows out.
+        nor the order of files change it, and rows keep their part when files are added. The place is the path
+        of a file in its folder, of a list of files the whole path, or a partition of Dask; and the number of the
+        row there. A pass over a part reads what a pass over the source does, and leaves the other rows out.
 
         Parameters
         ----------
