@@ -308,18 +308,19 @@ class Source(ABC):
         """Divide the source into two, to learn from one and to test with the other.
 
         Nothing is read or copied here. A hash of its place says which part a row is in. So neither workers
-        nor the order of files change it, and rows keep their part when files are added. The place is the path
-        of a file in its folder, of a list of files the whole path, or a partition of Dask; and the number of the
-        row there. A pass over a part reads what a pass over the source does, and leaves the other rows out.
+        nor the order of files change it, and rows keep their part when files are added. The place is the
+        number of the row in its file or Dask partition, and the path of the file in its folder; of a list of
+        files it is the whole path. A pass over a part reads what one over the source does, and leaves the
+        other rows out.
 
         Parameters
         ----------
         test : float, default=0.2
-            The share of the test part, about.
+            The share of the rows, files or values that are in the test part.
         by : {"rows", "files"} or the name of a column, default="rows"
-            What stays together. With "rows", nothing does. With "files", the rows of a file are in one part,
-            and the other does not open it. With a column, such as that of patients or days, all rows that
-            have the same value are in one part. This column is neither a feature nor the target.
+            What is divided: rows, files, or the values of a column, whose rows stay together. A part by files
+            does not open those of the other. A column, such as that of patients or days, is neither a feature
+            nor the target.
         random_state : int, default=0
             Another number makes another division.
 
