@@ -15,7 +15,7 @@ import ctypes
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -275,15 +275,8 @@ def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatt
     return _MOMENTS(*addresses)
 
 
-def merge_moments(
-    places: Indices,
-    ours: Sequence[Array],
-    theirs: Sequence[Array],
-    done: ctypes.c_int64 | None = None,
-    *,
-    in_turn: bool = False,
-) -> Array:
-    """Merge the moments of classes, one after the other, into those of the same classes at these places.
+def merging(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
+    """What merges moments of classes, one after the other, into those of the same classes at these places.
 
     By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.
 
@@ -294,27 +287,31 @@ def merge_moments(
     ours, theirs : sequence of ndarray
         Weights and their low parts, means and their low parts, and maybe the scatter: squares or matrices of
         each class. Ours change in place.
-    done : c_int64, optional
-        The loop sets it to 1 as it ends, and does nothing if it is 1. Without it, nothing changes.
-    in_turn : bool, default=False
-        Whether a place may stand there more than once, and the vectors are returned with `done` too.
 
     Returns
     -------
-    ndarray of shape (n_classes, n_features)
-        Without `done`, or in turn: the vectors whose outer products belong to the sum of the scatters.
+    callable
+        It takes `done`, which is set to 1 as the loop ends. The loop does nothing if that is 1. Without it,
+        nothing changes. It takes `in_turn`: whether a place may stand there more than once. Without `done`,
+        or in turn, it returns the vectors whose outer products belong to the sum of the scatters:
+        (n_classes, n_features).
     """
-    step = theirs[2].shape[1] if in_turn or done is None else 0
     (n_places, n_features), n_classes, scatter = ours[2].shape, len(places), ours[-1].shape[1:]
-    spread = np.empty((n_classes if step else 1, n_features))
-    library().merge_moments(
+    addresses = (
         _to(places, np.int64, (n_classes,), n_places),
         *(n_classes, n_features, math.prod(scatter) if len(ours) > 4 else 0),
         _addresses_of(ours, n_places, n_features, scatter),
         _addresses_of(theirs, n_classes, n_features, scatter),
-        *(_to(spread), step, None if done is None else ctypes.byref(done)),
     )
-    return spread
+    arrays = places, ours, theirs
+
+    def merge(done: ctypes.c_int64 | None = None, *, in_turn: bool = False) -> Array:
+        step = n_features if in_turn or done is None else 0
+        spread = np.empty((len(arrays[0]) if step else 1, n_features))
+        library().merge_moments(*addresses, _to(spread), step, None if done is None else ctypes.byref(done))
+        return spread
+
+    return merge
 
 
 # ---------------------------------------------------------------------- rows in the order of classes
