@@ -1,5 +1,9 @@
 """Rows in memory are learnt and scored by several threads, with the bits of one."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -14,6 +18,7 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     RandomFeatureClassifier,
     RandomFeatures,
+    evaluate,
 )
 from streamgda.data.blocks import block
 from streamgda.models.estimators import scores
@@ -110,6 +115,15 @@ def test_random_features_have_the_same_bits_with_any_number_of_threads():
     np.testing.assert_allclose(angles, np.cos(inputs @ features.frequencies_ + features.offsets_), atol=1e-5)
 
 
+def test_evaluations_have_the_same_bits_with_any_number_of_threads():
+    model = GaussianNB().fit(X[:, :2], LABELS)
+    first, *others = (with_threads(n, lambda: evaluate(model, X[:, :2], LABELS, WEIGHTS)) for n in (1, 2, 3))
+    assert others == [first, first]
+    is_right = model.predict(X[:, :2]) == LABELS
+    assert first.accuracy == pytest.approx(np.average(is_right, weights=WEIGHTS), rel=1e-12)
+    assert first.n_rows == N_ROWS
+
+
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_row_that_is_too_far_is_named(n_threads):
     far = X.copy()
@@ -137,3 +151,35 @@ def test_learning_is_interrupted_before_or_after():
             lambda model: (model.statistics_.digest(), model.statistics_.n_rows),
             step=41,
         )
+
+
+# In a process of its own, which has no other threads.
+FORKS = """
+import os, signal, threading
+import numpy as np
+from streamgda import QuadraticDiscriminantAnalysis
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40_000, 100)), rng.integers(2, size=40_000)
+
+def everything():
+    model = QuadraticDiscriminantAnalysis().fit(X, y)
+    return model.statistics_.digest(), model.predict_proba(X[:5000]).tobytes()
+
+before = everything()
+learner = threading.Thread(target=lambda: [everything() for _ in range(3)])
+learner.start()
+for _ in range(4):
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        os._exit(0 if everything() == before else 3)
+    assert os.waitpid(child, 0)[1] == 0
+learner.join()
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+def test_a_fork_learns_and_predicts_while_threads_are_at_work():
+    threads = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    subprocess.run(command, check=True, timeout=300, env={**os.environ, **threads})
