@@ -171,8 +171,9 @@ class Statistics(State):
             blocks = map(self.rule.assign, blocks)
         blocks = iter(blocks)
         first = list(islice(blocks, 2)) if workspace is None else []
-        blocks = chain(first, blocks)
-        if len(first) < 2:
+        is_one, blocks = len(first) < 2, chain(first, blocks)
+        del first  # else it stays in memory until the end
+        if is_one:
             return self._from_blocks(blocks, workspace or Workspace())
         together: Self | None = None
         for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):
