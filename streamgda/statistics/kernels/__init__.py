@@ -139,7 +139,7 @@ class RowsToRead:
         self.struct = (_SIZE * len(fields))(*fields)
 
 
-_BYTE = ctypes.c_char * 1
+_BYTE: Any = ctypes.c_char * 1
 _MOMENTS = _SIZE * 5
 
 
