@@ -2,8 +2,8 @@
 
 `sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
-nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread. `versions`
-lists what all runs on.
+nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread, and
+`threads` shares rows in memory among several. `versions` lists what all runs on.
 
 After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment
 variable ``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
@@ -16,6 +16,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.kernels.build import LIBRARY, load_library
 
 Array = NDArray[np.float64]
@@ -39,6 +41,7 @@ _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
 _FEW_CLASSES = 64  # whose rows are written side by side in the first-level cache
 _NO_ORDER = np.empty(0, np.int32)
+_MOST_OF_ONE_THREAD = 1 << 18  # multiplications; OpenBLAS shares larger products among threads
 
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -447,7 +450,7 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
     (n_features, n), n_classes = rows.shape, len(places)
     if (np.diff(bounds) < 0).any():
         raise ValueError("bounds ascend")
-    library().add_products(
+    arguments = (
         _to(rows, np.float64, is_spaced=True),
         rows.strides[0] // 8,
         n_features,
@@ -457,6 +460,8 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
         _to(scatter, np.float64, (len(scatter), n_features, n_features)),
         _syrk(),
     )
+    with single_blas_thread() if n * n_features**2 > _MOST_OF_ONE_THREAD else nullcontext():
+        library().add_products(*arguments)
 
 
 # ---------------------------------------------------------------------- random features
