@@ -209,7 +209,12 @@ def _typed(values: NDArray[Any]) -> Labels:
         return _from_floats(values)
     if kind == "O":
         return _from_objects(values)
+    if kind == "S":
+        raise ValueError(_OF_BYTES)
     raise ValueError(f"labels of type {values.dtype} are not classes; use integers, strings or bools")
+
+
+_OF_BYTES = "labels of bytes are not classes; numpy.char.decode(y.astype('S')) makes strings of them"
 
 
 def _from_floats(values: NDArray[Any]) -> Labels:
@@ -229,6 +234,8 @@ def _from_objects(values: NDArray[Any]) -> Labels:
             return _cast(values, dtype)
     if bool not in kinds and all(issubclass(kind, (float, np.floating, *_INTEGERS)) for kind in kinds):
         return _from_floats(values.astype(np.float64))
+    if kinds == {bytes}:
+        raise ValueError(_OF_BYTES)
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise ValueError(
         f"labels must be all integers, all strings or all bools; found {names}. "
