@@ -197,15 +197,6 @@ def test_a_class_of_few_rows_is_told_in_short_with_one_remedy_that_works(shrinka
         assert QuadraticDiscriminantAnalysis(**remedy).fit(rows, y).predict(rows[-1:]).tolist() == [1]
 
 
-def test_labels_of_bytes_are_told_how_they_become_strings():
-    y = np.array(["ä".encode(), b"b"] * 30)
-    for labels in (y, y.astype(object)):
-        with pytest.raises(ValueError, match="bytes.*numpy.char.decode") as caught:
-            GaussianNB().fit(X, labels)
-    made = eval(re.search("numpy(.*) makes", str(caught.value))[0][:-6], {"numpy": np, "y": labels})
-    assert GaussianNB().fit(X, made).classes_.tolist() == ["b", "ä"]
-
-
 @pytest.mark.parametrize("name", ["rows.npy", "rows.h5", "rows.xlsx", "rows.csv.zip", "rows.avro"])
 def test_a_file_of_a_format_that_is_not_read_is_told_what_names_are(name, tmp_path):
     (tmp_path / name).write_bytes(b"PK\3\4" * 9)

@@ -286,7 +286,7 @@ class FileRows(RowGroups):
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the file: the rows that pass the filter, and their places."""
         options = self.read_options
-        start = Places(self.path, dataset=self.path.removeprefix(options.root).lstrip("/"))
+        start = Places(self.path, dataset=options.name_of(self.path))
         beside = (*options.keep, *options.filter_columns.names)
         for batch, places in rebatched(map(self._with_keys, self._decoded()), options.roles, start, beside):
             rows = np.arange(batch.num_rows)
