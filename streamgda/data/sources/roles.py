@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -33,6 +34,8 @@ FirstRows = Callable[[list[str]], pa.Table]
 FIRST_ROWS = 1_000
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
+
+_RENAME = "rename all but one"
 
 _FEWEST_TO_JUDGE = 20  # rows among which a column of one value, or of a new one in each row, is named
 
@@ -144,12 +147,12 @@ class Roles:
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
         with_places, lists = expanded(feature_names, stored, origin, first_rows)
-        roles = cls(with_places, target, weight, missing, lists=lists)
+        roles = cls(with_places, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
         dates = tuple(name for name, kind in types_of(feature_names, stored).items() if is_time(kind))
-        roles = replace(roles, dates=dates, left_out=left_out)
+        roles = replace(roles, dates=dates)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
@@ -331,6 +334,9 @@ class Roles:
                 f"{origin}: there is at least one feature needed, and no column is left to be one"
             )
         if len(set(self.features)) != len(self.features):
+            if self.left_out is not None:
+                (name, _), *_ = Counter(self.features).most_common()
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(
@@ -398,7 +404,7 @@ class Roles:
         """
         for name in self.columns:
             if len(schema.get_all_field_indices(name)) > 1:
-                raise ValueError(f"{origin}: there is more than one column {name!r}")
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
         types = types_of(self.columns, schema)
         kinds = {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
         self._check_features(kinds, origin, first_rows, is_frame)

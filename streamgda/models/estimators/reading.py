@@ -343,7 +343,8 @@ def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
             "to evaluate in place of score, and to predict_dataset in place of predict"
         )
     if isinstance(X, str | PathLike):
-        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+        scan = "scan_zarr" if str(X).endswith(".zarr") else "scan"
+        raise TypeError(f"rows or a source are needed, got the path {X}; {scan} makes a source of it")
     arrays.check_in_memory(X, otherwise)
 
 
