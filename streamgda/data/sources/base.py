@@ -169,6 +169,9 @@ class Source(ABC):
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
 
+    parts: tuple[Part, ...] = ()
+    """Which parts of `split` it is, each of the one before; none of all rows."""
+
     @property
     def before_maps(self) -> Source:
         """The source whose features go through the maps."""
@@ -505,6 +508,7 @@ class WrappedSource(Source):
     n_features = property(attrgetter("source.n_features"))
     before_maps = property(attrgetter("source.before_maps"))
     missing_rows = property(attrgetter("source.missing_rows"))
+    parts = property(attrgetter("source.parts"))
     is_local = property(attrgetter("source.is_local"))
     is_one_shot = property(attrgetter("source.is_one_shot"))
 

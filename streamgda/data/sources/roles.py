@@ -482,7 +482,7 @@ class TabularSource(Source):
 
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
-        self.feature_names, self.encoded = roles.features, roles.encoded
+        self.feature_names, self.encoded, self.parts = roles.features, roles.encoded, roles.parts
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)

@@ -364,3 +364,14 @@ def test_a_part_says_which_it_is(source):
     training, test = source.split(0.25, by="who")
     assert "training part by who (test=0.25)" in repr(training)
     assert "test part by who (test=0.25)" in repr(test)
+
+
+def test_a_temperature_is_found_of_all_rows_of_a_small_part():
+    n_rows = 200_000
+    x, kind = RNG.normal(size=n_rows), RNG.integers(0, 2, size=n_rows)
+    table = pa.table({"x": x + kind, "kind": kind, "row": np.arange(n_rows)})
+    training, test = scan_arrow(table, "kind", features=["x"]).split(0.02)
+    model = GaussianNB(temperature=1.7).fit(training)
+    rows = table.take(pa.array(ids(scan_arrow(table, "kind", features=["row"]).split(0.02)[1]))).to_pandas()
+    expected = evaluate(model, rows[["x"]], rows["kind"]).best_temperature
+    assert evaluate(model, test).best_temperature == pytest.approx(expected, rel=1e-9)
