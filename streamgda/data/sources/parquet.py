@@ -60,8 +60,10 @@ def scan_parquet(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a partition
         key. A source without a target serves `predict_dataset` only.
     features : sequence of str, optional
-        Columns, in the order wanted: of numbers, bools, dates or texts; or patterns such as "x*".
-        Dates and times count as days since 1970 in UTC, and durations as days.
+        Columns, in the order wanted: of numbers, bools, dates, texts or lists of numbers; or patterns such as
+        "x*". Dates and times count as days since 1970 in UTC, and durations as days. Lists, all of one
+        length, make a feature of each place: those of a column "emb" are emb_0, emb_1 and so on, which may
+        be named too.
         May be partition keys. By default all columns of the first file but the target, the weight and the
         index of a pandas frame. A column that another file lacks is then an error. A column that the first
         file lacks is not read.
@@ -221,7 +223,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             "filters": None if condition is None else condition.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
-            **(roles.identity if roles.derived else {}),
+            **roles.identity,
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
             **({} if written_as == "parquet" else {"format": written_as}),
