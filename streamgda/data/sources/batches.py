@@ -74,7 +74,7 @@ def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table
     for batch, places in batches:
         part, _ = _in_parts(batch, places, roles)
         columns = _columns_of(part, roles, places.origin)
-        yield pa.table({name: columns[name] for name in roles.learnt})
+        yield pa.table({name: columns[name] for name in roles.shown})
         del batch, part, columns
 
 

@@ -205,9 +205,14 @@ class Roles:
         return {**made, "lists": dict(self.lists)} if self.lists else made
 
     @property
-    def learnt(self) -> tuple[str, ...]:
-        """The features, the target and the weight."""
-        return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
+    def beside(self) -> tuple[str, ...]:
+        """The columns of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that features are, or are places of; those of labels and weights."""
+        return (*dict.fromkeys(name for name, _ in self.runs), *self.beside)
 
     @property
     def in_words(self) -> str:
@@ -528,6 +533,7 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
+        self.parts, self.beside = roles.parts, roles.beside
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
@@ -544,8 +550,8 @@ class TabularSource(Source):
         """The names and types of the features, the target and the weight."""
         stored, _ = self._known
         computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
-        types = {**types_of(self._roles.learnt, stored), **computed}
-        return pa.schema([(name, types[name]) for name in self._roles.learnt])
+        types = {**types_of(self._roles.shown, stored), **computed}
+        return pa.schema([(name, types[name]) for name in self._roles.shown])
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""

@@ -221,11 +221,12 @@ class ZarrSource(ScorableSource):
             pa.list_(_arrow_type(rows.dtype), rows.shape[1]),
             *(_arrow_type(one.dtype) for one in others),
         ]
-        return pa.schema(zip(self._learnt, types, strict=False))
+        return pa.schema(zip((self.features, *self.beside), types, strict=False))
 
     @property
-    def _learnt(self) -> list[str]:
-        return [name for name in (self.features, self.target, self.weight) if name is not None]
+    def beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the arrays of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
 
     @property
     def origin(self) -> str:
@@ -235,7 +236,7 @@ class ZarrSource(ScorableSource):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, the features first, and last those that tell the part of a row alone."""
-        read = (*self._learnt, *([] if self.groups is None else [self.groups]), *self.kept)
+        read = (self.features, *self.beside, *([] if self.groups is None else [self.groups]), *self.kept)
         return (*read, *(name for name in self._columns_of_parts if name not in (self.groups, *self.kept)))
 
     @property
@@ -390,7 +391,7 @@ class ZarrRows(ScorableSplit):
         """Read the rows, slab by slab."""
         for _, (rows, *others) in self._slabs():
             columns = [lists_of(rows), *map(pa.array, map(_for_arrow, others))]
-            yield pa.table(dict(zip(self.source._learnt, columns, strict=False)))
+            yield pa.table(dict(zip((self.source.features, *self.source.beside), columns, strict=False)))
             del rows, others, columns
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from math import prod
 from typing import Any, overload
 
 import numpy as np
@@ -114,6 +115,7 @@ def evaluate(
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
         n_rows = total(split.n_rows for group in groups for split in group)
+        n_rows = n_rows and round(n_rows * prod(part.share_of_rows for part in source.parts))
         plan = Plan(groups, evaluate_splits, (model, decision, temperatures * _share_of(n_rows)))
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
