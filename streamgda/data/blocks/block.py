@@ -483,7 +483,7 @@ class FoldRule:
 
 def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> Codes:
     """The fold of each row, from its number in a file of a dataset."""
-    hashed = mixed(numbers.astype(np.uint64), _hash_of(dataset))
+    hashed = mixed(numbers.astype(np.uint64), hash_of(dataset))
     return (hashed % np.uint64(n_folds)).astype(labels.code_dtype(n_folds))
 
 
@@ -505,9 +505,10 @@ def mixed(numbers: NDArray[np.uint64], start: int = 0) -> NDArray[np.uint64]:
 
 def folds_of_groups(groups: Labels, n_folds: int) -> Codes:
     """The fold of each group, from its label."""
-    folds = [_hash_of(str(label)) % n_folds for label in groups.tolist()]
+    folds = [hash_of(str(label)) % n_folds for label in groups.tolist()]
     return np.array(folds, dtype=labels.code_dtype(n_folds))
 
 
-def _hash_of(text: str) -> int:
+def hash_of(text: str) -> int:
+    """A hash of a text, of 64 bits."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
