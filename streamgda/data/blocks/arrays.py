@@ -227,14 +227,14 @@ def array_blocks(
     places: Places | None = None,
     groups: ArrayLike | None = None,
     parts: Sequence[Part] = (),
-    dates: tuple[str, ...] | None = None,
+    dates: tuple[str, ...] = (),
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
     An error names the `origin` of the rows, such as a file, and the number of the row. If `places` is given,
     the names of rows follow from it instead. If `parts` by rows are given, there are no groups, and the
-    blocks have the rows of the parts. Features named by `dates` are dates; by default those of a frame that
-    are of such a type.
+    blocks have the rows of the parts. Features named by `dates` are dates, as those of a frame that are of
+    such a type.
 
     Raises
     ------
@@ -243,6 +243,8 @@ def array_blocks(
     """
     try:
         made = None if isinstance(X, np.ndarray) or not isinstance(X, MadeColumns) else X
+        if type(X) is not np.ndarray and made is None:
+            dates = dates or date_columns(X)
         matrix: Any = _matrix(X) if made is None else made
         n_rows = len(matrix) if made is None else made.n_rows
         classes, codes, unlabelled = labels.encode(y)
@@ -267,11 +269,7 @@ def array_blocks(
         weights=weights,
         feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
-        dates=dates
-        if dates is not None
-        else ()
-        if type(X) is np.ndarray or made is not None
-        else date_columns(X),
+        dates=dates,
         row_name=row_name,
         groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
     )

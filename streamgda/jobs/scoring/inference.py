@@ -242,7 +242,8 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
                 "features=list(model.feature_names_in_)"
                 + (f", and {by_names(schema.encoded)}" if schema.encoded else "")
             )
-    matching = (source if list(theirs) == ours else source.with_features(ours)).with_dates(schema.dates)
+    matching = source if list(theirs) == ours else source.with_features(ours)
+    matching = matching.with_dates(schema.dates) if schema.dates else matching
     if matching.encoded != schema.encoded:
         wrong = sorted(set(matching.encoded) ^ set(schema.encoded))
         raise ValueError(
