@@ -18,6 +18,7 @@ from streamgda.data.blocks import labels
 from streamgda.data.blocks.arrays import array_blocks, in_order_of
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.records import with_days
 from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
@@ -152,7 +153,9 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        self.update_blocks(array_blocks(in_order_of(X, self.feature_names), y, sample_weight))
+        X = in_order_of(X, self.feature_names)
+        X = with_days(X, self.schema) if self.schema.dates else X
+        self.update_blocks(array_blocks(X, y, sample_weight))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -459,7 +462,9 @@ class Statistics(State):
             named = self.feature_names
             positions = as_feature_positions(features, named, self.n_features)
             names = None if named is None else [named[i] for i in positions]
-            return self._derived(self._labelled.selected(positions), names)
+            selected = self._derived(self._labelled.selected(positions), names)
+            selected.schema = selected.schema.with_dates(self.schema.dates)
+            return selected
 
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:
         """The state of the same rows with other labels. Classes that get the same label become one.
