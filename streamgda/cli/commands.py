@@ -15,9 +15,10 @@ import joblib
 import pandas as pd
 
 import streamgda as sg
-from streamgda.cli.errors import Refused, describe
+from streamgda.cli.errors import Refused, Skipped, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
+from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import FileSource, Source
 from streamgda.data.sources.formats import dataset_at
 from streamgda.data.storage import tables
@@ -98,8 +99,9 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     Parameters
     ----------
     tried
-        A model (qda, lda, nb, edda, mda) and the values of its parameters to try, in all combinations, such
-        as 'qda reg_param=0,0.1'; none is Python's None, and several models may be tried.
+        A model (qda, lda, nb, edda, mda, ridge, random-features) and the values of its parameters to try, in
+        all combinations, such as 'qda reg_param=0,0.1'; none is Python's None, and several models may be
+        tried.
     out
         Where to save the best model of all the rows, if at all.
 
@@ -242,7 +244,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     not, and the others do.
 
     A ledger knows its target, features and categories, and reads later files by them if no options say
-    otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out.
+    otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out, the
+    others are learnt, and the exit code is 4.
 
     Parameters
     ----------
@@ -295,6 +298,10 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     if found.is_refused:
         alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.alarms_by_file.items())
         raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept or --leave-out them")
+    if found.skipped:
+        raise Skipped(
+            f"{counted(len(found.skipped), 'file')} left out; the next refresh tries to read them again"
+        )
 
 
 def predict(saved_in: str, data: Paths, *, out: str) -> None:
@@ -365,7 +372,11 @@ def inspect(path: str, *, tests: bool = False) -> None:
     Parameters
     ----------
     tests
-        Also test whether means and covariances of the classes differ, and rank the features.
+        Also test whether means and covariances of the classes differ.
+
+    Other Parameters
+    ----------------
+    scan
 
     Examples
     --------
@@ -496,7 +507,10 @@ def _ledger_at(path: str, needed: Sequence[str] = ()) -> sg.StatisticsLedger:
 
 def _data_at(path: str) -> dict[str, Any] | None:
     """Describe files of data; None for what is no data, or was saved by this library."""
-    found, _ = _tried(partial(dataset_at, path))
+    kind = given("scan").get("format")
+    found, fault = _tried(partial(dataset_at, path, kind=kind))
+    if fault and (kind or path.endswith(_TEXT_ENDINGS)):
+        raise ValueError(fault)
     if found is None or is_saved(found.stored):
         return None
     columns = pd.DataFrame({"column": found.schema.names, "type": map(str, found.schema.types)})

@@ -25,8 +25,8 @@ Learn models from files of Parquet, CSV, JSON lines, Feather and ORC, and from Z
 read, save them as small Parquet files, update them with more data, and predict.
 
 The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 if a refresh is
-refused, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
-come from.
+refused, 4 if it has left out files that cannot be read, and 130 after Ctrl-C. Errors are one line; --debug,
+which each command takes, shows where they come from.
 
 For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
 zsh_source and fish_source likewise.

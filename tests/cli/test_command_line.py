@@ -6,6 +6,7 @@ Most commands also run in the pages of the guide, which the tests follow.
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -38,7 +39,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
-from streamgda.cli.main import main
+from streamgda.cli.main import MODELS, main
 from streamgda.models.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]
@@ -510,10 +511,19 @@ def test_a_file_that_cannot_be_read_can_be_skipped(days, made):
     assert "3.parquet" in invoke(days, *REFRESH, code=1)
     said = invoke(days, *REFRESH, "--skip-unreadable", code=2)
     assert said == "Error: --skip-unreadable is now --on-error skip. See 'streamgda refresh --help'\n"
-    assert "skipped 3.parquet: " in result_of(days, *REFRESH, "--on-error", "skip").stdout
-    result = result_of(days, *REFRESH, "--on-error", "skip", "--quiet")
+    assert "skipped 3.parquet: " in result_of(days, *REFRESH, "--on-error", "skip", code=4).stdout
+    result = result_of(days, *REFRESH, "--on-error", "skip", "--quiet", "--out", "model.parquet", code=4)
     assert result.stdout == ""
     assert result.stderr.startswith("Warning: skipped 3.parquet: ")
+    assert "Error: 1 file left out" in result.stderr
+    assert load(days / "model.parquet").statistics_.n_rows == 150
+
+
+def test_the_pages_list_the_models():
+    said = " ".join(invoke(ROOT, "search", "--help").split())
+    assert f"({', '.join(MODELS)})" in said
+    page = (ROOT / "examples" / "guides" / "reference.md").read_text()
+    assert set(re.findall("`([a-z-]+)`", re.search("`--model` is ([^.]*)\\.", page)[1])) == {*MODELS}
 
 
 def test_predict_writes_what_the_model_says_of_each_row_in_order(made, iris, tmp_path):
@@ -625,8 +635,11 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     assert said["columns"][-1] == {"column": "kind", "type": "string"}
     assert "rows: 80\n" in invoke(made, "inspect", "days/1.parquet")
     assert "--format" in fails(tmp_path, "fit", "all.txt", "--target", "kind", "--out", "model.parquet")
+    assert "format=" in invoke(tmp_path, "inspect", "all.txt", code=1)
+    semicolons = "--format", "csv delimiter=; decimal_point=,"
+    assert "sepal_width double" in invoke(tmp_path, "inspect", "all.txt", *semicolons)
     fit = "fit", "all.txt", "--target", "kind", "--out", "model.parquet"
-    invoke(tmp_path, *fit, "--format", "csv delimiter=; decimal_point=,")
+    invoke(tmp_path, *fit, *semicolons)
     assert load(tmp_path / "model.parquet").statistics_.n_rows == 150
 
 
@@ -926,7 +939,7 @@ def in_terminal(folder, *arguments):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from click.testing import CliRunner; from streamgda.cli.main import main\n"
+        "import sys; from click.testing import CliRunner; from streamgda.cli.main import MODELS, main\n"
         "for command in ([], *([name] for name in main.commands)):\n"
         "    assert CliRunner().invoke(main, [*command, '--help']).exit_code == 0\n"
         "print(*sys.modules)"

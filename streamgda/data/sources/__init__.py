@@ -35,7 +35,9 @@ scans it in ``_HOME_OF`` and ``__all__``, which makes it public.
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.
 
-A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. A
+A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. One
+that can be split for training and testing has `Source.with_part`, and leaves out the rows of the other part:
+`array_blocks` takes ``parts``. A
 source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a `StatisticsLedger`
 can follow is a `FileSource`. `streamgda.data.sources.base` describes what each of these must have as well.
 

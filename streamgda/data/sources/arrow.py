@@ -21,7 +21,7 @@ import pyarrow.dataset as ds
 from streamgda.data.blocks.arrays import TABLES_OF_DATASETS
 from streamgda.data.blocks.block import Block, Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
-from streamgda.data.blocks.wording import check_known, counted
+from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
 from streamgda.data.sources.batches import blocks_of_batches, rebatched, unlabelled_blocks
 from streamgda.data.sources.encoding import Wanted
@@ -85,8 +85,8 @@ def scan_arrow(
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
         `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
-        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
-        such rows in any case.
+        have, rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`.
+        A model with ``missing="marginal"`` learns from rows that lack features in any case.
 
     Returns
     -------
@@ -225,7 +225,7 @@ class ArrowSplit(ScorableSplit):
     @property
     def keeps_all_rows(self) -> bool:
         """Whether no row is left out."""
-        return self.roles.missing != "drop"
+        return self.roles.keeps_all_rows
 
 
 class ArrowSource(TabularSource, ScorableSource):
@@ -243,10 +243,7 @@ class ArrowSource(TabularSource, ScorableSource):
         return self._data.schema, "the data"
 
     def __repr__(self) -> str:
-        return (
-            f"<Arrow {type(self._data).__name__}: {counted(len(self._roles.features), 'feature')}, "
-            f"target {self._roles.target!r}>"
-        )
+        return f"<Arrow {type(self._data).__name__}: {self._roles.in_words}>"
 
     @abstractmethod
     def splits(self) -> Sequence[ArrowSplit]:

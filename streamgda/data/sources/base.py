@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import as_html
 
 if TYPE_CHECKING:
@@ -197,6 +198,65 @@ class Source(ABC):
     def has_changed(self, parts: Sequence[Any]) -> bool:
         """Whether the parts of the source are no longer these, in ways that reading them would not show."""
         return False
+
+    def split(self, test: float = 0.2, *, by: str = "rows", random_state: int = 0) -> tuple[Self, Self]:
+        """Divide the source into two, to learn from one and to test with the other.
+
+        Nothing is read or copied here. A hash of its place says which part a row is in. So neither workers
+        nor the order of files change it, and rows keep their part when files are added. A pass over a part
+        reads what a pass over the source does, and leaves the other rows out.
+
+        Parameters
+        ----------
+        test : float, default=0.2
+            The share of the test part, about.
+        by : {"rows", "files"} or the name of a column, default="rows"
+            What stays together. With "rows", nothing does. With "files", the rows of a file are in one part,
+            and the other does not open it. With a column, such as that of patients or days, all rows that
+            have the same value are in one part. This column is neither a feature nor the target.
+        random_state : int, default=0
+            Another number makes another division.
+
+        Returns
+        -------
+        training, test : Source
+            The two parts. They can be divided again, such as for validation, and do what the source does.
+
+        Raises
+        ------
+        TypeError
+            If the source has no files, or no columns with names, by which it is to be divided.
+        ValueError
+            If the share is not between 0 and 1. If there is no such column, or it has a role. If all files
+            are in one part. If the source can be read only once.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa
+        >>> from streamgda import accumulate, scan_arrow
+        >>> table = pa.table({"x": np.arange(1000.0), "kind": np.arange(1000) % 2})
+        >>> training, test = scan_arrow(table, "kind").split(test=0.2)
+        >>> accumulate(training, "diag").n_rows, accumulate(test, "diag").n_rows
+        (808, 192)
+        """
+        if self.is_one_shot:
+            raise ValueError(
+                f"{self!r} can be read once, and two parts take two reads: scan what it was made from"
+            )
+        if by == "files" and not isinstance(self, FileSource):
+            raise TypeError(f"{self!r} has no files to be split by; split it by='rows'")
+        training, chosen = (Part(test, by, random_state, is_test) for is_test in (False, True))
+        return self.with_part(training), self.with_part(chosen)
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`.
+
+        Raises
+        ------
+        TypeError
+            If the source cannot be divided so.
+        """
+        raise TypeError(f"{self!r} cannot be split by {part.by!r}")
 
     def with_groups(self, column: str) -> Self:
         """The same source with the values of a column beside the rows, in the `groups` of its blocks.

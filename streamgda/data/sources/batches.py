@@ -25,6 +25,7 @@ from streamgda.data.blocks.block import (
     without_missing,
 )
 from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.encoding import Wanted, by_names
@@ -42,11 +43,11 @@ PlacedBatches: TypeAlias = Iterable[tuple[pa.RecordBatch, Places]]
 def blocks_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[Block]:
     """Blocks of the rows of some batches. Columns without a role are passed over."""
     for batch, places in batches:
-        yield from _blocks_of_batch(batch, roles, places)
+        yield from _blocks_of_batch(*_in_parts(batch, places, roles), roles)
         del batch  # or it would be in memory while the next one is decoded
 
 
-def _blocks_of_batch(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> Iterator[Block]:
+def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> Iterator[Block]:
     origin = row_name.origin
     if roles.target is None:
         raise ValueError(
@@ -72,12 +73,23 @@ def unlabelled_blocks(
     batches: PlacedBatches, roles: Roles, keep: Sequence[str]
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
     """The features of each batch as a block of one class, and the columns to keep."""
-    for batch, places in batches:
+    for every, places_of_all in batches:
+        batch, places = _in_parts(every, places_of_all, roles)
+        del every
         features, names = _features(_columns_of(batch, roles, places.origin), roles, places)
         one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
         block = Block(features, one_class, codes, feature_names=names, row_name=places)
         yield without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
         del batch, features, block
+
+
+def _in_parts(batch: pa.RecordBatch, places: Places, roles: Roles) -> tuple[pa.RecordBatch, Places]:
+    """The rows of a batch that are in the parts to be read, and their places."""
+    if not roles.parts:
+        return batch, places
+    read = lambda name: _groups(batch.column(name), name, places)  # noqa: E731
+    rows = rows_of_parts(roles.parts, places, batch.num_rows, read)
+    return batch.take(pa.array(rows)), places.take(rows)
 
 
 def rebatched(
@@ -190,7 +202,7 @@ def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Code
     if missing is not None:
         raise ValueError(
             f"{row_name(int(np.argmax(missing)))}: column {name!r} has no value, "
-            "so the row is of no fold. Mend the data, or leave out such rows by a filter"
+            "so the row is of no fold or part. Mend the data, or leave out such rows by a filter"
         )
     return values, codes
 

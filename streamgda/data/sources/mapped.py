@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.base import (
     FileSource,
@@ -111,6 +112,10 @@ class MappedSource(WrappedSource):
     def has_changed(self, parts: Sequence[Any]) -> bool:
         """Whether the parts of the source are no longer these."""
         return self.source.has_changed([getattr(part, "split", part) for part in parts])
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`."""
+        return type(self)(self.source.with_part(part), self.step)
 
     def with_groups(self, column: str) -> Self:
         """The same source with the values of a column beside the rows."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
 from streamgda.data.sources.base import FileSource, InputFile, Map, ScorableSource, Split
 from streamgda.data.sources.discovery import find_files
@@ -82,8 +83,8 @@ def scan_parquet(
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
         `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
-        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
-        such rows in any case.
+        have, rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`.
+        A model with ``missing="marginal"`` learns from rows that lack features in any case.
 
     Returns
     -------
@@ -136,8 +137,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def __repr__(self) -> str:
         files = list(self._dataset.listing.files)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        n_features = counted(len(self._roles.features), "feature")
-        return f"<{self._dataset.written_as} {files[0]}{more}: {n_features}, target {self.target!r}>"
+        return f"<{self._dataset.written_as} {files[0]}{more}: {self._roles.in_words}>"
 
     def splits(self) -> list[Split]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
@@ -145,8 +145,15 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def planned(self, each: Map = map) -> list[Split]:
         """The splits; `each` opens the files."""
-        files = self._dataset.plan(self._dataset.files(self._options.filter), self._options, each)
+        files = self._dataset.plan(self._files(), self._options, each)
         return [split for file in files for split in file.splits]
+
+    def _files(self) -> list[InputFile]:
+        """The files that neither the filter, by their partition, nor the part rules out."""
+        files, name_of = self._dataset.files(self._options.filter), self._options.name_of
+        for depth, part in enumerate(self._roles.parts):
+            files = [file for file in files if part.has_file(name_of(file.path), depth)]
+        return files
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
@@ -156,10 +163,20 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         options = replace(self._options, roles=roles, keep=tuple(keep))
         splits: list[Any] = []
         last = {}  # file with each schema
-        for file in self._dataset.plan(self._dataset.files(options.filter), options, each):
+        for file in self._dataset.plan(self._files(), options, each):
             splits += file.splits
             last[id(file.columns)] = file
         return splits, unified_types(keep, schema, last.values())
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`."""
+        divided = super().with_part(part)
+        if not divided._files():
+            raise ValueError(
+                f"all {counted(len(self._files()), 'file')} of {self!r} are in one part: choose another "
+                "random_state or share, or by='rows'"
+            )
+        return divided
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
@@ -198,11 +215,12 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
             **({} if written_as == "parquet" else {"format": written_as}),
+            **({"split": [part.identity for part in roles.parts]} if roles.parts else {}),
         }
 
     def files(self) -> list[InputFile]:
-        """The files that the filter does not rule out by their partition, as they were listed, in order."""
-        files, listing = self._dataset.files(self._options.filter), self._dataset.listing
+        """The files to read, as they were listed, in order."""
+        files, listing = self._files(), self._dataset.listing
         folder, storage = listing.folder, listing.storage
         is_listed = any(listing.files.values())
         listed_apart = partial(storage.listed_together, [file.location for file in files])

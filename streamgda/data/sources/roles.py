@@ -19,8 +19,9 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing, check_missing
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
-from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.blocks.wording import check_known, counted, listed
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
 from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
@@ -46,20 +47,19 @@ def is_number(arrow_type: pa.DataType) -> bool:
     )
 
 
+_OF_TEXT = frozenset({"string", "large_string", "string_view", "binary", "large_binary", "binary_view"})
+"""Types of Arrow. Impala and Hive write text as binary."""
+
+
 def label_kind(arrow_type: pa.DataType) -> str | None:
     """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
     if pa.types.is_dictionary(arrow_type):
         return label_kind(arrow_type.value_type)
     if pa.types.is_boolean(arrow_type):
         return "bool"
-    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
+    if is_number(arrow_type):
         return "int"
-    is_text = (
-        pa.types.is_string(arrow_type)
-        or pa.types.is_large_string(arrow_type)
-        or pa.types.is_string_view(arrow_type)
-    )
-    return "str" if is_text else None
+    return "str" if str(arrow_type) in _OF_TEXT else None
 
 
 def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -83,6 +83,7 @@ class Roles:
     dates: tuple[str, ...] = ()
     lists: Mapping[str, int] = field(default_factory=dict, hash=False)  # the lengths of columns of lists
     left_out: frozenset[str] | None = None  # the columns that were excluded, if no features were named
+    parts: tuple[Part, ...] = ()
 
     @classmethod
     def choose(
@@ -157,7 +158,8 @@ class Roles:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """All the columns that have a role."""
-        beside = (name for name in (self.target, self.weight, self.groups) if name is not None)
+        columns = (self.target, self.weight, self.groups, *(part.column for part in self.parts))
+        beside = dict.fromkeys(name for name in columns if name is not None)
         if not (self.derived or self.lists):
             return (*self.features, *beside)
         own = (name for name in self.features if name not in self.derived)
@@ -200,6 +202,17 @@ class Roles:
         return {**made, "lists": dict(self.lists)} if self.lists else made
 
     @property
+    def in_words(self) -> str:
+        """How many features there are, the target, and which part of the rows is read."""
+        n_features = counted(len(self.features), "feature")
+        return "; ".join([f"{n_features}, target {self.target!r}", *map(str, self.parts)])
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no row is left out of what is read."""
+        return self.missing != "drop" and all(part.by == "files" for part in self.parts)
+
+    @property
     def encoded_as(self) -> list[Any]:
         """The columns that are encoded; and what their features depend on besides, if on anything."""
         besides = [] if self.encoding is None else self.encoding.identity
@@ -232,11 +245,20 @@ class Roles:
         ValueError
             If there is no such column, or it has a role.
         """
+        self._check_groups(column, names, origin)
+        return replace(self, groups=column)
+
+    def with_part(self, part: Part, names: Collection[str], origin: str) -> Self:
+        """The same roles for a part of the rows; errors are those of `with_groups`."""
+        if part.column is not None:
+            self._check_groups(part.column, names, origin)
+        return replace(self, parts=(*self.parts, part))
+
+    def _check_groups(self, column: str, names: Collection[str], origin: str) -> None:
         check_known([column], names, origin)
         if column in {*self.features, self.target, self.weight}:
             reason = f"column {column!r} is a feature or has another role and cannot group the rows too"
             raise ValueError(reason + f"; of a feature, scan with exclude=[{column!r}]")
-        return replace(self, groups=column)
 
     def of_features(self, names: Sequence[str]) -> Self:
         """The same roles with some of the features, in this order."""
@@ -463,9 +485,12 @@ def _tells_nothing(column: pa.ChunkedArray) -> bool:
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default."""
-    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
-    ids = [name for name in features if name in integers and is_identifier(name)]
+    """Warn if columns of integers that are named like identifiers are features by default.
+
+    So does a column of nulls without a name, as CSV has it whose lines end with a delimiter.
+    """
+    suspects = {one.name for one in schema if pa.types.is_integer(one.type) or pa.types.is_null(one.type)}
+    ids = [name for name in features if name in suspects and is_identifier(name)]
     if ids:
         warnings.warn(
             (
@@ -507,6 +532,11 @@ class TabularSource(Source):
         """The same source, which also reads a column that groups the rows."""
         schema, origin = self._known
         return self._with_roles(self._roles.with_groups(column, schema.names, origin))
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`."""
+        schema, origin = self._known
+        return self._with_roles(self._roles.with_part(part, schema.names, origin))
 
     def with_columns(self, **expressions: Any) -> Self:
         """The same source with features that are computed from columns."""

@@ -77,6 +77,10 @@ class ReadOptions:
         """Whether the files are."""
         return not self.storage.is_local
 
+    def name_of(self, path: str) -> str:
+        """The name of a file in its dataset, by which its rows have their folds and parts."""
+        return path.removeprefix(self.root).lstrip("/")
+
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns to read: those with a role, those of the filter, and those to be carried over."""
@@ -155,13 +159,14 @@ class RowGroups(ScorableSplit):
         labels = [] if roles.target is None else [roles.target, roles.weight]
         made = [roles.identity] if roles.identity else []
         encoded = [roles.encoded_as] if roles.encoded else []
-        return [*rows, roles.features, roles.missing, *labels, *made, *encoded]
+        parts = [part.identity for part in roles.parts]
+        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts]
 
     @property
     def keeps_all_rows(self) -> bool:
         """Whether all rows are read. A filter of partition keys alone keeps all or no rows of a file."""
         by_partition = all(name in self.partition for name in self.read_options.filter_columns.names)
-        return self.read_options.roles.missing != "drop" and by_partition
+        return self.read_options.roles.keeps_all_rows and by_partition
 
     def enclosing(self, start: int, stop: int) -> tuple[RowGroups, int]:
         """The row groups that hold some rows, and how many rows come before them."""
@@ -217,7 +222,7 @@ class RowGroups(ScorableSplit):
 
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the row groups, each once: the rows that pass the filter, and their places."""
-        name = self.path.removeprefix(self.read_options.root).lstrip("/")
+        name = self.read_options.name_of(self.path)
         with self._open() as parquet:
             runs = list(self._runs())
             groups = map(parquet.metadata.row_group, range(max(runs[-1])))
