@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import array_blocks, in_order_of
+from streamgda.data.blocks.arrays import array_blocks, as_table, in_order_of, with_places
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.schema import Columns, Schema
@@ -152,7 +152,8 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        self.update_blocks(array_blocks(in_order_of(X, self.feature_names), y, sample_weight))
+        rows = in_order_of(with_places(as_table(X), self.feature_names), self.feature_names)
+        self.update_blocks(array_blocks(rows, y, sample_weight))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.data.blocks.arrays import as_table, column_labels
+from streamgda.data.blocks.arrays import as_table, column_labels, with_places
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import ColumnExpression, deserialised, serialised, values_of
 from streamgda.data.sources.roles import is_number
@@ -87,8 +87,8 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: Any) -> pd.DataFrame:
         """The features of the rows of a frame, of an Arrow table or of dicts."""
-        if column_labels(rows := as_table(X)) is None:
-            names = self.feature_names_in_.tolist()
+        names = self.feature_names_in_.tolist()
+        if column_labels(rows := with_places(as_table(X), names)) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table, schema = pa.table(rows), _schema(self.columns)
         check_known(self.feature_names_in_, table.column_names, "the rows")
