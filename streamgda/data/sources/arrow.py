@@ -23,7 +23,7 @@ from streamgda.data.blocks.block import Block, Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
-from streamgda.data.sources.batches import blocks_of_batches, rebatched, unlabelled_blocks
+from streamgda.data.sources.batches import blocks_of_batches, rebatched, tables_of_batches, unlabelled_blocks
 from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import decoding
 from streamgda.data.sources.parquet import ParquetSource
@@ -209,6 +209,10 @@ class ArrowSplit(ScorableSplit):
         """Read the rows in order, and cut them into blocks, whatever the batches."""
         return blocks_of_batches(self._placed(), self.roles)
 
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the rows in order as tables."""
+        return tables_of_batches(self._placed(), self.roles)
+
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the rows in order, without labels, and the columns that are kept."""
         return unlabelled_blocks(self._placed(), self.roles, self.keep)
@@ -264,6 +268,8 @@ class ArrowSource(TabularSource, ScorableSource):
 
 class TableSource(ArrowSource):
     """A table in memory."""
+
+    is_quick_to_show = True
 
     def splits(self) -> list[TableSlice]:
         """Slices of the table, whatever its chunks."""

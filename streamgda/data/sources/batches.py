@@ -69,6 +69,15 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
     )
 
 
+def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table]:
+    """Tables of the features, the target and the weight in some batches, as they are stored."""
+    for batch, places in batches:
+        part, _ = _in_parts(batch, places, roles)
+        columns = _columns_of(part, roles, places.origin)
+        yield pa.table({name: columns[name] for name in roles.learnt})
+        del batch, part, columns
+
+
 def unlabelled_blocks(
     batches: PlacedBatches, roles: Roles, keep: Sequence[str]
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:

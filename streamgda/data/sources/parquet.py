@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -26,6 +26,8 @@ from streamgda.data.sources.roles import Roles, TabularSource, check_named
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.retries import retried
+
+_FEW_FILES = 100  # whose footers are read in an instant
 
 
 @refusing_renamed
@@ -147,6 +149,16 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         """The splits; `each` opens the files."""
         files = self._dataset.plan(self._files(), self._options, each)
         return [split for file in files for split in file.splits]
+
+    def first_splits(self) -> Iterator[Split]:
+        """The same parts, for each of which its file is opened."""
+        files = (self._dataset.plan([file], self._options) for file in self._files())
+        return (split for (file,) in files for split in file.splits)
+
+    @property
+    def is_quick_to_show(self) -> bool:
+        """Whether there are few files."""
+        return len(self._dataset.listing.files) <= _FEW_FILES
 
     def _files(self) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""

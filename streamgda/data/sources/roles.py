@@ -202,6 +202,11 @@ class Roles:
         return {**made, "lists": dict(self.lists)} if self.lists else made
 
     @property
+    def learnt(self) -> tuple[str, ...]:
+        """The features, the target and the weight."""
+        return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
+
+    @property
     def in_words(self) -> str:
         """How many features there are, the target, and which part of the rows is read."""
         n_features = counted(len(self.features), "feature")
@@ -527,6 +532,14 @@ class TabularSource(Source):
     def missing_rows(self) -> Literal["raise", "marginal"]:
         """How rows in which features are missing are to be learnt."""
         return "marginal" if self._roles.missing == "marginal" else "raise"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the features, the target and the weight."""
+        stored, _ = self._known
+        computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
+        types = {**types_of(self._roles.learnt, stored), **computed}
+        return pa.schema([(name, types[name]) for name in self._roles.learnt])
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""

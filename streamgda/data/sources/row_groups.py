@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from streamgda.data.blocks.block import Block, Places, power_of_two_up_to, rows_per_block
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import ScorableSplit
-from streamgda.data.sources.batches import blocks_of_batches, unlabelled_blocks
+from streamgda.data.sources.batches import blocks_of_batches, tables_of_batches, unlabelled_blocks
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import Roles
@@ -134,6 +134,10 @@ class RowGroups(ScorableSplit):
     def blocks(self) -> Iterator[Block]:
         """Read the row groups, each once, and cut them into blocks."""
         return blocks_of_batches(self._batches(), self.read_options.roles)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the row groups as tables."""
+        return tables_of_batches(self._batches(), self.read_options.roles)
 
     def labels_ahead(self) -> tuple[int, int] | None:
         """How many of the first rows have been looked at, and how many labels these have."""
