@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.data.blocks.arrays import as_table, column_labels
+from streamgda.data.blocks.arrays import as_table, column_labels, with_places
 from streamgda.data.blocks.dates import is_date, moments_of
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import ColumnExpression, deserialised, serialised, values_of
@@ -89,7 +89,7 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> pd.DataFrame:
         """The features of the rows of a frame, of an Arrow table or of dicts."""
         names = self.feature_names_in_.tolist()
-        if column_labels(rows := as_table(X)) is None:
+        if column_labels(rows := with_places(as_table(X), names)) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table, schema = pa.table(rows), _schema(self.columns)
         if isinstance(X, dict | list | tuple):  # of which the model decides what may be left out

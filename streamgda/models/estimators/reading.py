@@ -31,6 +31,7 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
+from streamgda.data.sources.lists import are_of_one_list
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.models.estimators import JOBS
 from streamgda.models.estimators.dtypes import FittedTypes
@@ -87,8 +88,11 @@ def check_rows(
             X = arrays.in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
+    if isinstance(X, list | tuple) and X and are_of_one_list(_names(model) or [""]):
+        X = np.asarray(X)
     if not model.statistics_.schema_of_rows.is_numeric:
-        X = _columns_of(model, X).encoded(model.statistics_.schema_of_rows)
+        X = _columns_of(model, arrays.with_places(X, _names(model)))
+        X = X.encoded(model.statistics_.schema_of_rows)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = _valid_rows(model, X)
     if valid is not None:
@@ -111,7 +115,8 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     """
     names = getattr(model, "feature_names_in_", None)
     if type(X) is np.ndarray:
-        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
+        is_plain = X.dtype.kind in "fiu" and X.ndim == 2
+        rows = X if is_plain and (names is None or are_of_one_list(names)) else None
     else:
         rows = None if names is None or arrays.column_names(X) != tuple(names) else arrays.matrix_of(X)
     is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
@@ -120,11 +125,17 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 
 def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
-    X = _with_known_columns(model, X)
+    X = _with_known_columns(model, arrays.with_places(X, _names(model)))
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     X = arrays.readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
+
+
+def _names(model: Any) -> list[str] | None:
+    """The names of the columns that a model was fitted to."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names.tolist()
 
 
 def _with_known_columns(model: Any, X: Any) -> Any:
@@ -237,6 +248,7 @@ def missing_for(model: Any, missing: Missing) -> Missing:
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
+    X = arrays.with_places(X, None if reset else _names(model))
     if not reset and not model.statistics_.schema_of_rows.is_numeric:
         return _columns_of(model, X)
     made = encoded_columns(X, model._encoding) if reset else None
