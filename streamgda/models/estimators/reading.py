@@ -31,8 +31,9 @@ from streamgda.data.sources.batches import known_columns, learnt_columns
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
 from streamgda.data.sources.running import Progress, Scheduler
-from streamgda.models.estimators import JOBS
+from streamgda.models.estimators import DEVICES, JOBS
 from streamgda.models.estimators.dtypes import FittedTypes
+from streamgda.models.estimators.libraries import in_numpy, lies_elsewhere
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
@@ -80,7 +81,11 @@ def check_rows(
     """
     missing = missing or model.missing
     if not isinstance(X, np.ndarray):
-        X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else arrays.in_numpy(X)
+        if lies_elsewhere(X):
+            raise TypeError(
+                "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
+            )
+        X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if not model.statistics_.schema_of_rows.is_numeric:
@@ -186,7 +191,7 @@ def blocks_to_learn(
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
     X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else X
-    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
+    X, y, sample_weight = _of_host(X, y, sample_weight)
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -211,6 +216,15 @@ def blocks_to_learn(
     )
 
 
+def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Rows, which may stay where they lie, and their labels and weights in NumPy."""
+    if not isinstance(X, np.ndarray) and not lies_elsewhere(X):
+        X = in_numpy(X)
+    if not isinstance(y, np.ndarray):
+        y = in_numpy(y)
+    return X, y, None if sample_weight is None else in_numpy(sample_weight)
+
+
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
     if not reset and not model.statistics_.schema_of_rows.is_numeric:
@@ -218,6 +232,8 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     made = encoded_columns(X, model._encoding) if reset else None
     if made is not None:
         return made
+    if lies_elsewhere(X):
+        return resolve_name(DEVICES["learn"])(model, X, reset=reset, min_rows=min_rows)
     X = arrays.readable(X)
     if model.exact:
         arrays.check_no_rounding(X)
