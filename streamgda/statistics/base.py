@@ -5,8 +5,10 @@ Passes, models, files and ledgers treat floating and exact statistics alike, thr
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
@@ -20,6 +22,7 @@ from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.kernels import Workspace
+from streamgda.statistics.kernels.threads import in_threads
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
@@ -28,6 +31,8 @@ from streamgda.statistics.state import State
 from streamgda.statistics.validation import as_affine_map, as_feature_positions, check_feature_names
 
 S = TypeVar("S", bound="Statistics")
+
+_BLOCKS_OF_RUN = 4  # that one thread adds up; more if their state is larger than a block
 
 
 class Readable(Protocol):
@@ -151,7 +156,11 @@ class Statistics(State):
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of all blocks. If one block is refused, no rows are added."""
+        """Add the rows of all blocks. If one block is refused, no rows are added.
+
+        A task of a pass gives its workspace. Without one, the rows are in memory, and several threads add up
+        those of several blocks.
+        """
         together = self.state_of(blocks, workspace)
         if together is not None:
             self._merge(together, owned=True)  # nothing else holds it
@@ -160,7 +169,32 @@ class Statistics(State):
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
         if self.rule is not None:
             blocks = map(self.rule.assign, blocks)
-        return self._from_blocks(blocks, workspace or Workspace())
+        blocks = iter(blocks)
+        first = list(islice(blocks, 2)) if workspace is None else []
+        blocks = chain(first, blocks)
+        if len(first) < 2:
+            return self._from_blocks(blocks, workspace or Workspace())
+        together: Self | None = None
+        for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):
+            together = part if together is None else together._merge(part, owned=True)
+        return together
+
+    def _runs(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
+        """Yield consecutive blocks, so many that merging their states takes a small part of the time."""
+        for block in blocks:
+            n_bytes = 8 * len(block.codes) * block.n_features
+            n_blocks = _BLOCKS_OF_RUN * max(1, self._n_bytes_of(block) // max(1, n_bytes))
+            yield [block, *islice(blocks, n_blocks - 1)]
+
+    def _of_run(self, blocks: list[Block]) -> Self:
+        """The state of the rows of a run, which is merged with others in their order."""
+        state = self._from_blocks(blocks, Workspace())
+        assert state is not None  # a run has blocks
+        return state
+
+    def _n_bytes_of(self, block: Block) -> int:
+        """About the size of the state of a block."""
+        return 8 * math.prod(self._labelled.kind.shape(len(block.classes), block.n_features))
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""

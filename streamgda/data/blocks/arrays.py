@@ -25,8 +25,10 @@ from streamgda.data.blocks.block import (
     Missing,
     Places,
     cut_into_blocks,
+    rows_of,
 )
 from streamgda.data.blocks.labels import Codes, Labels
+from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, is_time
 
 
@@ -201,11 +203,13 @@ def array_blocks(
     origin: str | None = None,
     places: Places | None = None,
     groups: ArrayLike | None = None,
+    parts: Sequence[Part] = (),
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
     An error names the `origin` of the rows, such as a file, and the number of the row.
-    If `places` is given, the names of rows follow from it instead.
+    If `places` is given, the names of rows follow from it instead. If `parts` by rows are given, there
+    are no groups, and the blocks have the rows of the parts.
 
     Raises
     ------
@@ -214,7 +218,7 @@ def array_blocks(
     """
     try:
         made = None if isinstance(X, np.ndarray) or not isinstance(X, MadeColumns) else X
-        matrix = _matrix(X) if made is None else made
+        matrix: Any = _matrix(X) if made is None else made
         n_rows = len(matrix) if made is None else made.n_rows
         classes, codes, unlabelled = labels.encode(y)
         weights = None if sample_weight is None else _weights(sample_weight)
@@ -225,6 +229,11 @@ def array_blocks(
         if origin is None:
             raise
         raise ValueError(f"{origin}: {error}") from error
+    row_name = places or (Places(origin, dataset=origin) if origin else NOWHERE)
+    if parts:
+        rows = rows_of_parts(parts, row_name, n_rows)
+        matrix, codes, row_name = rows_of(matrix, rows), codes[rows], row_name.take(rows)
+        unlabelled, weights = (None if other is None else other[rows] for other in (unlabelled, weights))
     return cut_into_blocks(
         matrix,
         classes,
@@ -233,7 +242,7 @@ def array_blocks(
         weights=weights,
         feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
-        row_name=places or (Places(origin, dataset=origin) if origin else NOWHERE),
+        row_name=row_name,
         groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
     )
 

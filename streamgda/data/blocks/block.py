@@ -326,7 +326,8 @@ def cut_into_blocks(
     """Cut rows into blocks, and check labels and weights.
 
     Rows of weight zero are left out. With ``missing="drop"``, rows with a NaN or an infinity
-    in a feature, or without a label or a weight, are left out and counted.
+    in a feature, or without a label or a weight, are left out and counted; with "marginal", rows without a
+    label.
 
     Parameters
     ----------
@@ -335,12 +336,13 @@ def cut_into_blocks(
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
     missing : {"raise", "drop", "marginal"}
-        "drop" leaves out rows without a feature, a label or a weight. The others leave out no row.
+        "drop" leaves out rows without a feature, a label or a weight, "marginal" those without a label.
 
     Raises
     ------
     ValueError
-        If a label or a weight is missing and `missing` is not "drop", or a weight is negative or infinite.
+        If a label is missing and `missing` is "raise", if a weight is missing and `missing` is not "drop", or
+        if a weight is negative or infinite.
     """
     if isinstance(features, np.ndarray):
         n_features = features.shape[1]
@@ -384,9 +386,9 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     if block.weights is not None:
         blank = blank & (block.weights != 0)  # a row of weight zero is left out, but not counted as dropped
-    if missing != "drop" and blank.any():
+    if missing == "raise" and blank.any():
         row = block.row_name(int(np.argmax(blank)))
-        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}")
+        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}, or 'marginal'")
     keep = ~blank
     weights = block.weights
     if weights is not None:
@@ -476,7 +478,7 @@ class FoldRule:
 
 def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> Codes:
     """The fold of each row, from its number in a file of a dataset."""
-    hashed = mixed(numbers.astype(np.uint64), _hash_of(dataset))
+    hashed = mixed(numbers.astype(np.uint64), hash_of(dataset))
     return (hashed % np.uint64(n_folds)).astype(labels.code_dtype(n_folds))
 
 
@@ -498,9 +500,10 @@ def mixed(numbers: NDArray[np.uint64], start: int = 0) -> NDArray[np.uint64]:
 
 def folds_of_groups(groups: Labels, n_folds: int) -> Codes:
     """The fold of each group, from its label."""
-    folds = [_hash_of(str(label)) % n_folds for label in groups.tolist()]
+    folds = [hash_of(str(label)) % n_folds for label in groups.tolist()]
     return np.array(folds, dtype=labels.code_dtype(n_folds))
 
 
-def _hash_of(text: str) -> int:
+def hash_of(text: str) -> int:
+    """A hash of a text, of 64 bits."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

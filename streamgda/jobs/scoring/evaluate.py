@@ -22,7 +22,7 @@ from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
 from streamgda.models.estimators.forgetting import Times, factor_after, times_of, weights_after
-from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows
+from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows, missing_for
 from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import Array, order_of
 from streamgda.statistics.kernels.blas import single_blas_thread
@@ -349,7 +349,8 @@ def _blocks_of(model: Model, X: Any, y: Any, sample_weight: Any) -> Iterator[Blo
     if y is None:
         raise ValueError("rows need their labels to be judged by; the target y is None")
     rows = check_rows(model, X, missing="marginal")
-    return array_blocks(rows, y, sample_weight, model.statistics_.schema_of_rows.feature_names)
+    names = model.statistics_.schema_of_rows.feature_names
+    return array_blocks(rows, y, sample_weight, names, missing=missing_for(model, "raise"))
 
 
 def _check_labels(model: Model, evaluation: Evaluation) -> None:

@@ -41,8 +41,6 @@ The modules, from the top down:
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from streamgda.statistics.required import EXTRAS
-
 DOCUMENTATION = "https://github.com/streamgda/streamgda/blob/main/examples/guides/getting-started.md"
 
 
@@ -89,8 +87,9 @@ SKOPS_TYPES = [
     "streamgda.models.estimators.pipeline.ModelPipeline",
     "streamgda.data.sources.computed.ComputedColumns",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
-    *(f"streamgda.statistics.floating.{name}" for name in ("moments.Moments", "state.ClassStatistics")),
-    *(extra.moments.replace(":", ".") for extra in EXTRAS.values() if extra.moments),
+    "streamgda.statistics.floating.fourth_moments.FourthMoments",
+    "streamgda.statistics.floating.moments.Moments",
+    "streamgda.statistics.floating.state.ClassStatistics",
     "streamgda.extensions.exact.numbers.ExactArray",
     "streamgda.extensions.exact.numbers.ExactMoments",
     "streamgda.extensions.exact.state.ExactClassStatistics",

@@ -211,6 +211,7 @@ def blocks_to_learn(
     names = getattr(model, "feature_names_in_", None)
     if not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns):
         names = rows.schema.feature_names
+    missing = missing if model.missing == "raise" else missing_for(model, missing)
     return arrays.array_blocks(
         rows, y, sample_weight, None if names is None else tuple(names), missing=missing
     )
@@ -223,6 +224,11 @@ def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     if not isinstance(y, np.ndarray):
         y = in_numpy(y)
     return X, y, None if sample_weight is None else in_numpy(sample_weight)
+
+
+def missing_for(model: Any, missing: Missing) -> Missing:
+    """What becomes of incomplete rows: those without a label are left out if a model learns from the rest."""
+    return "marginal" if missing == "raise" != model.missing else missing
 
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
@@ -310,6 +316,7 @@ def source_to_learn(
     names: Sequence[str] = (),
 ) -> Read:
     """A function that reads a source or a Dask collection: the features with these names, in this order."""
+    missing = missing if isinstance(X, Source) else missing_for(model, missing)
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
     source = source.in_order_of(names).pinned()
     model._prepare_for(source, scheduler)
