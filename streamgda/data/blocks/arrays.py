@@ -40,18 +40,6 @@ def library_of(X: Any) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def in_numpy(values: Any) -> Any:
-    """An array of another library, such as a tensor of PyTorch, in NumPy; anything else as it is.
-
-    Raises
-    ------
-    TypeError, RuntimeError
-        Those of the library, if the array is not in the memory of the CPU. They say how it gets there.
-    """
-    is_other = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
-    return np.asarray(values) if is_other else values
-
-
 def as_table(X: Any) -> Any:
     """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"

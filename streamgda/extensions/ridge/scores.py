@@ -60,12 +60,7 @@ class LinearScores:
 
     @property
     def linear_terms(self) -> tuple[Array, Array, Array]:
-        """Centre, slopes and intercepts; ValueError if rows are mapped first."""
-        if self.features is not None:
-            raise ValueError(
-                "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
-                "scikit-learn's RidgeClassifier"
-            )
+        """Centre, slopes and intercepts, for rows that have been mapped."""
         return self.centre, self.slopes, self.intercepts
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:

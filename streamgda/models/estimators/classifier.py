@@ -469,12 +469,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         reading.check_has_learnt(self)
         checked_quantile(quantile, len(self.classes_))
 
-        def sets(model: Self, X: Any) -> NDArray[np.bool_]:
+        def predict_set(model: Self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
             return model._apply(
                 X, lambda s: s.log_odds >= checked_quantile(quantile, len(s.finalised.classes))
             )
 
-        return lazy_on_dask(columns=class_labels)(sets)(self, X)
+        return lazy_on_dask(columns=class_labels)(predict_set)(self, X, quantile=quantile)
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:

@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.data.blocks.arrays import in_numpy
 from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.models.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.models.estimators.libraries import in_numpy
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.pipeline import ModelPipeline
 from streamgda.models.estimators.reading import check_rows
@@ -203,7 +203,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([2.5])
         """
 
-        def distances(model: Self, X: Any) -> Array:
+        def mahalanobis(model: Self, X: Any, relative: bool) -> Array:
             rows = check_rows(model, X)
             with at_one_moment(model):
                 state = finalised(model)
@@ -218,7 +218,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
                 squared -= total if codes is None else total[:, 0]
             return squared
 
-        return distances(self, X) if y is not None else lazy_on_dask(class_labels)(distances)(self, X)
+        own = mahalanobis if y is not None else lazy_on_dask(class_labels)(mahalanobis)
+        return own(self, X, relative=relative)
 
     def _as_one_class(self) -> Finalised[G]:
         """The density of all rows as of one class, by the parameters of this model."""

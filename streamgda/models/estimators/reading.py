@@ -33,8 +33,9 @@ from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
 from streamgda.data.sources.lists import are_of_one_list
 from streamgda.data.sources.running import Progress, Scheduler
-from streamgda.models.estimators import JOBS
+from streamgda.models.estimators import DEVICES, JOBS
 from streamgda.models.estimators.dtypes import FittedTypes
+from streamgda.models.estimators.libraries import in_numpy, lies_elsewhere
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
@@ -82,10 +83,14 @@ def check_rows(
     """
     missing = missing or model.missing
     if not isinstance(X, np.ndarray):
+        if lies_elsewhere(X):
+            raise TypeError(
+                "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
+            )
         if isinstance(X, dict | list | tuple):
             X = _records(model, X, fills=missing != "raise", remedy=other_remedy)
         else:
-            X = arrays.in_numpy(X)
+            X = in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
     if isinstance(X, list | tuple) and X and are_of_one_list(_names(model) or [""]):
@@ -208,7 +213,7 @@ def blocks_to_learn(
     check_missing(missing)
     if isinstance(X, dict | list | tuple):
         X = arrays.as_table(X) if reset else _more_records(model, X, missing)
-    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
+    X, y, sample_weight = _of_host(X, y, sample_weight)
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -241,6 +246,15 @@ def _more_records(model: Any, X: Any, missing: Missing) -> Any:
     return _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
 
 
+def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Rows, which may stay where they lie, and their labels and weights in NumPy."""
+    if not isinstance(X, np.ndarray) and not lies_elsewhere(X):
+        X = in_numpy(X)
+    if not isinstance(y, np.ndarray):
+        y = in_numpy(y)
+    return X, y, None if sample_weight is None else in_numpy(sample_weight)
+
+
 def missing_for(model: Any, missing: Missing) -> Missing:
     """What becomes of incomplete rows: those without a label are left out if a model learns from the rest."""
     return "marginal" if missing == "raise" != model.missing else missing
@@ -254,6 +268,8 @@ def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     made = encoded_columns(X, model._encoding) if reset else None
     if made is not None:
         return made
+    if lies_elsewhere(X):
+        return resolve_name(DEVICES["learn"])(model, X, reset=reset, min_rows=min_rows)
     X = arrays.readable(arrays.as_table(X) if reset else _with_known_columns(model, X))
     if model.exact:
         arrays.check_no_rounding(X)
