@@ -68,8 +68,8 @@ class LinearScores:
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
-        X = X if self.features is None else self.features.transformed(X)
-        scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
+        made = X if self.features is None else self.features.transformed(X)
+        scores = multiply_rows(made - self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores
 
