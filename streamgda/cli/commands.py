@@ -15,9 +15,10 @@ import joblib
 import pandas as pd
 
 import streamgda as sg
-from streamgda.cli.errors import Refused, describe
+from streamgda.cli.errors import Refused, Skipped, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
+from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import FileSource, Source
 from streamgda.data.sources.formats import dataset_at
 from streamgda.data.storage import tables
@@ -50,6 +51,9 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     If no model can be made from the data, for example because a covariance is singular, the statistics are
     saved beside the output file. The error says how to go on without reading the data again.
 
+    With --test 0.2 or --by, it learns from one part of the data alone. Then evaluate judges by the other
+    part, if it is given the same.
+
     Parameters
     ----------
     out
@@ -63,6 +67,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     scan_parquet
     accumulate
     run
+    split
     model
 
     Examples
@@ -72,7 +77,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     estimator, build, missing = _model_of()
-    source = _source_of(data)
+    source = _part_of(data, is_test=False)
     _check_replaceable(out, source)
     run, kept = running(), estimator.required_statistics().keywords()
     kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
@@ -93,13 +98,15 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     """Search for the best model and parameters by cross-validation.
 
     DATA is as for fit, and is read once, or twice if rows are to be scored, however many candidates
-    there are. Greater scores are better. Rows keep their folds when files are added.
+    there are. Greater scores are better. Rows keep their folds when files are added. With --test or --by, the
+    test part is left out, as by fit.
 
     Parameters
     ----------
     tried
-        A model (qda, lda, nb, edda, mda) and the values of its parameters to try, in all combinations, such
-        as 'qda reg_param=0,0.1'; none is Python's None, and several models may be tried.
+        A model (qda, lda, nb, edda, mda, ridge, random-features) and the values of its parameters to try, in
+        all combinations, such as 'qda reg_param=0,0.1'; none is Python's None, and several models may be
+        tried.
     out
         Where to save the best model of all the rows, if at all.
 
@@ -109,6 +116,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     scan
     scan_parquet
     run
+    split
 
     Examples
     --------
@@ -119,7 +127,8 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     options, grids = given("search"), [_grid(*text.split()) for text in tried]
     if (fault := _tried(partial(candidates_of, None, grids))[1]) is not None:
         raise click.UsageError(f"Invalid value for '--try': {fault}")
-    source = _source_of(data, without=[options[name] for name in ("groups", "fold") if name in options])
+    without = [options[name] for name in ("groups", "fold") if name in options]
+    source = _part_of(data, is_test=False, without=without)
     _check_replaceable(out, source)
     found = sg.StatisticsSearchCV(None, grids, **options)
     found.fit(source, **running())
@@ -242,7 +251,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     not, and the others do.
 
     A ledger knows its target, features and categories, and reads later files by them if no options say
-    otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out.
+    otherwise. A file that does not fit is an error that names it; with --on-error skip it is left out, the
+    others are learnt, and the exit code is 4.
 
     Parameters
     ----------
@@ -295,6 +305,10 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     if found.is_refused:
         alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.alarms_by_file.items())
         raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept or --leave-out them")
+    if found.skipped:
+        raise Skipped(
+            f"{counted(len(found.skipped), 'file')} left out; the next refresh tries to read them again"
+        )
 
 
 def predict(saved_in: str, data: Paths, *, out: str) -> None:
@@ -336,7 +350,8 @@ def evaluate(saved_in: str, data: Paths) -> None:
 
     SAVED_IN is as for predict, and DATA as for fit. Accuracy, log loss and Brier score are printed, and for
     each class precision, recall, F1, and the areas under its ROC and precision-recall curves; with --json the
-    confusion matrix too, whose rows are the true classes.
+    confusion matrix too, whose rows are the true classes. With --test or --by, the model is judged by the
+    part alone from which fit with the same options has not learnt.
 
     Other Parameters
     ----------------
@@ -344,13 +359,16 @@ def evaluate(saved_in: str, data: Paths) -> None:
     scan_parquet : but exclude, categories
     evaluate
     run
+    split
 
     Examples
     --------
     streamgda evaluate model.parquet labelled.parquet --target kind
+    streamgda evaluate model.parquet days --target kind --test 0.2 --by patient
     """
     model = _model_in(saved_in)
-    evaluation = sg.evaluate(model, _source_of(data, model), **given("evaluate"), **running())
+    source = _part_of(data, is_test=True, saved=model)
+    evaluation = sg.evaluate(model, source, **given("evaluate"), **running())
     report(evaluation.to_dict(), [str(evaluation)], is_result=True)
 
 
@@ -365,7 +383,11 @@ def inspect(path: str, *, tests: bool = False) -> None:
     Parameters
     ----------
     tests
-        Also test whether means and covariances of the classes differ, and rank the features.
+        Also test whether means and covariances of the classes differ.
+
+    Other Parameters
+    ----------------
+    scan
 
     Examples
     --------
@@ -429,6 +451,14 @@ def _source_of(
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
     return sg.scan(path, **{**options, **given("scan")})
+
+
+def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:
+    """The source of the rows to learn from or to judge by: all of them, unless the user splits them."""
+    options = given("split")
+    columns = {options.get("by", "rows")} - {"rows", "files"}
+    source = _source_of(data, saved, without=[*without, *columns])
+    return source.split(**options)[is_test] if options else source
 
 
 # ---------------------------------------------------------------------- models to make, and files to write
@@ -496,7 +526,10 @@ def _ledger_at(path: str, needed: Sequence[str] = ()) -> sg.StatisticsLedger:
 
 def _data_at(path: str) -> dict[str, Any] | None:
     """Describe files of data; None for what is no data, or was saved by this library."""
-    found, _ = _tried(partial(dataset_at, path))
+    kind = given("scan").get("format")
+    found, fault = _tried(partial(dataset_at, path, kind=kind))
+    if fault and (kind or path.endswith((*_TEXT_ENDINGS, ".zarr"))):
+        raise ValueError(fault)
     if found is None or is_saved(found.stored):
         return None
     columns = pd.DataFrame({"column": found.schema.names, "type": map(str, found.schema.types)})

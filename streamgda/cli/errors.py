@@ -32,11 +32,18 @@ class Refused(click.ClickException):
     exit_code = 3
 
 
+class Skipped(click.ClickException):
+    """The error of a refresh that has left out files which could not be read."""
+
+    exit_code = 4
+
+
 class OneLineErrors(click.Group):
     """A group of commands whose errors are one line on stderr.
 
     The exit code is 1 for an error of the library, the filesystem or a cluster, 2 for bad usage, 3 for
-    a refresh that is refused, and 130 after Ctrl-C. With ``--debug`` the traceback is shown.
+    a refresh that is refused, 4 for one that has skipped files, and 130 after Ctrl-C. With ``--debug`` the
+    traceback is shown.
     """
 
     def main(self, args: Sequence[str] | None = None, *others: Any, **extra: Any) -> Any:

@@ -5,21 +5,25 @@ Passes, models, files and ledgers treat floating and exact statistics alike, thr
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import array_blocks, in_order_of
+from streamgda.data.blocks.arrays import array_blocks, as_table, in_order_of, with_places
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.records import with_days
 from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.kernels import Workspace
+from streamgda.statistics.kernels.threads import in_threads
 from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
@@ -28,6 +32,8 @@ from streamgda.statistics.state import State
 from streamgda.statistics.validation import as_affine_map, as_feature_positions, check_feature_names
 
 S = TypeVar("S", bound="Statistics")
+
+_BLOCKS_OF_RUN = 4  # that one thread adds up; more if their state is larger than a block
 
 
 class Readable(Protocol):
@@ -147,11 +153,17 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        self.update_blocks(array_blocks(in_order_of(X, self.feature_names), y, sample_weight))
+        rows = in_order_of(with_places(as_table(X), self.feature_names), self.feature_names)
+        rows = with_days(rows, self.schema) if self.schema.dates else rows
+        self.update_blocks(array_blocks(rows, y, sample_weight))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of all blocks. If one block is refused, no rows are added."""
+        """Add the rows of all blocks. If one block is refused, no rows are added.
+
+        A task of a pass gives its workspace. Without one, the rows are in memory, and several threads add up
+        those of several blocks.
+        """
         together = self.state_of(blocks, workspace)
         if together is not None:
             self._merge(together, owned=True)  # nothing else holds it
@@ -160,7 +172,33 @@ class Statistics(State):
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
         if self.rule is not None:
             blocks = map(self.rule.assign, blocks)
-        return self._from_blocks(blocks, workspace or Workspace())
+        blocks = iter(blocks)
+        first = list(islice(blocks, 2)) if workspace is None else []
+        is_one, blocks = len(first) < 2, chain(first, blocks)
+        del first  # else it stays in memory until the end
+        if is_one:
+            return self._from_blocks(blocks, workspace or Workspace())
+        together: Self | None = None
+        for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):
+            together = part if together is None else together._merge(part, owned=True)
+        return together
+
+    def _runs(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
+        """Yield consecutive blocks, so many that merging their states takes a small part of the time."""
+        for block in blocks:
+            n_bytes = 8 * len(block.codes) * block.n_features
+            n_blocks = _BLOCKS_OF_RUN * max(1, self._n_bytes_of(block) // max(1, n_bytes))
+            yield [block, *islice(blocks, n_blocks - 1)]
+
+    def _of_run(self, blocks: list[Block]) -> Self:
+        """The state of the rows of a run, which is merged with others in their order."""
+        state = self._from_blocks(blocks, Workspace())
+        assert state is not None  # a run has blocks
+        return state
+
+    def _n_bytes_of(self, block: Block) -> int:
+        """About the size of the state of a block."""
+        return 8 * math.prod(self._labelled.kind.shape(len(block.classes), block.n_features))
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
@@ -424,7 +462,9 @@ class Statistics(State):
             named = self.feature_names
             positions = as_feature_positions(features, named, self.n_features)
             names = None if named is None else [named[i] for i in positions]
-            return self._derived(self._labelled.selected(positions), names)
+            selected = self._derived(self._labelled.selected(positions), names)
+            selected.schema = selected.schema.with_dates(self.schema.dates)
+            return selected
 
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:
         """The state of the same rows with other labels. Classes that get the same label become one.

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 import streamgda
 from streamgda.cli import commands
+from streamgda.data.sources.base import Source
 from streamgda.jobs.ledger.drift import DriftReport
 from streamgda.models.estimators import ESTIMATORS
 
@@ -25,8 +26,8 @@ Learn models from files of Parquet, CSV, JSON lines, Feather and ORC, and from Z
 read, save them as small Parquet files, update them with more data, and predict.
 
 The exit code is 0 if all went well, 1 for bad data, 2 for bad usage, 3 if a refresh is
-refused, and 130 after Ctrl-C. Errors are one line; --debug, which each command takes, shows where they
-come from.
+refused, 4 if it has left out files that cannot be read, and 130 after Ctrl-C. Errors are one line; --debug,
+which each command takes, shows where they come from.
 
 For completion by the tab key: eval "$(_STREAMGDA_COMPLETE=bash_source streamgda)" in ~/.bashrc;
 zsh_source and fish_source likewise.
@@ -54,6 +55,7 @@ PLACES = {  # the functions of the library, and their parameters that are no opt
     "alarms": (DriftReport.alarms, ""),
     "predict": (streamgda.predict_dataset, "model source out costs filesystem scheduler progress"),
     "evaluate": (streamgda.evaluate, "model source y sample_weight costs scheduler progress"),
+    "split": (Source.split, "random_state"),  # which models have too
     "search": (streamgda.StatisticsSearchCV, "estimator param_grid refit error_score"),
 }
 
@@ -111,6 +113,8 @@ def table():
         "report": {name: option(name, "FLAG", text, False) for name, text in REPORT.items()},
         **{f"{name}!": described(function, arguments_of(function)) for name, function in functions.items()},
     }
+    for one in places["split"].values():  # all rows are read unless one of them is given
+        one["help"] = one["help"].partition("  [default")[0]
     places["run"]["progress"] |= {"param_decls": ["--progress/--no-progress"], "default": None}
     return {
         "renamed": RENAMED,

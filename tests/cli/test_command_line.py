@@ -6,6 +6,7 @@ Most commands also run in the pages of the guide, which the tests follow.
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -34,11 +35,12 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
+    evaluate,
     load,
     scan_parquet,
     scan_zarr,
 )
-from streamgda.cli.main import main
+from streamgda.cli.main import MODELS, main
 from streamgda.models.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]
@@ -510,10 +512,19 @@ def test_a_file_that_cannot_be_read_can_be_skipped(days, made):
     assert "3.parquet" in invoke(days, *REFRESH, code=1)
     said = invoke(days, *REFRESH, "--skip-unreadable", code=2)
     assert said == "Error: --skip-unreadable is now --on-error skip. See 'streamgda refresh --help'\n"
-    assert "skipped 3.parquet: " in result_of(days, *REFRESH, "--on-error", "skip").stdout
-    result = result_of(days, *REFRESH, "--on-error", "skip", "--quiet")
+    assert "skipped 3.parquet: " in result_of(days, *REFRESH, "--on-error", "skip", code=4).stdout
+    result = result_of(days, *REFRESH, "--on-error", "skip", "--quiet", "--out", "model.parquet", code=4)
     assert result.stdout == ""
     assert result.stderr.startswith("Warning: skipped 3.parquet: ")
+    assert "Error: 1 file left out" in result.stderr
+    assert load(days / "model.parquet").statistics_.n_rows == 150
+
+
+def test_the_pages_list_the_models():
+    said = " ".join(invoke(ROOT, "search", "--help").split())
+    assert f"({', '.join(MODELS)})" in said
+    page = (ROOT / "examples" / "guides" / "reference.md").read_text()
+    assert set(re.findall("`([a-z-]+)`", re.search("`--model` is ([^.]*)\\.", page)[1])) == {*MODELS}
 
 
 def test_predict_writes_what_the_model_says_of_each_row_in_order(made, iris, tmp_path):
@@ -625,8 +636,11 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     assert said["columns"][-1] == {"column": "kind", "type": "string"}
     assert "rows: 80\n" in invoke(made, "inspect", "days/1.parquet")
     assert "--format" in fails(tmp_path, "fit", "all.txt", "--target", "kind", "--out", "model.parquet")
+    assert "format=" in invoke(tmp_path, "inspect", "all.txt", code=1)
+    semicolons = "--format", "csv delimiter=; decimal_point=,"
+    assert "sepal_width double" in invoke(tmp_path, "inspect", "all.txt", *semicolons)
     fit = "fit", "all.txt", "--target", "kind", "--out", "model.parquet"
-    invoke(tmp_path, *fit, "--format", "csv delimiter=; decimal_point=,")
+    invoke(tmp_path, *fit, *semicolons)
     assert load(tmp_path / "model.parquet").statistics_.n_rows == 150
 
 
@@ -926,7 +940,7 @@ def in_terminal(folder, *arguments):
 
 def test_help_loads_nothing_heavy():
     code = (
-        "import sys; from click.testing import CliRunner; from streamgda.cli.main import main\n"
+        "import sys; from click.testing import CliRunner; from streamgda.cli.main import MODELS, main\n"
         "for command in ([], *([name] for name in main.commands)):\n"
         "    assert CliRunner().invoke(main, [*command, '--help']).exit_code == 0\n"
         "print(*sys.modules)"
@@ -993,6 +1007,24 @@ def test_search_finds_and_saves_the_best_model(irises, tmp_path):
     assert len(document["candidates"]) == 8
     expected = accumulate(scan_parquet(irises, "kind", exclude=["plant"]))
     assert load(tmp_path / "best.model").statistics_.allclose(expected)
+
+
+def test_one_part_is_learnt_and_the_other_judged(irises, tmp_path):
+    source = scan_parquet(irises, "kind", exclude=["plant"])
+    for options in (["--test", 0.3], ["--test", 0.3, "--by", "plant"], ["--by", "rows"]):
+        how = dict(zip(["test", "by"] if len(options) == 4 else [options[0][2:]], options[1::2], strict=True))
+        training, test = source.split(**how)
+        leave_out = [] if "plant" in options else ["--exclude", "plant"]
+        data = [irises, "--target", "kind", *options]
+        invoke(tmp_path, "fit", *data, *leave_out, "--model", "lda", "--out", "model")
+        assert load(tmp_path / "model").statistics_.allclose(accumulate(training, "tied"))
+        report = json.loads(invoke(tmp_path, "evaluate", "model", *data, "--json"))
+        expected = evaluate(load(tmp_path / "model"), test)
+        assert (report["n_rows"], report["accuracy"]) == (expected.n_rows, expected.accuracy)
+        search(tmp_path, irises, *options, *leave_out, "--try", "lda", "--out", "best")
+        assert load(tmp_path / "best").statistics_.n_rows == accumulate(training, "tied").n_rows
+    said = invoke(tmp_path, "fit", *data[:3], "--test", 2, "--out", "m", code=1)
+    assert "between 0 and 1" in said
 
 
 def test_a_quiet_search_prints_its_table_unless_it_saves_the_model(irises, tmp_path):

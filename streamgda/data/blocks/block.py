@@ -31,7 +31,7 @@ INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missing='drop'"
 
-_LEARN_INCOMPLETE = (
+LEARN_INCOMPLETE = (
     "learn from what is observed: fit a model with missing='marginal'"
     ", or accumulate it with missing='marginal'"
 )
@@ -61,7 +61,7 @@ class MissingValueError(ValueError):
         The remedy besides leaving out such rows, in the terms of the function that the user called.
     """
 
-    def __init__(self, finding: str, other_remedy: str = _LEARN_INCOMPLETE) -> None:
+    def __init__(self, finding: str, other_remedy: str = LEARN_INCOMPLETE) -> None:
         super().__init__(f"{finding}. {_LEAVE_OUT}; or {other_remedy}")
         self.finding, self.other_remedy = finding, other_remedy
 
@@ -76,7 +76,7 @@ def remedying(other_remedy: str) -> Iterator[None]:
     try:
         yield
     except MissingValueError as error:
-        if error.other_remedy != _LEARN_INCOMPLETE:
+        if error.other_remedy != LEARN_INCOMPLETE:
             raise
         raise MissingValueError(error.finding, other_remedy) from error
 
@@ -156,6 +156,8 @@ class Block:
         How many rows were left out because something was missing.
     row_name : Places
         Gives the name of a row in an error, from its position in the block.
+    dates : tuple of str
+        The features that are dates, if they are columns of numbers.
     groups : tuple of labels and codes, or None
         The labels in the column of groups or folds, and the code of each row. None if the source was not
         asked for such a column.
@@ -169,6 +171,7 @@ class Block:
     n_dropped: int = 0
     row_name: Places = NOWHERE
     groups: tuple[Labels, Codes] | None = None
+    dates: tuple[str, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -181,7 +184,7 @@ class Block:
         made = self.features
         if not isinstance(made, np.ndarray) and isinstance(made, MadeColumns):
             return made.schema
-        return UNNAMED if self.feature_names is None else Columns(self.feature_names)
+        return UNNAMED if self.feature_names is None else Columns(self.feature_names, self.dates)
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
@@ -237,7 +240,7 @@ class Block:
             return self
         return replace(self, features=self.features.onto(schema), feature_names=schema.feature_names)
 
-    def raise_for_values(self, powers: str = "squares", other_remedy: str = _LEARN_INCOMPLETE) -> None:
+    def raise_for_values(self, powers: str = "squares", other_remedy: str = LEARN_INCOMPLETE) -> None:
         """Raise the error that names the first value which statistics cannot hold.
 
         Parameters
@@ -322,25 +325,28 @@ def cut_into_blocks(
     missing: Missing = "raise",
     row_name: Places = NOWHERE,
     groups: tuple[Labels, Codes] | None = None,
+    dates: tuple[str, ...] = (),
 ) -> Iterator[Block]:
     """Cut rows into blocks, and check labels and weights.
 
     Rows of weight zero are left out. With ``missing="drop"``, rows with a NaN or an infinity
-    in a feature, or without a label or a weight, are left out and counted.
+    in a feature, or without a label or a weight, are left out and counted; with "marginal", rows without a
+    label.
 
     Parameters
     ----------
-    features, classes, codes, weights, feature_names, row_name, groups
+    features, classes, codes, weights, feature_names, row_name, groups, dates
         As for `Block`. There may be any number of rows, and some classes may have none.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
     missing : {"raise", "drop", "marginal"}
-        "drop" leaves out rows without a feature, a label or a weight. The others leave out no row.
+        "drop" leaves out rows without a feature, a label or a weight, "marginal" those without a label.
 
     Raises
     ------
     ValueError
-        If a label or a weight is missing and `missing` is not "drop", or a weight is negative or infinite.
+        If a label is missing and `missing` is "raise", if a weight is missing and `missing` is not "drop", or
+        if a weight is negative or infinite.
     """
     if isinstance(features, np.ndarray):
         n_features = features.shape[1]
@@ -361,6 +367,7 @@ def cut_into_blocks(
             feature_names=feature_names,
             row_name=row_name.after(start) if start else row_name,
             groups=groups and (groups[0], groups[1][rows]),
+            dates=dates,
         )
         if is_whole:
             yield block
@@ -384,9 +391,9 @@ def _checked(block: Block, unlabelled: NDArray[np.bool_] | None, missing: Missin
         blank = blank if block.weights is None else blank | np.isnan(block.weights)
     if block.weights is not None:
         blank = blank & (block.weights != 0)  # a row of weight zero is left out, but not counted as dropped
-    if missing != "drop" and blank.any():
+    if missing == "raise" and blank.any():
         row = block.row_name(int(np.argmax(blank)))
-        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}")
+        raise ValueError(f"{row} has no label (null or NaN). {_LEAVE_OUT}, or 'marginal'")
     keep = ~blank
     weights = block.weights
     if weights is not None:
@@ -476,7 +483,7 @@ class FoldRule:
 
 def folds_of_rows(numbers: NDArray[np.int64], n_folds: int, dataset: str = "") -> Codes:
     """The fold of each row, from its number in a file of a dataset."""
-    hashed = mixed(numbers.astype(np.uint64), _hash_of(dataset))
+    hashed = mixed(numbers.astype(np.uint64), hash_of(dataset))
     return (hashed % np.uint64(n_folds)).astype(labels.code_dtype(n_folds))
 
 
@@ -498,9 +505,10 @@ def mixed(numbers: NDArray[np.uint64], start: int = 0) -> NDArray[np.uint64]:
 
 def folds_of_groups(groups: Labels, n_folds: int) -> Codes:
     """The fold of each group, from its label."""
-    folds = [_hash_of(str(label)) % n_folds for label in groups.tolist()]
+    folds = [hash_of(str(label)) % n_folds for label in groups.tolist()]
     return np.array(folds, dtype=labels.code_dtype(n_folds))
 
 
-def _hash_of(text: str) -> int:
+def hash_of(text: str) -> int:
+    """A hash of a text, of 64 bits."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

@@ -7,6 +7,7 @@ kept sorted, so that the position of a label does not depend on when it was firs
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -182,21 +183,24 @@ def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
     if values.dtype.kind == "f":
         missing = np.isnan(values)
     else:
-        missing = np.fromiter(map(_is_missing, values), dtype=np.bool_, count=len(values))
+        missing = np.fromiter(map(is_missing, values), dtype=np.bool_, count=len(values))
     return missing if missing.any() else None
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
+    """Whether a value of Python, NumPy or pandas stands for none: None, NaN or NaT."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
+    if isinstance(value, Decimal):
+        return value.is_nan()
     return value is None or type(value).__name__ in {"NAType", "NaTType"}
 
 
 def _typed(values: NDArray[Any]) -> Labels:
     """Labels as int64, bool or str.
 
-    Whole numbers held as floats become integers. pandas holds integers as floats in a column that once had a
-    missing value.
+    Whole numbers held as floats or decimals become integers, and bytes of UTF-8 text. pandas holds integers
+    as floats in a column that once had a missing value, Oracle and Snowflake as decimals.
     """
     kind = values.dtype.kind
     if kind in "bU" or values.dtype.names == PARTS:
@@ -207,23 +211,30 @@ def _typed(values: NDArray[Any]) -> Labels:
         return values.astype(np.int64, copy=False)
     if kind == "f":
         return _from_floats(values)
-    if kind == "O":
-        return _from_objects(values)
+    if kind in "OS":
+        return _from_objects(values.astype(object, copy=False))
     raise ValueError(f"labels of type {values.dtype} are not classes; use integers, strings or bools")
 
 
 def _from_floats(values: NDArray[Any]) -> Labels:
     fractional = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) >= 2.0**53)
     if fractional.any():
-        raise ValueError(
-            f"label {values[fractional][0]!s} is not a class (Unknown label type: continuous); classes are "
-            "integers, strings or bools"
-        )
+        raise _no_class(values[fractional][0])
     return values.astype(np.int64)
+
+
+def _no_class(value: Any) -> ValueError:
+    return ValueError(
+        f"label {value!s} is not a class (Unknown label type: continuous); classes are integers, strings or "
+        "bools"
+    )
 
 
 def _from_objects(values: NDArray[Any]) -> Labels:
     kinds = {type(value) for value in values}
+    if kinds & {bytes, Decimal}:
+        values = np.array([_plain(value) for value in values], object)
+        kinds = {type(value) for value in values}
     for dtype, types in ((np.str_, (str,)), (np.bool_, (bool, np.bool_)), (np.int64, _INTEGERS)):
         if all(issubclass(kind, types) and (kind is not bool or dtype is np.bool_) for kind in kinds):
             return _cast(values, dtype)
@@ -234,6 +245,23 @@ def _from_objects(values: NDArray[Any]) -> Labels:
         f"labels must be all integers, all strings or all bools; found {names}. "
         "Unknown label type: mixed or unknown"
     )
+
+
+def _plain(value: Any) -> Any:
+    """The text of bytes and the integer of a decimal; other values as they are."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"the value {value!r:.80} is bytes that are no text in UTF-8; make text or integers of it "
+                "first, such as by bytes.hex, or leave the column out if it is no label"
+            ) from error
+    if isinstance(value, Decimal):
+        if value != value.to_integral_value():  # also for numbers of more digits than a context has
+            raise _no_class(value)
+        return int(value)
+    return value
 
 
 def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:

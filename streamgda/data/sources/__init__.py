@@ -15,7 +15,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `dask`: Dask collections.
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
-  and frames in memory as blocks. `encoding`: how columns that are not numbers become features.
+  and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
+  columns of lists do, and `frames` those of rows in memory.
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
   `identity` hashes a transformer by its values, and functions by what their `code` names.
 - `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.
@@ -34,7 +35,9 @@ scans it in ``_HOME_OF`` and ``__all__``, which makes it public.
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.
 
-A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. A
+A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. One
+that can be split for training and testing has `Source.with_part`, and leaves out the rows of the other part:
+`array_blocks` takes ``parts``. A
 source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a `StatisticsLedger`
 can follow is a `FileSource`. `streamgda.data.sources.base` describes what each of these must have as well.
 

@@ -16,9 +16,10 @@ from dask.delayed import Delayed, delayed
 from streamgda.data.blocks.arrays import array_blocks, as_arrow
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing
 from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import LazySplit, Source, Split
-from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched
+from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.data.sources.roles import Roles, TabularSource
 
@@ -66,8 +67,8 @@ def scan_dask(
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
         `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
-        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
-        such rows in any case.
+        have, rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`.
+        A model with ``missing="marginal"`` learns from rows that lack features in any case.
 
     Returns
     -------
@@ -123,7 +124,7 @@ class FrameSource(TabularSource):
         self._set_roles(roles)
 
     def __repr__(self) -> str:
-        return f"<Dask frame, target {self._roles.target!r}, {self._frame.npartitions} partitions>"
+        return f"<Dask frame of {self._frame.npartitions} partitions: {self._roles.in_words}>"
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
@@ -148,9 +149,11 @@ class RowsSource(Source):
     missing: Missing
     columns: Sequence[str] | range
     roles: Roles | None
+    parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Dask rows with a target beside them, {len(self.partitions)} partitions>"
+        described = f"Dask rows with a target beside them, {len(self.partitions)} partitions"
+        return f"<{'; '.join([described, *map(str, self.parts)])}>"
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:  # type: ignore[override]
@@ -185,9 +188,15 @@ class RowsSource(Source):
             else replace(self, roles=self.roles.of_features(names))
         )
 
+    def with_part(self, part: Part) -> RowsSource:
+        """One of the parts of `split`."""
+        return replace(self, parts=(*self.parts, part)) if part.column is None else super().with_part(part)
+
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
-        split_of = partial(RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns)
+        split_of = partial(
+            RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns, parts=self.parts
+        )
         return [
             LazySplit(delayed(partial(split_of, index=i, before=before))(*part))
             for i, (*part, before) in enumerate(self.partitions)
@@ -206,12 +215,18 @@ class FramePartition(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
+        return blocks_of_batches(self._batches(), self.roles)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Cut the rows into tables."""
+        return tables_of_batches(self._batches(), self.roles)
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         origin = f"partition {self.index}"
         table = as_arrow(self.frame, origin)
         self.roles.check_there(table.schema.names, origin)
         self.roles.check_types(table.schema, origin)
-        places = Places(origin, dataset=origin)
-        yield from blocks_of_batches(rebatched(table.to_batches(), self.roles, places), self.roles)
+        yield from rebatched(table.to_batches(), self.roles, Places(origin, dataset=origin))
 
 
 @dataclass(frozen=True)
@@ -225,6 +240,7 @@ class RowsPartition(Split):
     columns: Sequence[str] | range
     roles: Roles | None
     missing: Missing
+    parts: tuple[Part, ...]
     before: int | None
 
     n_rows = property(lambda self: len(self.rows))
@@ -236,7 +252,9 @@ class RowsPartition(Split):
         unnumbered = Places(origin, dataset=origin)
         places = unnumbered if self.before is None else Places(origin, before=self.before)
         labels, weights = (_in_order_of(self.rows, other, origin) for other in (self.labels, self.weights))
-        return array_blocks(rows, labels, weights, names, missing=self.missing, origin=origin, places=places)
+        return array_blocks(
+            rows, labels, weights, names, missing=self.missing, origin=origin, places=places, parts=self.parts
+        )
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:
         """The rows with their features alone, some of which may be encoded, and the names of these."""
@@ -278,7 +296,7 @@ def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles |
     """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
     if names is None:
-        if encoding is not None and encoding.by_name:
+        if encoding is not None and encoding.by_name and encoding.columns:
             raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
     types = _known_types(rows.rename(columns=str), encoding)

@@ -73,7 +73,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     if types is not None:
         convert.include_columns, convert.column_types = types.names, types
     parse = kind.parse_options
-    text = _CountedText(_unpacked(file, path))
+    text = _CountedText(unpacked(file, path))
     reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
@@ -86,7 +86,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
             yield batch
         if n_rows < text.n_lines and is_counted and read.encoding in ("utf8", "utf-8"):
             file.seek(0)
-            _check_quotes(_unpacked(file, path), parse, n_rows)
+            _check_quotes(unpacked(file, path), parse, n_rows)
 
     return Decoded(reader.schema, batches())
 
@@ -97,7 +97,7 @@ def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Sch
     read.use_threads = False
     if types is not None:
         parse.explicit_schema, parse.unexpected_field_behavior = types, "ignore"
-    text = _ShallowText(_unpacked(file, path), parse)
+    text = _ShallowText(unpacked(file, path), parse)
     reader = pa.json.open_json(pa.PythonFile(text, mode="r"), read, parse)
     return Decoded(reader.schema, iter(reader))
 
@@ -150,7 +150,8 @@ _Decoder: TypeAlias = Callable[[Any, pa.NativeFile, str, pa.Schema | None], Deco
 _DECODERS: dict[str, _Decoder] = {"CSV": _csv, "JSON": _json, "Feather": _feather, "ORC": _orc}
 
 
-def _unpacked(file: pa.NativeFile, path: str) -> pa.NativeFile:
+def unpacked(file: pa.NativeFile, path: str) -> pa.NativeFile:
+    """The bytes of a text, which may be compressed, as its name tells."""
     codec = next((codec for end, codec in CODECS.items() if path.endswith(end)), None)
     return file if codec is None else pa.CompressedInputStream(file, codec)
 
@@ -206,10 +207,12 @@ class _ShallowText(_Text):
     def __init__(self, text: pa.NativeFile, options: pa.json.ParseOptions) -> None:
         super().__init__(text)
         self._is_lines = not options.newlines_in_values
-        self._begun, self._depth = b"", 0
+        self._begun, self._depth, self._is_first = b"", 0, True
 
     def _look_at(self, content: bytes) -> None:
-        text = self._begun + content
+        if self._is_first and content.lstrip().startswith(b"["):
+            raise pa.ArrowInvalid("it is one array; write an object in each line, as jq -c '.[]' does")
+        self._is_first, text = False, self._begun + content
         if not self._is_lines:
             self._depth, self._begun = _nested(text, self._depth)
             return

@@ -14,7 +14,8 @@ _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
 )
 
-_ENCODED = "it has another encoding: format='csv encoding=latin1' or the like reads it"
+NOT_UTF8 = "it is not UTF-8: say its encoding, such as format='csv encoding=latin1' (--format)"
+"""What to do about a file of CSV in another encoding."""
 
 _NO_FOLDERS = (
     "it is damaged, of another format or a folder, of which a web server gives a page: name the files by a "
@@ -70,7 +71,7 @@ def decoding(
             is_web = path.startswith(("http://", "https://"))
             reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
         if isinstance(error, UnicodeError) and written_as == "CSV":
-            reasons = _ENCODED
+            reasons = NOT_UTF8
         if "crypt" in str(error):
             reasons = _ENCRYPTED
         raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error

@@ -49,7 +49,8 @@ def word_of(kind: Any) -> str:
 def format_of(kind: Any, paths: Iterable[str] = ()) -> ds.FileFormat:
     r"""The format that a text stands for; one of pyarrow is returned as it is.
 
-    In CSV an empty field is a missing value. Columns of files that are all named .tsv end at tabs.
+    In CSV an empty field, NA, ``\N`` and the like are missing values. Columns of files that are all
+    named .tsv end at tabs.
 
     Raises
     ------
@@ -61,7 +62,8 @@ def format_of(kind: Any, paths: Iterable[str] = ()) -> ds.FileFormat:
     word, (_, given) = word_of(kind), _split(kind)
     if word == "csv":
         is_tsv = {".tsv" in path[-8:] for path in paths} == {True}
-        defaults = {"strings_can_be_null": True, "delimiter": "\t" if is_tsv else ","}
+        nulls = [*pa.csv.ConvertOptions().null_values, r"\N"]  # as MySQL, PostgreSQL and Hive write it
+        defaults = {"strings_can_be_null": True, "null_values": nulls, "delimiter": "\t" if is_tsv else ","}
         parse, convert, read = _filled(word, _CSV, given, defaults)
         return ds.CsvFileFormat(parse, convert_options=convert, read_options=read)
     if word == "json":
@@ -82,6 +84,27 @@ def text_of(kind: ds.FileFormat) -> str:
     word = word_of(kind)
     usual = _values(format_of(word))
     return " ".join([word, *(f"{name}={v!r}" for name, v in _values(kind).items() if v != usual[name])])
+
+
+def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
+    r"""A format with some other options as text, in which values are written as users write them.
+
+    Examples
+    --------
+    >>> with_options(format_of("csv delimiter=;"), {"skip_rows": 1, "column_names": ["width", "kind"]})
+    'csv delimiter=; skip_rows=1 column_names=width,kind'
+    """
+    usual = _values(format_of(word_of(kind)))
+    values = {name: value for name, value in _values(kind).items() if value != usual[name]} | dict(changes)
+    return " ".join([word_of(kind), *(f"{name}={_written(value)}" for name, value in values.items())])
+
+
+def _written(value: Any) -> str:
+    """A value without quotes and brackets, if it needs none."""
+    is_list = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    text = ",".join(value) if is_list else str(value).replace("\t", r"\t")
+    needs = isinstance(value, list) and (text.count(",") >= len(value) or not is_list)
+    return repr(value) if needs or not re.fullmatch(r"[^\s'\"\[{]+", text) else text
 
 
 def _values(kind: ds.FileFormat) -> dict[str, Any]:

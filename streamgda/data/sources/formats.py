@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -26,12 +25,14 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import listed
 from streamgda.data.sources.base import InputFile, Map
 from streamgda.data.sources.batches import rebatched
-from streamgda.data.sources.decoding import CODECS, decode_file
+from streamgda.data.sources.decoding import CODECS, decode_file, unpacked
+from streamgda.data.sources.dialects import BEGINNING, check_columns, naming_options
 from streamgda.data.sources.discovery import SUFFIXES, find_files
 from streamgda.data.sources.encoding import Wanted
-from streamgda.data.sources.errors import decoding, opening
+from streamgda.data.sources.errors import NOT_UTF8, decoding, opening
 from streamgda.data.sources.expressions import Filter
 from streamgda.data.sources.format_options import format_of, text_of, word_of
+from streamgda.data.sources.lists import is_list
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Check, Dataset, name_of_format
 from streamgda.data.sources.roles import FIRST_ROWS, Roles, check_named
@@ -51,6 +52,8 @@ _NAMES = {
     "orc": (".orc",),
 }
 """How the names of files of each format end."""
+
+_ENDINGS = tuple(end for ends in _NAMES.values() for end in ends)
 
 
 _UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
@@ -82,8 +85,8 @@ def scan(
     order, in bounded memory, and several files at a time.
 
     The first megabyte of the first file tells the columns and types of files of text. A later value that does
-    not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so is
-    NA and the like.
+    not fit is an error that names the file and the line. In CSV an empty field is a missing value, and so
+    are NA, ``\N`` and the like.
 
     Parameters
     ----------
@@ -125,20 +128,24 @@ def scan(
     dataset = dataset_at(path, filesystem, format, check)
     choice = target, features, exclude, categories, weight, missing
     condition = Filter.of(filters, dataset.schema)
-    roles = Roles.choose(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
+    first = dataset.first.path
+    with naming_options(first, dataset.format, partial(_beginning, dataset.listing.storage, first)):
+        roles = Roles.choose(dataset.schema, first, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
     names = [path] if isinstance(path, str | PathLike) else path
+    if any(".zarr/" in f"{os.fspath(name)}/" for name in names if isinstance(name, str | PathLike)):
+        raise ValueError(f"{path} is a Zarr store, of which scan_zarr makes a source")
     kinds = _kinds(names) if kind is None else [word_of(kind)]
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
             return Dataset.of(find(), find, check)
         except FileNotFoundError:
-            kinds = [] if kinds else _kinds_found(path, filesystem)
+            kinds = [] if kinds else _kinds(find(endings=_ENDINGS).files)
             if not kinds:
                 raise
     if len(kinds) > 1:
@@ -157,14 +164,6 @@ def _kinds(names: Any) -> list[str]:
     return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
 
 
-def _kinds_found(path: Any, filesystem: Any) -> list[str]:
-    """The formats of the files that are there; none if there is no file."""
-    endings = tuple(end for ends in _NAMES.values() for end in ends)
-    with suppress(FileNotFoundError):
-        return _kinds(find_files(path, filesystem, endings=endings).files)
-    return []
-
-
 # ---------------------------------------------------------------------- the files
 
 
@@ -180,8 +179,11 @@ class FormatDataset(Dataset):
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
         """Read the columns of a file and their types, as its beginning tells them."""
         version = _version(storage, path)
-        with decoding(path, name_of_format(kind)):
-            return Footer(path, version, repeated(partial(_schema_of, storage, kind, path, version)))
+        with naming_options(path, kind, partial(_beginning, storage, path)):
+            with decoding(path, name_of_format(kind)):
+                schema = repeated(partial(_schema_of, storage, kind, path, version))
+            check_columns(path, schema, kind)
+        return Footer(path, version, schema)
 
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file."""
@@ -211,7 +213,7 @@ class FormatDataset(Dataset):
         storage, roles = self.listing.storage, read_options.roles
         columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
         if _is_text(self.format):
-            plain = set(roles.features).difference(roles.encoded, read_options.keep)
+            plain = {*roles.features, *roles.lists}.difference(roles.encoded, read_options.keep)
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
         written_as = text_of(self.format)
         for file in files:
@@ -222,14 +224,21 @@ class FormatDataset(Dataset):
 
 
 def _as_float(column: pa.Field) -> pa.Field:
-    """A column of whole numbers, or without values so far, as one of floats."""
+    """A column of whole numbers or of lists, or without values so far, as one of floats."""
     is_whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
-    return column.with_type(pa.float64()) if is_whole else column
+    kind = pa.list_(pa.float64()) if is_list(column.type) else pa.float64()
+    return column.with_type(kind) if is_whole or is_list(column.type) else column
 
 
 def _version(storage: Storage, path: str) -> Version:
     with opening(path):
         return retried(partial(storage.version, path), place=path)
+
+
+def _beginning(storage: Storage, path: str) -> bytes:
+    with decodable(storage, path, _version(storage, path), ahead=False) as file:
+        content: bytes = unpacked(file, path).read(BEGINNING)
+        return content
 
 
 def _schema_of(storage: Storage, kind: ds.FileFormat, path: str, version: Version) -> pa.Schema:
@@ -279,7 +288,7 @@ class FileRows(RowGroups):
     def _batches(self) -> Generator[tuple[pa.RecordBatch, Places]]:
         """Read the file: the rows that pass the filter, and their places."""
         options = self.read_options
-        start = Places(self.path, dataset=self.path.removeprefix(options.root).lstrip("/"))
+        start = Places(self.path, dataset=options.name_of(self.path))
         beside = (*options.keep, *options.filter_columns.names)
         for batch, places in rebatched(map(self._with_keys, self._decoded()), options.roles, start, beside):
             rows = np.arange(batch.num_rows)
@@ -291,7 +300,10 @@ class FileRows(RowGroups):
         storage, n_rows = self.read_options.storage, 0
         place = storage, self.format, self.path, self.version
         storage.check_unchanged(self.path, self.version)
-        with decoding(self.path, name_of_format(self.format), _UNREADABLE):
+        with (
+            naming_options(self.path, self.format, partial(_beginning, storage, self.path)),
+            decoding(self.path, name_of_format(self.format), _UNREADABLE),
+        ):
             try:
                 types = self.types if _is_text(self.format) else self._types_in(_schema_of(*place))
                 for batch in _batches_of(*place, types):
@@ -319,6 +331,8 @@ class FileRows(RowGroups):
         if match := _OF_CSV.search(str(error)):
             there = _schema_of(self.read_options.storage, self.format, self.path, self.version)
             column, line, reason = there.names[int(match[1])], match[2], match[3]
+            if "invalid UTF8" in reason:
+                reason = NOT_UTF8
             return ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"

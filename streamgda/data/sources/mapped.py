@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.base import (
     FileSource,
@@ -103,6 +104,18 @@ class MappedSource(WrappedSource):
         """How many features the map makes."""
         return len(self.step.names)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The features that the map makes, and the target and the weight."""
+        import pyarrow as pa
+
+        made = [(name, pa.float64()) for name in self.step.names]
+        return pa.schema([*made, *(column for column in self.source.schema if column.name in self.beside)])
+
+    def first_splits(self) -> Iterator[Split]:
+        """The parts of the source, planned one after the other."""
+        return (_mapped_split(part, self.step) for part in self.source.first_splits())
+
     def planned(self, each: Map = map) -> list[Split]:
         """The parts of the source; `each` opens its files."""
         step = replace(self.step)
@@ -111,6 +124,10 @@ class MappedSource(WrappedSource):
     def has_changed(self, parts: Sequence[Any]) -> bool:
         """Whether the parts of the source are no longer these."""
         return self.source.has_changed([getattr(part, "split", part) for part in parts])
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`."""
+        return type(self)(self.source.with_part(part), self.step)
 
     def with_groups(self, column: str) -> Self:
         """The same source with the values of a column beside the rows."""

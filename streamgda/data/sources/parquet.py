@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
 from streamgda.data.sources.base import FileSource, InputFile, Map, ScorableSource, Split
 from streamgda.data.sources.discovery import find_files
@@ -25,6 +26,8 @@ from streamgda.data.sources.roles import Roles, TabularSource, check_named
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.retries import retried
+
+_FEW_FILES = 100  # whose footers are read in an instant
 
 
 @refusing_renamed
@@ -57,8 +60,10 @@ def scan_parquet(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a partition
         key. A source without a target serves `predict_dataset` only.
     features : sequence of str, optional
-        Columns, in the order wanted: of numbers, bools, dates or texts; or patterns such as "x*".
-        Dates and times count as days since 1970 in UTC, and durations as days.
+        Columns, in the order wanted: of numbers, bools, dates, texts or lists of numbers; or patterns such as
+        "x*". Dates and times count as days since 1970 in UTC, and durations as days. Lists, all of one
+        length, make a feature of each place: those of a column "emb" are emb_0, emb_1 and so on, which may
+        be named too.
         May be partition keys. By default all columns of the first file but the target, the weight and the
         index of a pandas frame. A column that another file lacks is then an error. A column that the first
         file lacks is not read.
@@ -80,8 +85,8 @@ def scan_parquet(
         What becomes of a row that has a null, NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
         `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
-        have, and `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from
-        such rows in any case.
+        have, rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`.
+        A model with ``missing="marginal"`` learns from rows that lack features in any case.
 
     Returns
     -------
@@ -134,8 +139,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def __repr__(self) -> str:
         files = list(self._dataset.listing.files)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        n_features = counted(len(self._roles.features), "feature")
-        return f"<{self._dataset.written_as} {files[0]}{more}: {n_features}, target {self.target!r}>"
+        return f"<{self._dataset.written_as} {files[0]}{more}: {self._roles.in_words}>"
 
     def splits(self) -> list[Split]:
         """Runs of consecutive row groups of a file, planned from the footers of all the files."""
@@ -143,8 +147,25 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def planned(self, each: Map = map) -> list[Split]:
         """The splits; `each` opens the files."""
-        files = self._dataset.plan(self._dataset.files(self._options.filter), self._options, each)
+        files = self._dataset.plan(self._files(), self._options, each)
         return [split for file in files for split in file.splits]
+
+    def first_splits(self) -> Iterator[Split]:
+        """The same parts, for each of which its file is opened."""
+        files = (self._dataset.plan([file], self._options) for file in self._files())
+        return (split for (file,) in files for split in file.splits)
+
+    @property
+    def is_quick_to_show(self) -> bool:
+        """Whether there are few files."""
+        return len(self._dataset.listing.files) <= _FEW_FILES
+
+    def _files(self) -> list[InputFile]:
+        """The files that neither the filter, by their partition, nor the part rules out."""
+        files, name_of = self._dataset.files(self._options.filter), self._options.name_of
+        for depth, part in enumerate(self._roles.parts):
+            files = [file for file in files if part.has_file(name_of(file.path), depth)]
+        return files
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[RowGroups], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep in all the files."""
@@ -154,10 +175,20 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         options = replace(self._options, roles=roles, keep=tuple(keep))
         splits: list[Any] = []
         last = {}  # file with each schema
-        for file in self._dataset.plan(self._dataset.files(options.filter), options, each):
+        for file in self._dataset.plan(self._files(), options, each):
             splits += file.splits
             last[id(file.columns)] = file
         return splits, unified_types(keep, schema, last.values())
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`."""
+        divided = super().with_part(part)
+        if not divided._files():
+            raise ValueError(
+                f"all {counted(len(self._files()), 'file')} of {self!r} are in one part: choose another "
+                "random_state or share, or by='rows'"
+            )
+        return divided
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
@@ -192,15 +223,16 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             "filters": None if condition is None else condition.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
-            **(roles.identity if roles.derived else {}),
+            **roles.identity,
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
             **({} if written_as == "parquet" else {"format": written_as}),
+            **({"split": [part.identity for part in roles.parts]} if roles.parts else {}),
         }
 
     def files(self) -> list[InputFile]:
-        """The files that the filter does not rule out by their partition, as they were listed, in order."""
-        files, listing = self._dataset.files(self._options.filter), self._dataset.listing
+        """The files to read, as they were listed, in order."""
+        files, listing = self._files(), self._dataset.listing
         folder, storage = listing.folder, listing.storage
         is_listed = any(listing.files.values())
         listed_apart = partial(storage.listed_together, [file.location for file in files])

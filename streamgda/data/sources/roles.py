@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -19,11 +20,20 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing, check_missing
+from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
-from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.blocks.wording import check_known, counted, listed
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
+from streamgda.data.sources.encoding import (
+    AS_STORED,
+    LEARNT_AS_TEXT,
+    Encoding,
+    KnownDates,
+    Wanted,
+    encoding_for,
+)
 from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
+from streamgda.data.sources.lists import column_of, expanded, is_list, length_of, places_of
 
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""
@@ -31,9 +41,8 @@ FirstRows = Callable[[list[str]], pa.Table]
 FIRST_ROWS = 1_000
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
-_OF_LISTS = (
-    "; with_columns makes a feature of each place of a list, by pyarrow.compute.list_element(field(name), i)"
-)
+
+_RENAME = "rename all but one"
 
 _FEWEST_TO_JUDGE = 20  # rows among which a column of one value, or of a new one in each row, is named
 
@@ -48,20 +57,19 @@ def is_number(arrow_type: pa.DataType) -> bool:
     )
 
 
+_OF_TEXT = frozenset({"string", "large_string", "string_view", "binary", "large_binary", "binary_view"})
+"""Types of Arrow. Impala and Hive write text as binary."""
+
+
 def label_kind(arrow_type: pa.DataType) -> str | None:
     """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
     if pa.types.is_dictionary(arrow_type):
         return label_kind(arrow_type.value_type)
     if pa.types.is_boolean(arrow_type):
         return "bool"
-    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
+    if is_number(arrow_type):
         return "int"
-    is_text = (
-        pa.types.is_string(arrow_type)
-        or pa.types.is_large_string(arrow_type)
-        or pa.types.is_string_view(arrow_type)
-    )
-    return "str" if is_text else None
+    return "str" if str(arrow_type) in _OF_TEXT else None
 
 
 def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
@@ -83,7 +91,9 @@ class Roles:
     encoded: tuple[str, ...] = ()
     encoding: Encoding | None = None
     dates: tuple[str, ...] = ()
+    lists: Mapping[str, int] = field(default_factory=dict, hash=False)  # the lengths of columns of lists
     left_out: frozenset[str] | None = None  # the columns that were excluded, if no features were named
+    parts: tuple[Part, ...] = ()
 
     @classmethod
     def choose(
@@ -143,12 +153,11 @@ class Roles:
             feature_names = [name for name in candidates if name not in left_out]
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
-        roles = cls(tuple(feature_names), target, weight, missing)
+        with_places, lists = expanded(feature_names, stored, origin, first_rows)
+        roles = cls(with_places, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
-        dates = tuple(name for name, kind in types_of(feature_names, stored).items() if is_time(kind))
-        roles = replace(roles, dates=dates, left_out=left_out)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
@@ -157,12 +166,36 @@ class Roles:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """All the columns that have a role."""
-        beside = (name for name in (self.target, self.weight, self.groups) if name is not None)
-        if not self.derived:
+        columns = (self.target, self.weight, self.groups, *(part.column for part in self.parts))
+        beside = dict.fromkeys(name for name in columns if name is not None)
+        if not (self.derived or self.lists):
             return (*self.features, *beside)
-        stored = (name for name in self.features if name not in self.derived)
+        own = (name for name in self.features if name not in self.derived)
+        stored = (self.places[name][0] if name in self.places else name for name in own)
         referenced = (name for column in self.computed.values() for name in column.columns.names)
         return tuple(dict.fromkeys((*stored, *referenced, *beside)))
+
+    @cached_property
+    def places(self) -> dict[str, tuple[str, int]]:
+        """The column of lists of which a feature is a place, and the number of the place."""
+        return {
+            place: (name, i)
+            for name, length in self.lists.items()
+            for i, place in enumerate(places_of(name, length))
+        }
+
+    @cached_property
+    def runs(self) -> list[tuple[str, slice | None]]:
+        """The features in order: each column, and neighbouring places of a column of lists together."""
+        runs: list[tuple[str, slice | None]] = []
+        for name in self.features:
+            column, i = (name, None) if name in self.derived else self.places.get(name, (name, None))
+            before = runs[-1][1] if runs and runs[-1][0] == column else None
+            if i is not None and before is not None and before.stop == i:
+                runs[-1] = column, slice(before.start, i + 1)
+            else:
+                runs.append((column, None if i is None else slice(i, i + 1)))
+        return runs
 
     @property
     def computed(self) -> dict[str, ColumnExpression]:
@@ -171,8 +204,31 @@ class Roles:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The expressions of the features that are computed, as plain values."""
-        return {"columns": {name: column.identity for name, column in self.computed.items()}}
+        """The expressions of the features that are computed, and the lengths of lists, as plain values."""
+        columns = {name: column.identity for name, column in self.computed.items()}
+        made = {"columns": columns} if self.derived else {}
+        return {**made, "lists": dict(self.lists)} if self.lists else made
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that features are, or are places of; those of labels and weights."""
+        return (*dict.fromkeys(name for name, _ in self.runs), *self.beside)
+
+    @property
+    def in_words(self) -> str:
+        """How many features there are, the target, and which part of the rows is read."""
+        n_features = counted(len(self.features), "feature")
+        return "; ".join([f"{n_features}, target {self.target!r}", *map(str, self.parts)])
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no row is left out of what is read."""
+        return self.missing != "drop" and all(part.by == "files" for part in self.parts)
 
     @property
     def encoded_as(self) -> list[Any]:
@@ -195,6 +251,7 @@ class Roles:
             self,
             features=tuple(features),
             dates=tuple(read_options.get("dates", ())),
+            lists=dict(read_options.get("lists", {})),
             encoded=tuple(encoded) if by_type else self.encoded,
         )
 
@@ -206,20 +263,31 @@ class Roles:
         ValueError
             If there is no such column, or it has a role.
         """
+        self._check_groups(column, names, origin)
+        return replace(self, groups=column)
+
+    def with_part(self, part: Part, names: Collection[str], origin: str) -> Self:
+        """The same roles for a part of the rows; errors are those of `with_groups`."""
+        if part.column is not None:
+            self._check_groups(part.column, names, origin)
+        return replace(self, parts=(*self.parts, part))
+
+    def _check_groups(self, column: str, names: Collection[str], origin: str) -> None:
         check_known([column], names, origin)
         if column in {*self.features, self.target, self.weight}:
             reason = f"column {column!r} is a feature or has another role and cannot group the rows too"
             raise ValueError(reason + f"; of a feature, scan with exclude=[{column!r}]")
-        return replace(self, groups=column)
 
     def of_features(self, names: Sequence[str]) -> Self:
         """The same roles with some of the features, in this order."""
         encoded = tuple(name for name in names if name in self.encoded)
         dates = tuple(name for name in names if name in self.dates)
-        return replace(self, features=tuple(names), encoded=encoded, dates=dates)
+        used = {self.places[name][0] for name in names if name in self.places}
+        lists = {name: length for name, length in self.lists.items() if name in used}
+        return replace(self, features=tuple(names), encoded=encoded, dates=dates, lists=lists)
 
     def with_encoded(self, wanted: Wanted, stored: pa.Schema, origin: str) -> Self:
-        """The same roles, where the features that are wanted are encoded.
+        """The same roles, where the features that are wanted are encoded, and dates are known.
 
         Raises
         ------
@@ -228,7 +296,19 @@ class Roles:
         """
         encoding = encoding_for(wanted)
         encoded = () if encoding is None else encoding.chosen(self.features, stored, origin)
-        return replace(self, encoded=encoded, encoding=encoding)
+        known = encoding.dates if isinstance(encoding, KnownDates) else ()
+        dates = tuple(
+            name
+            for name, kind in types_of(self.features, stored).items()
+            if is_time(kind) or (name in known and (label_kind(kind) == "str" or pa.types.is_null(kind)))
+        )
+        return replace(self, encoded=encoded, encoding=encoding, dates=dates)
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same roles, where the texts of these columns are those of dates."""
+        dates = tuple(name for name in self.encoded if name in names)
+        encoded = tuple(name for name in self.encoded if name not in names)
+        return replace(self, encoded=encoded, dates=(*self.dates, *dates)) if dates else self
 
     def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
         """The same roles, and features that are computed from columns of a table.
@@ -276,6 +356,9 @@ class Roles:
                 f"{origin}: there is at least one feature needed, and no column is left to be one"
             )
         if len(set(self.features)) != len(self.features):
+            if self.left_out is not None:
+                (name, _), *_ = Counter(self.features).most_common()
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(
@@ -293,7 +376,6 @@ class Roles:
             + ("leave them out" if is_frame else self._left_out(wrong, usable, text, first_rows))
             + (LEARNT_AS_TEXT if text else "")
             + (_DATES_IN_TEXT if text and is_frame else "")
-            + (_OF_LISTS if any(re.match(r"\w*list<", str(types[name])) for name in wrong) else "")
         )
 
     def _left_out(
@@ -313,12 +395,23 @@ class Roles:
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
         if self.encoding is not None and name in self.encoded:
             return self.encoding.takes(arrow_type)
-        return is_number(arrow_type) or is_time(arrow_type)
+        is_text_of_date = name in self.dates and label_kind(arrow_type) == "str"
+        return is_number(arrow_type) or is_time(arrow_type) or is_text_of_date
+
+    def _check_lists(self, types: dict[str, pa.DataType], origin: str) -> None:
+        """Raise ValueError if a column of lists holds something else, or its type says another length."""
+        for name, length in self.lists.items():
+            kind = types.get(name)
+            if kind is not None and not (is_list(kind) and length_of(kind) in {None, length}):
+                raise ValueError(
+                    f"{origin}: column {name!r} is {kind}; elsewhere it holds lists of {length} numbers"
+                )
 
     def _check_dates(self, types: dict[str, pa.DataType], origin: str) -> None:
         """Raise ValueError for dates in a column of numbers, and the other way round."""
         for name in self.features:
-            if name in types and name not in self.derived and is_time(types[name]) != (name in self.dates):
+            is_wrong = is_number if name in self.dates else is_time
+            if name in types and name not in self.derived and is_wrong(types[name]):
                 here, there = "dates or times", "numbers"
                 here, there = (there, here) if name in self.dates else (here, there)
                 raise ValueError(
@@ -335,12 +428,13 @@ class Roles:
         """
         for name in self.columns:
             if len(schema.get_all_field_indices(name)) > 1:
-                raise ValueError(f"{origin}: there is more than one column {name!r}")
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
         types = types_of(self.columns, schema)
         kinds = {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
         self._check_features(kinds, origin, first_rows, is_frame)
         if not is_frame:
             self._check_dates(kinds, origin)
+            self._check_lists(kinds, origin)
         if self.target is not None and self.target in kinds and label_kind(kinds[self.target]) is None:
             raise ValueError(
                 f"{origin}: column {self.target!r} is {kinds[self.target]} and cannot be the target; labels "
@@ -357,7 +451,9 @@ def check_named(
 ) -> None:
     """Raise ValueError if a file lacks a column that the user has named."""
     named = [name for name in (target, weight, *(features or ())) if isinstance(name, str)]
-    check_known([name for name in named if not _is_pattern(name)], schema.names, origin)
+    there = set(schema.names)
+    columns = [name if name in there or column_of(name) not in there else column_of(name) for name in named]
+    check_known([name for name in columns if not _is_pattern(name)], there, origin)
 
 
 def _chosen(
@@ -424,9 +520,12 @@ def _tells_nothing(column: pa.ChunkedArray) -> bool:
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default."""
-    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
-    ids = [name for name in features if name in integers and is_identifier(name)]
+    """Warn if columns of integers that are named like identifiers are features by default.
+
+    So does a column of nulls without a name, as CSV has it whose lines end with a delimiter.
+    """
+    suspects = {one.name for one in schema if pa.types.is_integer(one.type) or pa.types.is_null(one.type)}
+    ids = [name for name in features if name in suspects and is_identifier(name)]
     if ids:
         warnings.warn(
             (
@@ -453,6 +552,7 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
+        self.parts, self.beside = roles.parts, roles.beside
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
@@ -464,10 +564,23 @@ class TabularSource(Source):
         """How rows in which features are missing are to be learnt."""
         return "marginal" if self._roles.missing == "marginal" else "raise"
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the features, the target and the weight."""
+        stored, _ = self._known
+        computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
+        types = {**types_of(self._roles.shown, stored), **computed}
+        return pa.schema([(name, types[name]) for name in self._roles.shown])
+
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""
         schema, origin = self._known
         return self._with_roles(self._roles.with_groups(column, schema.names, origin))
+
+    def with_part(self, part: Part) -> Self:
+        """One of the parts of `split`."""
+        schema, origin = self._known
+        return self._with_roles(self._roles.with_part(part, schema.names, origin))
 
     def with_columns(self, **expressions: Any) -> Self:
         """The same source with features that are computed from columns."""
@@ -477,6 +590,10 @@ class TabularSource(Source):
     def computed(self) -> dict[str, ColumnExpression]:
         """The features that are computed, by their names."""
         return self._roles.computed
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same source, where the texts of these columns are those of dates."""
+        return self._with_roles(self._roles.with_dates(names))
 
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""

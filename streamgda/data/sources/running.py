@@ -33,6 +33,8 @@ class PassProgress:
         footers say; None of other sources.
     seconds : float
         Since the pass began.
+    dropped : int
+        How many rows were left out because something was missing; known when the pass has ended.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class PassProgress:
     total_tasks: int
     bytes: int | None
     seconds: float
+    dropped: int = 0
 
 
 # Whether to show a bar; or a function to call with a `PassProgress`.

@@ -25,12 +25,14 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.api.asynchronous import open_array
 from zarr.buffer import default_buffer_prototype
+from zarr.errors import ContainsArrayError
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
-from streamgda.data.blocks.arrays import array_blocks
+from streamgda.data.blocks.arrays import array_blocks, group_codes
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
+from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
+from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, lists_of
 from streamgda.data.sources.errors import add_place
 from streamgda.data.sources.stores import (
     ChangedChunkError,
@@ -48,6 +50,7 @@ from streamgda.data.sources.stores import (
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.fetching import read_ahead
 from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.paths import shown
 from streamgda.data.storage.retries import StorageError, is_of_storage
 from streamgda.data.storage.secrets import concealing
 
@@ -93,9 +96,9 @@ def scan_zarr(
     missing : {"raise", "drop", "marginal"}, default="raise"
         What becomes of a row that has a NaN or infinity in a feature, or has no label or weight. With
         "raise", an error names the row. With "drop", the row is left out, and counted in the statistics'
-        `n_dropped`. With "marginal", rows in which features are NaN count by the features that they have, and
-        `accumulate` returns `IncompleteStatistics`. A model with ``missing="marginal"`` learns from such rows
-        in any case.
+        `n_dropped`. With "marginal", rows in which features are NaN count by the features that they have,
+        rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`. A
+        model with ``missing="marginal"`` learns from rows that lack features in any case.
     unwritten_labels : {"raise", "fill"}, default="raise"
         What becomes of a chunk of labels that is not in the store. With "raise", an error names the chunk.
         With "fill", all its rows have the fill value of the array, as Zarr reads them. "fill" may be right if
@@ -135,7 +138,13 @@ def scan_zarr(
             store = concealing(urls, partial(FsspecStore.from_url, store, read_only=True))
         if isinstance(store, FsspecStore):
             store = without_secrets(store)
-        store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
+        try:
+            store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
+        except ContainsArrayError as error:
+            raise ValueError(
+                f"{shown(str(store))} is an array; scan_zarr takes the group that holds it and the labels, "
+                "with features= and target= as their names there"
+            ) from error
     source = ZarrSource(
         without_secrets(with_absolute_path(store.store)),
         store.path,
@@ -172,6 +181,8 @@ class ZarrSource(ScorableSource):
         What becomes of chunks of labels that are not in the store.
     zarr_format : {2, 3}
         The format of the group.
+    parts : tuple of Part
+        Which rows are read, if not all.
     """
 
     store: Store
@@ -184,9 +195,11 @@ class ZarrSource(ScorableSource):
     groups: str | None = None
     unwritten_labels: Literal["raise", "fill"] = "raise"
     zarr_format: Literal[2, 3] = 3
+    parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Zarr {self.origin}: features {self.features!r}, target {self.target!r}>"
+        roles = f"features {self.features!r}, target {self.target!r}"
+        return f"<Zarr {self.origin}: {'; '.join([roles, *map(str, self.parts)])}>"
 
     @property
     def missing_rows(self) -> Literal["raise", "marginal"]:
@@ -198,6 +211,23 @@ class ZarrSource(ScorableSource):
         """How many features a row has."""
         return int(self.arrays()[0].shape[1])
 
+    is_quick_to_show = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the arrays of features, labels and weights, as Arrow has them."""
+        rows, *others = self.arrays()
+        types = [
+            pa.list_(_arrow_type(rows.dtype), rows.shape[1]),
+            *(_arrow_type(one.dtype) for one in others),
+        ]
+        return pa.schema(zip((self.features, *self.beside), types, strict=False))
+
+    @property
+    def beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the arrays of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
     @property
     def origin(self) -> str:
         """What to call the group in an error."""
@@ -205,9 +235,13 @@ class ZarrSource(ScorableSource):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arrays, the features first."""
-        named = (self.features, self.target, self.weight, self.groups)
-        return (*(name for name in named if name is not None), *self.kept)
+        """The names of the arrays, the features first, and last those that tell the part of a row alone."""
+        read = (self.features, *self.beside, *([] if self.groups is None else [self.groups]), *self.kept)
+        return (*read, *(name for name in self._columns_of_parts if name not in (self.groups, *self.kept)))
+
+    @property
+    def _columns_of_parts(self) -> list[str]:
+        return list(dict.fromkeys(part.column for part in self.parts if part.column is not None))
 
     def arrays(self) -> list[zarr.Array[Any]]:
         """The arrays as they are now, checked, in the order of `names`."""
@@ -216,14 +250,15 @@ class ZarrSource(ScorableSource):
         try:
             arrays = _opened(self.store, self._paths, self.zarr_format)
         except ValueError:
-            names = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
+            below = zarr.open_group(self.store, path=self.path, mode="r").members(max_depth=None)
+            names = sorted(name for name, member in below if isinstance(member, zarr.Array))
             check_known(self.names, names, self.origin, "array")
             raise
         roles: dict[str | None, tuple[str, str]] = {
             self.features: ("the features", _NUMBERS),
             self.target: ("the target", _LABELS),
             self.weight: ("the weight", _NUMBERS),
-            self.groups: ("groups or folds", _LABELS),
+            **dict.fromkeys((self.groups, *self._columns_of_parts), ("groups, folds or parts", _LABELS)),
             **dict.fromkeys(self.kept, ("kept", _LABELS + _TIMES)),
         }
         for name, array in zip(self.names, arrays, strict=True):
@@ -259,6 +294,12 @@ class ZarrSource(ScorableSource):
         grouped = replace(self, groups=column)
         grouped.arrays()
         return grouped
+
+    def with_part(self, part: Part) -> ZarrSource:
+        """One of the parts of `split`; a column is an array (n_rows,)."""
+        divided = replace(self, parts=(*self.parts, part))
+        divided.arrays()
+        return divided
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[list[ZarrRows], pa.Schema]:
         """The same parts to read without labels, and the types of the arrays to keep, as Arrow has them."""
@@ -334,22 +375,29 @@ class ZarrRows(ScorableSplit):
         if self.source.target is None:
             raise ValueError(f"{self.source.origin}: no target is named; name the array of labels")
         origin = self.source.origin
-        for start, (rows, labels, *others) in self._slabs():
+        for places, (rows, labels, *others) in self._slabs():
             yield from array_blocks(
                 rows,
                 labels,
                 None if self.source.weight is None else others[0],
                 missing=self.source.missing,
                 origin=origin,
-                places=Places(origin, start),
-                groups=None if self.source.groups is None else others[-1],
+                places=places,
+                groups=None if self.source.groups is None else others[self.source.weight is not None],
             )
             del rows  # or they would be held while the next ones are read
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the rows, slab by slab."""
+        for _, (rows, *others) in self._slabs():
+            columns = [lists_of(rows), *map(pa.array, map(_for_arrow, others))]
+            yield pa.table(dict(zip((self.source.features, *self.source.beside), columns, strict=False)))
+            del rows, others, columns
 
     @property
     def keeps_all_rows(self) -> bool:
         """Whether no row is left out."""
-        return self.source.missing != "drop"
+        return self.source.missing != "drop" and not self.source.parts
 
     def enclosing(self, start: int, stop: int) -> tuple[ZarrRows, int]:
         """Just these rows."""
@@ -365,19 +413,19 @@ class ZarrRows(ScorableSplit):
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
         rows = [source.origin, self.described, self.start, self.stop, versions]
         roles = [source.features, source.target, source.weight, source.groups, source.kept]
-        return [*rows, *roles, source.missing, source.unwritten_labels]
+        parts = [part.identity for part in source.parts]
+        return [*rows, *roles, source.missing, source.unwritten_labels, *parts]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""
-        for start, (rows, *others) in self._slabs():
-            row_name = Places(self.source.origin, start)
+        for row_name, (rows, *others) in self._slabs():
             block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8), row_name=row_name)
-            beside = dict(zip(self.source.kept, map(_for_arrow, others), strict=True))
+            beside = dict(zip(self.source.kept, map(_for_arrow, others), strict=False))
             yield without_missing(block, beside, self.source.missing)
             del rows, block
 
-    def _slabs(self) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-        """Slabs of consecutive rows of all the arrays, and where each starts."""
+    def _slabs(self) -> Iterator[tuple[Places, Sequence[NDArray[Any]]]]:
+        """Slabs of consecutive rows of all the arrays, and their places."""
         source = self.source
         store = WatchedStore(source.store, self.stored, self.documents, self.blosc, self.shards)
         arrays = _opened(store, source._paths, source.zarr_format)
@@ -385,7 +433,9 @@ class ZarrRows(ScorableSplit):
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
         try:
-            yield from _aligned_slabs(arrays, self.start, self.stop, near=near)
+            for start, slab in _aligned_slabs(arrays, self.start, self.stop, near=near):
+                yield self._in_parts(Places(source.origin, start), slab)
+                del slab
         except (FileNotFoundError, StorageError, ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
@@ -397,6 +447,16 @@ class ZarrRows(ScorableSplit):
                 f"{source.origin}: rows {self.start} to {self.stop} cannot be read, "
                 f"a chunk is damaged{or_too_large}: {error}"
             ) from error
+
+    def _in_parts(
+        self, places: Places, arrays: Sequence[NDArray[Any]]
+    ) -> tuple[Places, Sequence[NDArray[Any]]]:
+        if not self.source.parts:
+            return places, arrays
+        by_name, n_rows = dict(zip(self.source.names, arrays, strict=True)), len(arrays[0])
+        read = lambda name: group_codes(by_name[name], n_rows, places)  # noqa: E731
+        rows = rows_of_parts(self.source.parts, places, n_rows, read)
+        return places.take(rows), [array[rows] for array in arrays]
 
 
 def _for_arrow(values: NDArray[Any]) -> NDArray[Any]:

@@ -246,6 +246,12 @@ class RidgeClassifier(GaussianClassifier[Any]):
         intercepts = (scores.intercepts - scores.centre @ scores.slopes) / scores.scale
         return _of_decisions(self._among_announced(intercepts, -np.inf), scores, 1.0)
 
+    @property
+    @of_one_moment
+    def _linear_terms(self) -> tuple[Array, Array]:
+        """The coefficients and intercepts of the decision function."""
+        return self.coef_, self.intercept_
+
     # ------------------------------------------------------------------ predictions
 
     @lazy_on_dask(columns=class_labels)

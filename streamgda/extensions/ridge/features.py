@@ -6,7 +6,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from operator import index
-from typing import Any, ClassVar, Literal, Self
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +17,11 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
+from streamgda.models.estimators import DEVICES
+from streamgda.models.estimators.libraries import lies_elsewhere
 from streamgda.statistics.kernels import Singles, map_angles
 from streamgda.statistics.kernels.blas import single_blas_thread
+from streamgda.statistics.kernels.threads import in_threads
 from streamgda.statistics.validation import check_whole
 
 Array = NDArray[np.float64]
@@ -246,6 +250,8 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             If a value is NaN or infinite, or the columns are not those of the sample.
         """
         check_is_fitted(self)
+        if lies_elsewhere(X):
+            return cast("Singles", resolve_name(DEVICES["map"])(self, X))
         rows = validate_data(self, X, reset=False, ensure_all_finite=False)
         made = np.empty((len(rows), self.n_outputs), np.float32)
         if not self.write(rows, made):
@@ -260,16 +266,18 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
 
     def write(self, rows: NDArray[Any], out: Singles) -> bool:
         """Write what the map makes of rows to an array (n_rows, n_outputs); return whether all are finite."""
-        is_finite, n_inputs = True, self._n_inputs
-        inputs = np.empty((min(len(rows), _ROWS_TOGETHER), n_inputs), np.float32)
-        for start in range(0, len(rows), _ROWS_TOGETHER):
-            made = out[start : start + _ROWS_TOGETHER]
-            given = made[:, :n_inputs] if self.include_inputs else inputs[: len(made)]
-            made = made[:, n_inputs:] if self.include_inputs else made
-            is_finite &= self._write_inputs(rows[start : start + _ROWS_TOGETHER], given)
-            with single_blas_thread():
-                angles = np.matmul(given, self.frequencies_, dtype=np.float64)
-            map_angles(angles, self.offsets_, made, are_hinges=self.kind == "relu")
+        pieces = (slice(start, start + _ROWS_TOGETHER) for start in range(0, len(rows), _ROWS_TOGETHER))
+        return all(list(in_threads(lambda some: self._write_piece(rows[some], out[some]), pieces)))
+
+    def _write_piece(self, rows: NDArray[Any], made: Singles) -> bool:
+        """Map as many rows as are mapped together."""
+        n_inputs = self._n_inputs
+        given = made[:, :n_inputs] if self.include_inputs else np.empty((len(rows), n_inputs), np.float32)
+        made = made[:, n_inputs:] if self.include_inputs else made
+        is_finite = self._write_inputs(rows, given)
+        with single_blas_thread():
+            angles = np.matmul(given, self.frequencies_, dtype=np.float64)
+        map_angles(angles, self.offsets_, made, are_hinges=self.kind == "relu")
         return is_finite
 
     def _write_inputs(self, rows: NDArray[Any], out: Singles) -> bool:

@@ -260,6 +260,8 @@ class RefreshReport(DriftReport):
         Whether the ledger is as it was before, because files exceed a limit.
     rows, rows_held : int
         Rows of the files read, and rows held in all; 0 in a dry run.
+    rows_dropped : int
+        Rows of the files read that were left out because something was missing.
     new_classes, drift, feature_names, new_categories
         As in `DriftReport`, of the rows of added and changed files.
     """
@@ -274,6 +276,7 @@ class RefreshReport(DriftReport):
     is_refused: bool = False
     rows: int = 0
     rows_held: int = 0
+    rows_dropped: int = 0
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -286,7 +289,8 @@ class RefreshReport(DriftReport):
         lines = [f"{did} {n_files} ({changes}), reused {len(self.reused):,}, dropped {len(self.dropped):,}"]
         lines += [f"skipped {path}: {reason}" for path, reason in self.skipped.items()]
         if not self.dry_run:
-            lines.append(f"{counted(self.rows, 'row')} read, {self.rows_held:,} held")
+            dropped = f" ({self.rows_dropped:,} dropped)" if self.rows_dropped else ""
+            lines.append(f"{counted(self.rows, 'row')} read{dropped}, {self.rows_held:,} held")
         lines += [f"alarm of {path}: {alarm}" for path, alarm in self.alarms_by_file.items()]
         return "\n".join([*lines, *self._drift_lines()])
 

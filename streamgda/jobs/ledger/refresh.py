@@ -62,16 +62,18 @@ class RefreshPlan:
     ) -> RefreshReport:
         """The report of a refresh that has found these files, after which some files are held."""
         paths: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
-        n_read = 0
+        n_read = n_dropped = 0
         for record in in_order(now):
             former = self.before.get(record.path)
             paths["added" if former is None else "reused" if former is record else "changed"].append(
                 record.path
             )
-            n_read += 0 if former is record or outcome.get("dry_run") else record.rows
+            if former is not record and not outcome.get("dry_run"):
+                n_read, n_dropped = n_read + record.rows, n_dropped + record.dropped
         changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
         held_rows = sum(record.rows for record in held)
-        return RefreshReport(**changes, dropped=self.dropped, rows=n_read, rows_held=held_rows, **outcome)
+        changes |= {"dropped": self.dropped, "rows_dropped": n_dropped}
+        return RefreshReport(**changes, rows=n_read, rows_held=held_rows, **outcome)
 
 
 def plan_refresh(

@@ -38,21 +38,24 @@ class Listener:
             self._say(self._rows, self.total_rows)
 
     def finish(self, states: Iterable[Any]) -> None:
-        """Report the end of a pass whose number of rows, or whose tasks, became known only then.
+        """Report the end of a pass if rows were dropped, or if its rows or tasks became known only then.
 
         The scheduler may be a function that does not call back after each task.
         """
-        if self.tell and (self.total_rows is None or self._tasks < len(self._groups)):
+        if not self.tell:
+            return
+        n_dropped = sum(getattr(state, "n_dropped", 0) for state in states)
+        if n_dropped or self.total_rows is None or self._tasks < len(self._groups):
             n_rows = self.total_rows
             if n_rows is None:
                 n_rows = sum(state.n_rows + state.n_dropped for state in states)
             self._tasks = len(self._groups)
-            self._say(n_rows, n_rows)
+            self._say(n_rows, n_rows, n_dropped)
 
-    def _say(self, rows: int, total_rows: int | None) -> None:
+    def _say(self, rows: int, total_rows: int | None, n_dropped: int = 0) -> None:
         assert self.tell is not None
-        seconds = time.monotonic() - self._start
-        self.tell(PassProgress(rows, total_rows, self._tasks, len(self._groups), self._bytes, seconds))
+        done = (rows, total_rows, self._tasks, len(self._groups), self._bytes)
+        self.tell(PassProgress(*done, time.monotonic() - self._start, n_dropped))
 
 
 @contextmanager
@@ -63,6 +66,11 @@ def telling(progress: Progress, groups: Groups) -> Iterator[Listener]:
         return
     from tqdm.auto import tqdm
 
-    listener = Listener(lambda report: bar.update(report.rows - bar.n), groups)
+    def show(report: PassProgress) -> None:
+        if report.dropped:
+            bar.set_postfix_str(f"{report.dropped:,} dropped")
+        bar.update(report.rows - bar.n)
+
+    listener = Listener(show, groups)
     with tqdm(total=listener.total_rows, unit=" rows", unit_scale=True) as bar:
         yield listener

@@ -35,13 +35,11 @@ The modules, from the top down:
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.
 - `lazy`: methods that take Dask collections.
 - `options`: parameters that hold several, and what replaced those of older versions.
-- `priors`, `dtypes`: prior probabilities, types.
+- `priors`, `dtypes`: prior probabilities, types. `libraries`: arrays of other libraries.
 """
 
 from importlib import import_module
 from typing import Any, NamedTuple
-
-from streamgda.statistics.required import EXTRAS
 
 DOCUMENTATION = "https://github.com/streamgda/streamgda/blob/main/examples/guides/getting-started.md"
 
@@ -73,6 +71,13 @@ JOBS = {
 }
 """What runs over whole datasets and stands above the models."""
 
+DEVICES = {
+    "learn": "streamgda.extensions.devices.rows:rows_to_learn",
+    "answer": "streamgda.extensions.devices.scores:answer",
+    "map": "streamgda.extensions.devices.features:transformed",
+}
+"""What takes rows that lie on a device, by scikit-learn's dispatch."""
+
 SKOPS_TYPES = [
     "streamgda.extensions.categories.columns.Categories",
     "streamgda.extensions.categories.reading.Categorical",
@@ -82,8 +87,9 @@ SKOPS_TYPES = [
     "streamgda.models.estimators.pipeline.ModelPipeline",
     "streamgda.data.sources.computed.ComputedColumns",
     *(f"streamgda.statistics.covariances.{kind}" for kind in ("Diagonal", "Full", "Tied")),
-    *(f"streamgda.statistics.floating.{name}" for name in ("moments.Moments", "state.ClassStatistics")),
-    *(extra.moments.replace(":", ".") for extra in EXTRAS.values() if extra.moments),
+    "streamgda.statistics.floating.fourth_moments.FourthMoments",
+    "streamgda.statistics.floating.moments.Moments",
+    "streamgda.statistics.floating.state.ClassStatistics",
     "streamgda.extensions.exact.numbers.ExactArray",
     "streamgda.extensions.exact.numbers.ExactMoments",
     "streamgda.extensions.exact.state.ExactClassStatistics",

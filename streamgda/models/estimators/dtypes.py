@@ -28,7 +28,8 @@ class FittedTypes:
     rows : str
         "float32" if all rows were in float32; else "float64".
     labels : str
-        The type of labels that are numbers; "int64" for other labels, which are not converted.
+        The type of labels that are numbers; "int64" for other labels, which are not converted. Floats are
+        whole and become integers, as those of a file do.
     """
 
     rows: str = "float64"
@@ -50,7 +51,7 @@ class FittedTypes:
 
     def of_labels(self, classes: Labels) -> Labels:
         """The classes in the type of the labels, if it can hold all of them."""
-        if classes.dtype.kind != "i" or self.labels == "int64":
+        if classes.dtype.kind != "i" or not np.issubdtype(self.labels, np.integer):
             return classes
         converted = classes.astype(self.labels)
         return converted if np.array_equal(converted, classes) else classes
@@ -66,7 +67,11 @@ class FittedTypes:
 
 def _dtype_of(values: Any) -> np.dtype[Any]:
     dtype = getattr(values, "dtype", None)
-    return dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
+    if isinstance(dtype, np.dtype):
+        return dtype
+    if hasattr(values, "__dlpack__"):  # of another library, on any device
+        return np.dtype("float32" if str(dtype).endswith("float32") else "float64")
+    return np.asarray(values).dtype
 
 
 def _label_type(dtype: np.dtype[Any]) -> str:

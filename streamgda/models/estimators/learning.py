@@ -236,7 +236,8 @@ class StatisticsLearner(BaseEstimator, ABC):
             therefore sum to its effective number of rows, such as (Σ w)² / Σ w² (Kish 1965).
         missing : {"raise", "drop"}, default="raise"
             With "drop", rows with NaN, infinity, or no label or weight are left out and counted in
-            ``statistics_.n_dropped``. For a source, give `missing` to the function that scans it.
+            ``statistics_.n_dropped``. A model with ``missing="marginal"`` leaves out rows without a label in
+            any case. For a source, give `missing` to the function that scans it.
         scheduler, progress : optional
             For a source or a Dask collection, as for `accumulate`.
 

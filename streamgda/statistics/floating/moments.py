@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
-from streamgda.statistics.kernels import merge_moments
+from streamgda.statistics.kernels import merging
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import EXTRAS
 
@@ -84,14 +84,13 @@ class Moments(MomentArrays):
         total, done = replace(self), c_int64()
         theirs = [_in_c_order(array) for array in other.arrays]
         vars(total).update(zip(_ARRAYS, map(_in_c_order, self.arrays), strict=False))
-        n_merged = 5
-        if not self._has_scatter_by_class:
-            n_merged = 4
-            spread = merge_moments(places, total.arrays[:4], theirs[:4])
-            total.scatter = self._joined_scatter(other, places, spread)
+        n_merged = 5 if self._has_scatter_by_class else 4
+        merge = merging(places, total.arrays[:n_merged], theirs[:n_merged])
+        if n_merged == 4:
+            total.scatter = self._joined_scatter(other, places, merge())
 
-        def write(moments: Self) -> None:
-            merge_moments(places, moments.arrays[:n_merged], theirs[:n_merged], done)
+        def write(_: Self) -> None:  # its arrays are those of the sum
+            merge(done)
 
         total.unwritten = write
         return total

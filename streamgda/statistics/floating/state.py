@@ -113,9 +113,9 @@ class ClassStatistics(Statistics):
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of all blocks. If one block is refused, no rows are added."""
-        blocks, workspace = iter(blocks), workspace or Workspace()
+        blocks = iter(blocks)
         first = list(islice(blocks, 2)) if len(self._labelled.classes) else []
-        if len(first) != 1 or not self._add_in_place(first[0], workspace):
+        if len(first) != 1 or not self._add_in_place(first[0], workspace or Workspace()):
             super().update_blocks(chain(first, blocks), workspace)
 
     def _add_in_place(self, block: Block, workspace: Workspace) -> bool:
@@ -129,6 +129,7 @@ class ClassStatistics(Statistics):
                 or self.rule is not None
                 or block.n_features != moments.means.shape[1]
                 or block.feature_names not in (None, self.schema.feature_names)
+                or block.dates not in ((), self.schema.dates)
                 or moments.extra
                 or (not moments.kind.has_products and is_anchored(block, moments.kind))
                 or labels.union(ours.classes, block.classes) is not ours.classes

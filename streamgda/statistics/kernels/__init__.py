@@ -2,8 +2,8 @@
 
 `sums.c` holds the loops. `build` compiles it to a library beside it, which is loaded at the first call.
 The GIL is released while a loop runs. The functions here check what they are given, since the loops check
-nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread. `versions`
-lists what all runs on.
+nothing: a type, a shape or a code that does not fit is a ValueError. `blas` gives BLAS one thread, and
+`threads` shares rows in memory among several. `versions` lists what all runs on.
 
 After `sums.c` has changed, ``python streamgda/statistics/kernels/build.py`` builds it again. The environment
 variable ``STREAMGDA_SUMS`` names another library to load, such as one with a sanitizer.
@@ -15,7 +15,8 @@ import ctypes
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.kernels.build import LIBRARY, load_library
 
 Array = NDArray[np.float64]
@@ -39,6 +41,7 @@ _ELEMENTS_PER_PAGE = 512
 _ELEMENTS_PER_CACHE_LINE = 8
 _FEW_CLASSES = 64  # whose rows are written side by side in the first-level cache
 _NO_ORDER = np.empty(0, np.int32)
+_MOST_OF_ONE_THREAD = 1 << 18  # multiplications; OpenBLAS shares larger products among threads
 
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -139,7 +142,7 @@ class RowsToRead:
         self.struct = (_SIZE * len(fields))(*fields)
 
 
-_BYTE = ctypes.c_char * 1
+_BYTE: Any = ctypes.c_char * 1
 _MOMENTS = _SIZE * 5
 
 
@@ -171,7 +174,7 @@ def _to(
     if below is not None and array.size and np.maximum.reduce(array.view(_UNSIGNED[array.itemsize])) >= below:
         raise ValueError(f"the loop takes numbers from 0 to {below - 1}; got {array.min()} to {array.max()}")
     if array.flags.carray:
-        return ctypes.addressof(_BYTE.from_buffer(array.data)) if array.size else 0
+        return ctypes.addressof(_BYTE.from_buffer(array)) if array.size else 0
     (step, between), size = array.strides if array.ndim == 2 else (0, 0), array.itemsize
     is_in_rows = between == size and step % size == 0 and step >= size * array.shape[-1]
     if not (is_spaced and is_in_rows and array.flags.aligned and array.flags.writeable):
@@ -268,19 +271,12 @@ def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatt
             raise ValueError(
                 f"the loop takes float64 of shape {shape}; got {part.dtype} of shape {part.shape}"
             )
-        addresses.append(ctypes.addressof(_BYTE.from_buffer(part.data)) if part.size else 0)
+        addresses.append(ctypes.addressof(_BYTE.from_buffer(part)) if part.size else 0)
     return _MOMENTS(*addresses)
 
 
-def merge_moments(
-    places: Indices,
-    ours: Sequence[Array],
-    theirs: Sequence[Array],
-    done: ctypes.c_int64 | None = None,
-    *,
-    in_turn: bool = False,
-) -> Array:
-    """Merge the moments of classes, one after the other, into those of the same classes at these places.
+def merging(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
+    """What merges moments of classes, one after the other, into those of the same classes at these places.
 
     By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.
 
@@ -291,27 +287,31 @@ def merge_moments(
     ours, theirs : sequence of ndarray
         Weights and their low parts, means and their low parts, and maybe the scatter: squares or matrices of
         each class. Ours change in place.
-    done : c_int64, optional
-        The loop sets it to 1 as it ends, and does nothing if it is 1. Without it, nothing changes.
-    in_turn : bool, default=False
-        Whether a place may stand there more than once, and the vectors are returned with `done` too.
 
     Returns
     -------
-    ndarray of shape (n_classes, n_features)
-        Without `done`, or in turn: the vectors whose outer products belong to the sum of the scatters.
+    callable
+        It takes `done`, which is set to 1 as the loop ends. The loop does nothing if that is 1. Without it,
+        nothing changes. It takes `in_turn`: whether a place may stand there more than once. Without `done`,
+        or in turn, it returns the vectors whose outer products belong to the sum of the scatters:
+        (n_classes, n_features).
     """
-    step = theirs[2].shape[1] if in_turn or done is None else 0
     (n_places, n_features), n_classes, scatter = ours[2].shape, len(places), ours[-1].shape[1:]
-    spread = np.empty((n_classes if step else 1, n_features))
-    library().merge_moments(
+    addresses = (
         _to(places, np.int64, (n_classes,), n_places),
         *(n_classes, n_features, math.prod(scatter) if len(ours) > 4 else 0),
         _addresses_of(ours, n_places, n_features, scatter),
         _addresses_of(theirs, n_classes, n_features, scatter),
-        *(_to(spread), step, None if done is None else ctypes.byref(done)),
     )
-    return spread
+    arrays = places, ours, theirs
+
+    def merge(done: ctypes.c_int64 | None = None, *, in_turn: bool = False) -> Array:
+        step = n_features if in_turn or done is None else 0
+        spread = np.empty((len(arrays[0]) if step else 1, n_features))
+        library().merge_moments(*addresses, _to(spread), step, None if done is None else ctypes.byref(done))
+        return spread
+
+    return merge
 
 
 # ---------------------------------------------------------------------- rows in the order of classes
@@ -450,7 +450,7 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
     (n_features, n), n_classes = rows.shape, len(places)
     if (np.diff(bounds) < 0).any():
         raise ValueError("bounds ascend")
-    library().add_products(
+    arguments = (
         _to(rows, np.float64, is_spaced=True),
         rows.strides[0] // 8,
         n_features,
@@ -460,6 +460,8 @@ def add_products(rows: Array, bounds: Indices, places: Indices, scatter: Array) 
         _to(scatter, np.float64, (len(scatter), n_features, n_features)),
         _syrk(),
     )
+    with single_blas_thread() if n * n_features**2 > _MOST_OF_ONE_THREAD else nullcontext():
+        library().add_products(*arguments)
 
 
 # ---------------------------------------------------------------------- random features

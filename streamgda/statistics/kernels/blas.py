@@ -21,6 +21,11 @@ def _libraries() -> list[Any]:
     return libraries
 
 
+def most_blas_threads() -> int | None:
+    """How many threads BLAS may have now; None if no library is known."""
+    return max((library.get_num_threads() or 1 for library in _libraries()), default=None)
+
+
 def _set_numbers(numbers: dict[Any, int]) -> None:
     """Set the number of threads of libraries.
 

@@ -1,8 +1,13 @@
 """Labels become classes and codes, whether they lie close together or far apart."""
 
+from decimal import Decimal
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from streamgda import Categorical, GaussianNB, scan, scan_parquet
 from streamgda.data.blocks.labels import encode
 
 
@@ -17,3 +22,60 @@ def test_codes_are_the_positions_of_labels_among_the_classes(n_rows, labels_per_
     assert (np.diff(classes) > 0).all()
     assert len(classes) == len(set(y.tolist()))
     np.testing.assert_array_equal(classes[codes], y)
+
+
+WHOLE = [
+    ([Decimal(2), Decimal("1.00"), None, Decimal(2)], pa.decimal128(38, 2)),
+    ([Decimal(2), Decimal(2**62), None, Decimal(2)], pa.decimal128(38, 0)),
+    ([2.0, 1.0, None, 2.0], pa.float64()),
+    ([2.0, 1.0, None, 2.0], pa.float32()),
+    ([2, 1, None, 2], pa.int16()),
+]
+TEXT = [
+    (["ç".encode(), b"b", None, b"b"], kind)
+    for kind in (pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.binary()))
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), WHOLE + TEXT, ids=str)
+def test_a_frame_and_a_file_of_the_same_values_have_the_same_labels(values, kind, tmp_path):
+    """Engines of SQL write whole numbers as decimals, and text as binary."""
+    column = pa.array(values, kind)
+    filled = pa.array([values[0] if v is None else v for v in values], kind)
+    table = pa.table({"x": [1.0, 2.0, 3.0, 5.0], "y": column, "c": filled})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    there = table.filter(table["y"].is_valid())
+    expected = {v.decode() if isinstance(v, bytes) else int(v) for v in values if v is not None}
+    categories = Categorical(columns=["c"])
+    source = scan_parquet(tmp_path, "y", categories=categories, missing="drop")
+    of_file = GaussianNB(categories=categories).partial_fit(source)
+    for y in (np.array(values, object)[[0, 1, 3]], there["y"].to_pandas(), there["y"].to_pylist()):
+        rows = there.select(["x", "c"])
+        of_frame = GaussianNB(categories=categories).partial_fit(rows, np.asarray(y))
+        for model in (of_frame, of_file):
+            assert model.classes_.tolist() == sorted(expected)
+            assert model.classes_.dtype.kind == ("U" if isinstance(values[0], bytes) else "i")
+            assert model.categories_ == {"c": sorted(expected)}
+            assert model.predict(rows[:2]).dtype == model.classes_.dtype
+
+
+def test_binary_columns_are_text_by_default(tmp_path):
+    table = pa.table({"x": [1.0, 2.0, 3.0], "c": [b"n", b"s", b"n"], "y": [b"a", b"b", b"b"]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    model = GaussianNB().partial_fit(scan(tmp_path, "y"))
+    assert (model.classes_.tolist(), model.categories_) == (["a", "b"], {"c": ["n", "s"]})
+    frame = table.to_pandas()
+    same = GaussianNB().partial_fit(frame[["x", "c"]], frame["y"])
+    assert same.statistics_ == model.statistics_
+    assert encode(np.array([b"b", b"a"]))[0].tolist() == ["a", "b"]
+
+
+def test_bytes_that_are_no_text_and_broken_numbers_are_named(tmp_path):
+    table = pa.table({"x": [1.0, 2.0], "c": [b"\xff\xfe", b"s"], "y": ["a", "b"]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"rows\.parquet: column 'c'.*\\xff.*UTF-8.*leave the column out"):
+        GaussianNB().partial_fit(scan(tmp_path, "y"))
+    with pytest.raises(ValueError, match=r"rows\.parquet: target 'c'.*\\xff.*UTF-8.*bytes\.hex"):
+        GaussianNB().partial_fit(scan(tmp_path, "c", features=["x"]))
+    with pytest.raises(ValueError, match=r"label 1\.5 is not a class"):
+        encode([Decimal(1), Decimal("1.5")])

@@ -142,7 +142,7 @@ def test_whole_numbers_and_empty_columns_of_the_sample_may_go_on_as_any_number(t
 
 
 def test_a_missing_value_is_that_of_the_row_and_an_absent_column_of_the_file(tmp_path):
-    (tmp_path / "a.csv").write_text("x,shop,kind\n1,,a\n2,web,b\nNA,web,b\n")
+    (tmp_path / "a.csv").write_text("x,shop,kind\n1,\\N,a\n2,web,b\n\\N,web,b\n")
     with pytest.raises(ValueError, match=r"a\.csv, row 2: feature 'x' is NaN"):
         accumulate(scan(tmp_path, "kind"))
     found = accumulate(scan(tmp_path, "kind", missing="drop"))
@@ -217,6 +217,13 @@ def test_the_row_numbers_that_pandas_writes_are_mentioned(tmp_path):
     with pytest.warns(UserWarning, match="also ''. A column of such a name mostly identifies rows"):
         assert "" in scan(tmp_path, "kind").feature_names
     assert scan(tmp_path, "kind", exclude=[""]).feature_names == ("x", "n", "shop")
+
+
+def test_a_column_that_a_delimiter_at_the_end_of_each_line_makes_is_mentioned(tmp_path):
+    (tmp_path / "a.csv").write_text("x,kind,\n1,a,\n2,b,\n")
+    with pytest.warns(UserWarning, match=r"a\.csv.*Set exclude=\[''\]"):
+        scan(tmp_path, "kind")
+    assert accumulate(scan(tmp_path, "kind", exclude=[""])).n_rows == 2
 
 
 def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path):

@@ -37,6 +37,7 @@ from streamgda import (
 )
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.block import FoldRule
+from streamgda.data.blocks.parts import Part
 from streamgda.data.sources.base import Source, Split
 from streamgda.data.storage.fetching import read_ahead
 from streamgda.jobs.passes.accumulate import accumulate_folds
@@ -129,6 +130,38 @@ class SourceContract:
         assert states.folds == [0, 1, 2]
         assert min(states[fold].n_rows for fold in states.folds) > N / 4
         assert states.total().allclose(in_memory(rows()), rtol=1e-12)
+
+    @pytest.mark.slow_cases(*VARIANTS)
+    def test_a_first_look(self, tmp_path):
+        source = self.scan(rows("str"), tmp_path)
+        assert source.n_rows in {N, None}
+        assert source._repr_html_().startswith("<pre>")
+        if not self.can_be_read_again:
+            with pytest.raises(ValueError, match="can be read once"):
+                source.head()
+            return
+        first = source.head(3)
+        assert list(first.columns) == source.schema.names
+        *features, labels = first.to_numpy().T
+        values = np.column_stack([np.stack(column) for column in features])
+        assert np.array_equal(values, np.column_stack([U, V])[:3])
+        assert labels.tolist() == LABELS["str"][:3].tolist()
+
+    @pytest.mark.slow_cases(*VARIANTS)
+    def test_two_parts_have_each_row_once(self, tmp_path):
+        values = U.copy()
+        values[::50] = np.nan
+        table = rows().set_column(0, "u", pa.array(values))
+        source = self.scan(table, tmp_path, weight="w", missing="drop")
+        if not self.can_be_read_again:
+            with pytest.raises(ValueError, match="can be read once"):
+                source.split()
+            return
+        training, test = (accumulate(part) for part in source.split(0.3))
+        total, whole = training + test, accumulate(source)
+        assert 0.2 * whole.n_rows < test.n_rows < 0.4 * whole.n_rows
+        assert (total.n_rows, total.n_dropped) == (whole.n_rows, whole.n_dropped)
+        assert total.allclose(whole, rtol=1e-12)
 
     @pytest.mark.slow_cases(*VARIANTS)
     def test_reading_again_gives_the_same_bits(self, tmp_path):
@@ -430,7 +463,7 @@ def partitioned(table, rows_per_chunk):
 
 
 class TestDaskFrame(TabularContract):
-    described = "Dask frame, target 'y', 5 partitions"
+    described = "Dask frame of 5 partitions: 2 features, target 'y'"
 
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         return scan_dask(partitioned(table, rows_per_chunk), "y", **{**COLUMNS, **options})
@@ -478,6 +511,7 @@ class Archive(Split):
 
     path: Path
     missing: str
+    parts: tuple[Part, ...] = ()
 
     @property
     def n_rows(self):
@@ -486,9 +520,9 @@ class Archive(Split):
 
     def blocks(self):
         with np.load(self.path, allow_pickle=True) as arrays:
-            yield from array_blocks(
-                arrays["X"], arrays["y"], arrays.get("w"), missing=self.missing, origin=str(self.path)
-            )
+            beside = arrays["y"], arrays.get("w")
+            how = {"missing": self.missing, "origin": str(self.path), "parts": self.parts}
+            yield from array_blocks(arrays["X"], *beside, **how)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -497,12 +531,16 @@ class ArchiveSource(Source):
 
     folder: Path
     missing: str
+    parts: tuple[Part, ...] = ()
 
     def __repr__(self):
         return f"<Archives in {self.folder}>"
 
     def splits(self):
-        return [Archive(path, self.missing) for path in sorted(self.folder.glob("*.npz"))]
+        return [Archive(path, self.missing, self.parts) for path in sorted(self.folder.glob("*.npz"))]
+
+    def with_part(self, part):
+        return dataclasses.replace(self, parts=(*self.parts, part))
 
 
 class TestSourceFromOutside(SourceContract):
@@ -613,7 +651,7 @@ def test_datasets_in_memory_stay_in_their_process():
 def test_what_is_no_arrow_data_is_refused():
     with pytest.raises(TypeError, match="something with __arrow_c_stream__; got list"):
         scan_arrow([1, 2, 3], "y")
-    with pytest.raises(TypeError, match=r"the path rows.parquet; scan_parquet takes paths"):
+    with pytest.raises(TypeError, match=r"the path rows.parquet; scan takes paths"):
         scan_arrow("rows.parquet", "y")
     with pytest.raises(ValueError, match=r"the data: columns 'y' \(string\) cannot be features"):
         scan_arrow(rows("str"), "u", categories=None)
@@ -920,7 +958,7 @@ def test_arrays_that_cannot_serve(tmp_path):
 def test_an_array_is_no_group(tmp_path, zarr_format):
     group = write_zarr(rows(), tmp_path, 100, zarr_format=zarr_format)
     for array in (tmp_path / "X", str(tmp_path / "y"), group["X"]):
-        with pytest.raises((TypeError, ValueError, FileNotFoundError), match="store"):
+        with pytest.raises((TypeError, ValueError, FileNotFoundError), match="store|is an array"):
             scan_zarr(array)
 
 

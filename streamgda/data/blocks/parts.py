@@ -1,0 +1,118 @@
+"""The parts of a source for training and testing: its rows, files or groups of rows, divided by a hash.
+
+As for folds, the hash is of the place of a row or of a value in it. So rows keep their part when others come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.data.blocks.block import Places, hash_of, mixed
+from streamgda.data.blocks.labels import Codes, Labels
+
+_HASHES = 1 << 64
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the two parts into which `Source.split` divides a source.
+
+    Attributes
+    ----------
+    test : float
+        The share of the test part.
+    by : str
+        "rows", "files", or the name of a column.
+    random_state : int
+        Which of many divisions.
+    is_test : bool
+        Whether this is the test part.
+    """
+
+    test: float
+    by: str
+    random_state: int
+    is_test: bool
+
+    def __post_init__(self) -> None:
+        """Raise an error for a share, a column or a number that cannot be."""
+        if not 0 < self.test < 1:
+            raise ValueError(f"test is the share of the test part, between 0 and 1; got {self.test!r}")
+        if not isinstance(self.by, str):
+            raise TypeError(f"by must be 'rows', 'files' or the name of a column; got {self.by!r:.80}")
+        if not isinstance(self.random_state, int | np.integer):
+            raise TypeError(f"random_state must be a whole number; got {self.random_state!r:.80}")
+
+    def __str__(self) -> str:
+        """What the part is called where its source is shown."""
+        return f"{'test' if self.is_test else 'training'} part by {self.by} (test={self.test:g})"
+
+    @property
+    def column(self) -> str | None:
+        """The column whose values are divided, if it is one."""
+        return None if self.by in {"rows", "files"} else self.by
+
+    @property
+    def share_of_rows(self) -> float:
+        """The share of the rows to read that it has, about; all, if it is divided by files."""
+        return 1.0 if self.by == "files" else self.test if self.is_test else 1 - self.test
+
+    @property
+    def identity(self) -> list[Any]:
+        """Which rows it has, as plain values."""
+        return [self.by, self.test, int(self.random_state), self.is_test]
+
+    def has_file(self, name: str, depth: int) -> bool:
+        """Whether it has the rows of a file, if it is divided by files."""
+        return self.by != "files" or bool(self._has(np.array([self._hash(name, depth)], np.uint64))[0])
+
+    def rows(
+        self, places: Places, n_rows: int, column: Callable[[str], tuple[Labels, Codes]] | None, depth: int
+    ) -> NDArray[np.bool_]:
+        """Which rows of a block it has, from their places or from the labels and codes of its column."""
+        if self.column is None:
+            start = self._hash(places.dataset, depth)
+            return self._has(mixed(places.numbers(n_rows).astype(np.uint64), start))
+        assert column is not None  # a source without columns refuses to be split by one
+        values, codes = column(self.column)
+        hashed = [self._hash(str(value), depth) for value in values.tolist()]
+        of_values = self._has(np.array(hashed, np.uint64))
+        return of_values[codes]
+
+    def _hash(self, text: str, depth: int) -> int:
+        return hash_of(f"split {self.random_state} {depth} {text}")
+
+    def _has(self, hashed: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        is_in_test: NDArray[np.bool_] = hashed < np.uint64(int(self.test * _HASHES))
+        return is_in_test if self.is_test else ~is_in_test
+
+
+def rows_of_parts(
+    parts: Sequence[Part],
+    places: Places,
+    n_rows: int,
+    column: Callable[[str], tuple[Labels, Codes]] | None = None,
+) -> NDArray[np.intp]:
+    """The positions of the rows that are in all the parts, each of which divides the one before it.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+        Those of one source. Parts by files have no say.
+    places : Places
+        Those of the rows.
+    n_rows : int
+        How many rows there are.
+    column : callable, optional
+        Returns the labels in a column, and the code of each row.
+    """
+    chosen = np.ones(n_rows, np.bool_)
+    for depth, part in enumerate(parts):
+        if part.by != "files":
+            chosen &= part.rows(places, n_rows, column, depth)
+    return np.flatnonzero(chosen)

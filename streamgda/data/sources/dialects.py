@@ -1,0 +1,149 @@
+"""How a file of CSV is written, as its beginning tells, where the options of its format do not read it."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from statistics import mode
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+
+from streamgda.data.sources.format_options import format_of, with_options
+
+BEGINNING = 1 << 20
+"""Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
+
+_DELIMITERS = "\t;|, "  # in numbers are commas too, and in texts spaces
+_NEARLY_ALL = 0.9  # lines that have as many delimiters
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+_DECIMAL = re.compile(r"-?\d+([.,])\d+")
+
+
+@contextmanager
+def naming_options(path: str, kind: ds.FileFormat, beginning: Callable[[], bytes]) -> Iterator[None]:
+    """Name the options that read the beginning of a file of CSV in a ValueError, if it is written otherwise.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    kind : pyarrow.dataset.FileFormat
+        The format by which it is read. Nothing happens for others than CSV.
+    beginning : callable
+        Reads `BEGINNING` bytes of the text.
+    """
+    try:
+        yield
+    except ValueError as error:
+        written = ""
+        with suppress(OSError, ValueError):
+            written = as_written(kind, beginning()) if isinstance(kind, ds.CsvFileFormat) else ""
+        if not written:
+            raise
+        other = ", or of another encoding" if "encoding=" in written else ""
+        reason = str(error).removeprefix(path).lstrip(": ")
+        raise ValueError(
+            f'{path} seems to be of format="{written}" (--format){other}. As given: {reason}'
+        ) from error
+
+
+def check_columns(path: str, schema: pa.Schema, kind: ds.FileFormat) -> None:
+    """Raise ValueError if all of a line of CSV became one column, or text became bytes."""
+    if not isinstance(kind, ds.CsvFileFormat):
+        return
+    if len(schema) == 1 and re.search("[\t;|]|^sep=", schema.names[0]):
+        raise ValueError(
+            f"{path}: the only column is {schema.names[0]!r}, so values end elsewhere (delimiter=)"
+        )
+    asked = kind.default_fragment_scan_options.convert_options.column_types
+    odd = [one.name for one in schema if pa.types.is_binary(one.type) and one.name not in asked]
+    if odd:
+        raise ValueError(f"{path}: column {odd[0]!r} is not UTF-8, so the text has another encoding=")
+
+
+def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
+    r"""The format with the options that read the beginning of a file; "" if it seems to be the given one.
+
+    Examples
+    --------
+    >>> as_written(format_of("csv"), b"width;kind\n1,5;a\n2,5;b\n")
+    'csv delimiter=; decimal_point=,'
+    >>> as_written(format_of("csv"), b"width,kind\n1.5,a\n2.5,b\n")
+    ''
+    """
+    parse, read = kind.parse_options, kind.default_fragment_scan_options.read_options
+    changes: dict[str, Any] = {}
+    encoding = read.encoding
+    if encoding in ("utf8", "utf-8") and (found := _encoding(beginning)):
+        encoding = changes["encoding"] = found
+    text = [*io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")]
+    whole = text[:-1] if len(beginning) == BEGINNING else text
+    lines = [line.rstrip("\r\n") for line in whole[read.skip_rows :]]
+    if not any(lines):
+        return ""
+    delimiter, skip, usual = _layout(lines) or (parse.delimiter, 0, 0)
+    if delimiter != parse.delimiter:
+        changes["delimiter"] = delimiter
+    fields = [line.split(delimiter) for line in lines[skip:] if line]
+    if not (read.column_names or read.autogenerate_column_names):
+        above = lines[skip - 1].split(delimiter) if skip else []
+        changes |= _names(fields, above if len(above) == usual else [])
+    if skip:
+        changes["skip_rows"] = read.skip_rows + skip
+    decimals = {match[1] for row in fields for one in row if (match := _DECIMAL.fullmatch(one.strip('"')))}
+    if delimiter != "," and decimals == {","}:
+        changes["decimal_point"] = ","
+    written = with_options(kind, changes)
+    is_other = written != with_options(kind, {})
+    return written if is_other and _reads(written, "".join(whole).encode(encoding)) else ""
+
+
+def _encoding(beginning: bytes) -> str:
+    """Another encoding than UTF-8 that a text seems to have, or ""."""
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(beginning)
+    except UnicodeDecodeError:
+        return "cp1252" if re.search(rb"[\x80-\x9f]", beginning) else "latin1"
+    return "utf-16-le" if beginning[1:2] == b"\0" else ""
+
+
+def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
+    """The delimiter of most lines, how many lines come before, and how often it is in a line."""
+    plain = [_QUOTED.sub("", line) for line in lines]
+    found = []
+    for delimiter in _DELIMITERS:
+        counts = [-1 if line.startswith("sep=") else line.count(delimiter) for line in plain]
+        of_text = [n for n, line in zip(counts, lines, strict=True) if line]
+        usual = mode(of_text)
+        skip = counts.index(usual)
+        if usual > 0 and counts[skip:].count(usual) >= _NEARLY_ALL * sum(map(bool, lines[skip:])):
+            found.append((delimiter, skip, usual))
+    return min(found, key=lambda one: (one[0] == " ", one[1]), default=None)
+
+
+def _names(fields: Sequence[Sequence[str]], above: Sequence[str]) -> dict[str, Any]:
+    """The options for the names of columns, if rows come first or below fewer names than values."""
+    n_numbers = sum(_NUMBER.fullmatch(one.strip('"')) is not None for one in fields[0])
+    if n_numbers and above:
+        names = [name.strip('"') for name in above]
+        return {"column_names": ["row", *names] if any(row[-1] for row in fields) else [*names, "none"]}
+    return {"autogenerate_column_names": True} if n_numbers > len(fields[0]) / 2 else {}
+
+
+def _reads(written: str, content: bytes) -> bool:
+    """Whether a format reads lines of text as several columns."""
+    made = format_of(written)
+    options = made.default_fragment_scan_options
+    how = options.read_options, made.parse_options, options.convert_options
+    with suppress(pa.ArrowException, UnicodeError):
+        return bool(pa.csv.read_csv(io.BytesIO(content), *how).num_columns > 1)
+    return False

@@ -1,0 +1,126 @@
+"""CSV that is written otherwise than its format says: the error names the options that read it."""
+
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow.csv
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgda import accumulate, scan
+from streamgda.data.sources.dialects import as_written
+from streamgda.data.sources.format_options import format_of
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame({"width": RNG.normal(size=40).round(2), "n": range(40), "kind": ["a", "b"] * 20})
+
+
+def written(frame=FRAME, **how):
+    return frame.to_csv(index=False, **how)
+
+
+TEXT = written()
+CASES = {
+    "; of Excel": written(sep=";"),
+    "; and decimal commas": written(sep=";", decimal=","),
+    "tabs": written(sep="\t"),
+    "bars, quoted": written(sep="|", quoting=1),
+    "spaces": written(sep=" "),
+    "sep= of Excel": "sep=;\n" + written(sep=";", decimal=","),
+    "comments above": "# made by a machine\n# on a day; in May\n" + TEXT,
+    "a title above": "Widths, by kind\n\n" + TEXT,
+    "UTF-16 of SQL Server": written(sep="\t").encode("utf-16"),
+    "UTF-16 without a mark": TEXT.encode("utf-16-le"),
+    "carriage returns": written(sep=";", lineterminator="\r\n"),
+    "delimiters at the ends of rows": TEXT.replace("a\n", "a,\n").replace("b\n", "b,\n"),
+    "names of rows, as R has them": TEXT.split("\n")[0] + "\n" + FRAME.to_csv(header=False),
+}
+
+
+def option_named(error):
+    return re.search('format="(.*?)" \\(--format\\)', str(error))[1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_error_names_the_options_that_read_the_file(name, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(CASES[name] if isinstance(CASES[name], bytes) else CASES[name].encode())
+    with pytest.raises(ValueError, match=r"a\.csv.*format=") as caught:
+        scan(path, "kind")
+    state = accumulate(scan(path, "kind", features=["width", "n"], format=option_named(caught.value)))
+    np.testing.assert_allclose(state.means, FRAME.groupby("kind").mean(), rtol=1e-12)
+
+
+def test_a_file_without_names_is_read_by_numbered_ones(tmp_path):
+    (tmp_path / "a.csv").write_text(written(header=False))
+    with pytest.raises(ValueError, match=r"no column 'kind'") as caught:
+        scan(tmp_path / "a.csv", "kind")
+    source = scan(tmp_path / "a.csv", "f2", format=option_named(caught.value))
+    assert accumulate(source).n_rows == 40
+
+
+@pytest.mark.parametrize(("label", "encoding"), [("Bär", "latin1"), ("5 €", "cp1252")])
+@pytest.mark.parametrize("n_before", [0, 1000, 200_000], ids=["names", "first block", "later"])
+def test_another_encoding_is_named_wherever_it_shows(label, encoding, n_before, tmp_path):
+    path = tmp_path / "a.csv"
+    header = f"width,{label}\n" if n_before == 0 else "width,kind\n"
+    path.write_bytes((header + "1.5,plain\n" * n_before + f"2.5,{label}\n").encode(encoding))
+    target = label if n_before == 0 else "kind"
+    with pytest.raises(ValueError, match=r"a\.csv.*csv encoding=") as caught:
+        accumulate(scan(path, target))
+    assert ("line 200002" in str(caught.value)) == (n_before == 200_000)
+    if n_before < 200_000:
+        assert option_named(caught.value) == f"csv encoding={encoding}"
+    state = accumulate(scan(path, target, format=f"csv encoding={encoding}"))
+    assert label in state.classes
+
+
+def test_options_that_were_given_are_kept(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text(written(FRAME, sep=";", decimal=",", na_rep="?"))
+    with pytest.raises(ValueError, match=r"a\.txt") as caught:
+        scan(path, "kind", format="csv null_values=?")
+    assert option_named(caught.value) == "csv null_values=? delimiter=; decimal_point=,"
+
+
+def test_one_file_among_others_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text(TEXT)
+    (tmp_path / "b.csv").write_text(written(sep=";"))
+    with pytest.raises(ValueError, match=r'b\.csv .*format="csv delimiter=;".*no column'):
+        accumulate(scan(tmp_path, "kind"))
+
+
+def test_a_file_that_is_read_as_it_is_written_has_no_options_named(tmp_path):
+    (tmp_path / "a.txt").write_text(written(sep=";", decimal=",", header=False))
+    how = "csv delimiter=; decimal_point=, column_names=x,y,kind"
+    with pytest.raises(ValueError, match="no column 'sort'") as caught:
+        scan(tmp_path / "a.txt", "sort", format=how)
+    assert "format=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a\n1\n2\n", '"x;y",kind\n1,a\n', "a,b\n", "", "a;b\n1,2\n;;\n"])
+def test_a_file_that_no_other_options_read_better_has_none_named(text):
+    assert as_written(format_of("csv"), text.encode()) == ""
+
+
+@given(
+    numbers=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=20),
+    sep=st.sampled_from([";", "\t", "|"]),
+    decimal=st.sampled_from([".", ","]),
+    above=st.integers(0, 3),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin1"]),
+)
+def test_what_is_named_reads_every_number(numbers, sep, decimal, above, encoding):
+    """Whatever the delimiter, decimal point, lines above and encoding, beside pandas, which wrote it."""
+    frame = pd.DataFrame({"x": numbers, "größe": numbers[::-1], "kind": "ä"})
+    text = ("a note\n" * above + written(frame, sep=sep, decimal=decimal)).encode(encoding)
+    made = format_of(as_written(format_of("csv"), text))
+    options = made.default_fragment_scan_options
+    read = pyarrow.csv.read_csv(
+        io.BytesIO(text), options.read_options, made.parse_options, options.convert_options
+    ).to_pandas()
+    assert [*read] == [*frame]
+    pd.testing.assert_frame_equal(read, frame, check_dtype=False, rtol=1e-15)

@@ -1,0 +1,378 @@
+"""The parts of a source for training and testing: each row is in one of them, whatever the way to read it."""
+
+import pickle
+from collections import Counter
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import zarr
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, chi2
+from sklearn.preprocessing import StandardScaler
+
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    StatisticsLedger,
+    StatisticsSearchCV,
+    accumulate,
+    cross_validate,
+    evaluate,
+    predict_dataset,
+    scan,
+    scan_arrow,
+    scan_dask,
+    scan_parquet,
+    scan_zarr,
+)
+from streamgda.data.blocks.block import FoldRule
+from streamgda.data.sources.base import LazySplit
+
+N = 3_000
+RNG = np.random.default_rng(0)
+TABLE = pa.table(
+    {
+        "row": np.arange(N),
+        "x": RNG.normal(size=N),
+        "colour": RNG.choice(["red", "green", "blue"], size=N),
+        "who": RNG.integers(0, 200, size=N),
+        "weight": RNG.integers(1, 4, size=N),
+        "kind": RNG.integers(0, 3, size=N),
+    }
+)
+BYS = ["rows", "files", "who"]
+IN_A_THOUSAND_YEARS = 1e-9  # the chance of an alarm
+
+
+def written(folder, table=TABLE, n_files=10, row_group_size=100):
+    """The table as files of Parquet, of equal length."""
+    folder.mkdir(exist_ok=True)
+    length = -(-len(table) // n_files)
+    for i in range(n_files):
+        part = table.slice(i * length, length)
+        pq.write_table(part, folder / f"{i}.parquet", row_group_size=row_group_size)
+    return folder
+
+
+def ids(source):
+    """The values of the feature `row`, sorted."""
+    found = []
+    for split in source.splits():
+        part = split.delayed.compute() if isinstance(split, LazySplit) else split
+        for block in part.blocks():
+            matrix = block.matrix(0, len(block.codes))
+            found += matrix[:, block.feature_names.index("row") if block.feature_names else 0].tolist()
+    return sorted(map(int, found))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("parts"))
+
+
+@pytest.fixture
+def source(folder):
+    return scan_parquet(folder, "kind", features=["row", "x"])
+
+
+# ---------------------------------------------------------------------- which rows a part has
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.integers(1, 60),
+    st.floats(0.05, 0.95),
+    st.sampled_from(BYS),
+    st.integers(0, 5),
+    st.permutations(range(3)),
+)
+def test_the_rows_depend_on_their_places_alone(tmp_path_factory, size, share, by, state, order):
+    table = TABLE.slice(0, 120)
+    one = written(tmp_path_factory.mktemp("one"), table, 3, 40)
+    other = tmp_path_factory.mktemp("other")
+    for i in order:
+        pq.write_table(table.slice(40 * i, 40), other / f"{i}.parquet", row_group_size=size)
+    sources = [scan_parquet(at, "kind", features=["row"]) for at in (one, other)]
+    try:
+        parts = [source.split(share, by=by, random_state=state) for source in sources]
+    except ValueError:
+        reject()  # all files are in one part
+    (training, test), again = ([ids(part) for part in both] for both in parts)
+    assert sorted(training + test) == list(range(120))
+    assert [training, test] == again
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_shares_are_those_of_chance(folder, by):
+    source = scan_parquet(folder, "kind", features=["row"])
+    n_units, n_tries = {"rows": (N, 1), "files": (10, 30), "who": (200, 5)}[by]
+    in_test, n_rows = 0, 0
+    for state in range(n_tries):
+        try:
+            _, test = source.split(0.3, by=by, random_state=state)
+        except ValueError:
+            continue  # all files in one part
+        rows = ids(test)
+        n_rows += len(rows)
+        units = {"rows": rows, "files": {row // (N // 10) for row in rows}}
+        in_test += len(units.get(by, set(TABLE["who"].take(pa.array(rows)).to_pylist())))
+    low, high = binom.ppf([IN_A_THOUSAND_YEARS, 1 - IN_A_THOUSAND_YEARS], n_units * n_tries, 0.3)
+    assert low <= in_test <= high
+
+
+def test_all_rows_of_a_value_are_in_one_part(source):
+    training, test = source.split(by="who")
+    whose = [set(TABLE["who"].take(pa.array(ids(part))).to_pylist()) for part in (training, test)]
+    assert not whose[0] & whose[1]
+    assert whose[0] | whose[1] == set(range(200))
+
+
+def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
+    expected = ids(scan_parquet(folder, "kind", features=["row"]).split(by="who")[1])
+    few = [row for row in expected if TABLE["who"][row].as_py() < 20]
+    pyarrow.csv.write_csv(TABLE, tmp_path / "rows.csv")
+    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+    for name, column in {
+        "X": TABLE["row"].to_numpy()[:, None] * 1.0,
+        "y": TABLE["kind"],
+        "who": TABLE["who"],
+    }.items():
+        values = np.asarray(column)
+        group.create_array(name, data=values, chunks=(500, *values.shape[1:]))
+    named = pa.table(
+        {**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), "who": TABLE["who"].cast(pa.string())}
+    )
+    sources = {
+        "csv": scan(tmp_path / "rows.csv", "kind", features=["row"]),
+        "zarr": scan_zarr(tmp_path / "rows.zarr"),
+        "table": scan_arrow(TABLE, "kind", features=["row"]),
+        "text": scan_arrow(named, "kind", features=["row"]),
+        "dask": scan_dask(dd.from_pandas(TABLE.to_pandas(), npartitions=3), "kind", features=["row"]),
+        "key": scan_parquet(_by_key(tmp_path / "keys"), "kind", features=["row"]),
+    }
+    for kind, made in sources.items():
+        assert ids(made.split(by="who")[1]) == (expected if kind != "key" else few), kind
+
+
+def _by_key(folder):
+    pq.write_to_dataset(TABLE.filter(pc.field("who") < 20), folder, partition_cols=["who"])
+    return folder
+
+
+def test_a_file_has_the_same_part_when_others_come(tmp_path):
+    before = [ids(part) for part in _tests(scan_parquet(written(tmp_path), "kind", features=["row"]))]
+    pq.write_table(TABLE.slice(0, 100), tmp_path / "-1.parquet")
+    later = [ids(part) for part in _tests(scan_parquet(tmp_path, "kind", features=["row"]))]
+    for few, more in zip(before, later, strict=True):
+        rest = Counter(more) - Counter(few)
+        assert not Counter(few) - Counter(more)
+        assert set(rest) <= set(range(100))
+
+
+def _tests(source):
+    return [source.split(by=by)[1] for by in BYS]
+
+
+def test_a_part_by_files_opens_no_file_of_the_other(tmp_path):
+    source = scan_parquet(written(tmp_path), "kind", features=["row"])
+    training, test = source.split(by="files")
+    expected = ids(test)
+    for file in training.files():
+        (tmp_path / file.path).write_bytes(b"damaged")
+    assert ids(test) == expected
+    with pytest.raises(ValueError, match="damaged"):
+        ids(training)
+
+
+@pytest.mark.parametrize("by", ["rows", "who"])
+def test_parts_of_parts_and_folds_are_independent(source, by):
+    first, second = source.split(0.4, by=by), source.split(0.4, by=by, random_state=1)
+    again = first[0].split(0.4, by=by)
+    nested = np.array([len(set(TABLE["who"].take(pa.array(ids(part))).to_pylist())) for part in again])
+    n_units = nested.sum() if by == "who" else len(ids(first[0]))
+    in_test = nested[1] if by == "who" else len(ids(again[1]))
+    low, high = binom.ppf([IN_A_THOUSAND_YEARS, 1 - IN_A_THOUSAND_YEARS], n_units, 0.4)
+    assert low <= in_test <= high
+    assert ids(first[1]) != ids(second[1])
+    if by == "rows":
+        in_test = np.isin(np.arange(N), ids(first[1]))
+        fold = np.concatenate([_folds(split) for split in source.splits()])
+        table = np.array([[np.sum((fold == k) & (in_test == part)) for k in range(5)] for part in (0, 1)])
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / N
+        assert ((table - expected) ** 2 / expected).sum() < chi2.isf(IN_A_THOUSAND_YEARS, 4)
+
+
+def _folds(split):
+    return np.concatenate([FoldRule(5).assign(block)[1] for block in split.blocks()])
+
+
+# ---------------------------------------------------------------------- what parts do
+
+
+@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize("how", ["weights", "marginal", "categories", "columns", "map", "filter"])
+def test_the_states_of_both_add_up_to_that_of_all_rows(tmp_path, by, how):
+    x = TABLE["x"].to_pylist()
+    table = TABLE.set_column(1, "x", pa.array([None, *x[1:]] if how == "marginal" else x))
+    options = {
+        "weights": {"weight": "weight"},
+        "marginal": {"missing": "marginal"},
+        "categories": {"features": ["x", "colour"]},
+        "filter": {"filters": pc.field("x") > 0.1},
+    }.get(how, {})
+    source = scan_parquet(written(tmp_path, table), "kind", **{"features": ["row", "x"], **options})
+    parts = list(source.split(by=by))
+    if how == "map":
+        scaler = StandardScaler().fit(np.column_stack([TABLE["row"], TABLE["x"]]))
+        late = [part.map(scaler) for part in parts]
+        source = source.map(scaler)
+        parts = list(source.split(by=by))
+        assert [accumulate(part) for part in parts] == [accumulate(part) for part in late]
+    if how == "columns":
+        source, *parts = (one.with_columns(double=pc.multiply(pc.field("x"), 2)) for one in (source, *parts))
+    parts = pickle.loads(pickle.dumps(parts))
+    training, test = map(accumulate, parts)
+    assert min(training.n_rows, test.n_rows) > 0
+    assert (training + test).allclose(accumulate(source), rtol=1e-12)
+
+
+def test_they_are_read_on_a_cluster(source, client):
+    for part in (*source.split(), *source.split(by="who")):
+        assert accumulate(part, scheduler=client) == accumulate(part, scheduler="synchronous")
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_a_model_learns_from_one_and_is_judged_on_the_other(source, by):
+    training, test = source.split(by=by)
+    model = LinearDiscriminantAnalysis().fit(training)
+    evaluation = evaluate(model, test)
+    chosen = TABLE.take(pa.array(ids(test))).to_pandas()
+    assert evaluation.n_rows == len(chosen)
+    assert evaluation.accuracy == pytest.approx(model.score(chosen[["row", "x"]], chosen["kind"]), abs=1e-12)
+
+
+@pytest.mark.parametrize("by", BYS)
+@pytest.mark.parametrize("kind", ["parquet", "zarr"])
+def test_the_rows_of_a_part_are_predicted(source, by, kind, tmp_path):
+    if kind == "zarr":
+        group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
+        for name, column in {
+            "X": np.column_stack([TABLE["row"], TABLE["x"]]),
+            "y": TABLE["kind"],
+            "who": TABLE["who"],
+        }.items():
+            group.create_array(name, data=np.asarray(column))
+        group.create_array("row", data=np.arange(N))
+        source = scan_zarr(tmp_path / "rows.zarr")
+        if by == "files":
+            with pytest.raises(TypeError, match="no files"):
+                source.split(by=by)
+            return
+    training, test = source.split(by=by)
+    model = GaussianNB().fit(training)
+    keep = ["row", "who"]
+    for part in (training, test):  # into the same place: another part is other input
+        predict_dataset(model, part, tmp_path / "scored", keep=keep)
+        scored = pq.read_table(tmp_path / "scored").to_pandas()
+        assert scored["row"].tolist() == ids(part)
+        rows = TABLE.take(pa.array(scored["row"])).to_pandas()
+        assert scored["who"].tolist() == rows["who"].tolist()
+        expected = model.predict(rows[["row", "x"]].to_numpy() if kind == "zarr" else rows[["row", "x"]])
+        assert scored["predicted_label"].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("by", ["rows", "who"])
+def test_the_same_column_groups_folds_of_a_part(source, by):
+    training, test = source.split(by=by)
+    scores = cross_validate(LinearDiscriminantAnalysis(), training, groups="who")
+    assert scores["test_score"].shape == (5,)
+    search = StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1, 0.5]}, groups="who").fit(
+        training
+    )
+    assert search.best_estimator_.statistics_.n_rows == len(ids(training))
+    evaluate(search, test)
+
+
+@pytest.mark.parametrize("by", BYS)
+def test_a_ledger_of_a_part_follows_its_files(tmp_path, by):
+    source = scan_parquet(written(tmp_path / "rows"), "kind", features=["row", "x"])
+    training, test = source.split(by=by)
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(training)
+    assert ledger.statistics() == accumulate(training) or ledger.statistics().allclose(accumulate(training))
+    for other in (source, test, source.split(0.3, by=by)[0]):
+        with pytest.raises(ValueError, match="split="):
+            ledger.refresh(other)
+    for i in range(10, 20):
+        pq.write_table(TABLE.slice(0, 200), tmp_path / "rows" / f"{i}.parquet")
+    ledger.refresh(training)
+    now = scan_parquet(tmp_path / "rows", "kind", features=["row", "x"]).split(by=by)[0]
+    assert ledger.statistics().n_rows == accumulate(now).n_rows
+    assert ledger.statistics().allclose(accumulate(now), rtol=1e-10)
+
+
+def test_states_of_one_part_are_not_found_for_the_other(source, tmp_path):
+    for part in (*source.split(), *source.split(by="who"), *source.split(random_state=1), source):
+        assert accumulate(part, checkpoint=tmp_path).allclose(accumulate(part), rtol=0)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "facts"),
+    [
+        ({"test": 0}, ValueError, ["test", "0"]),
+        ({"test": 1.0}, ValueError, ["1.0"]),
+        ({"by": "whom"}, ValueError, ["whom", "'who'"]),
+        ({"by": "x"}, ValueError, ["'x'", "feature", "exclude=['x']"]),
+        ({"by": "kind"}, ValueError, ["'kind'"]),
+        ({"by": None}, TypeError, ["by", "None"]),
+        ({"random_state": None}, TypeError, ["random_state", "None"]),
+        ({"by": "files", "test": 1e-9}, ValueError, ["10 files", "random_state", "by='rows'"]),
+    ],
+)
+def test_what_cannot_be_is_named(source, options, error, facts):
+    with pytest.raises(error) as raised:
+        source.split(**options)
+    assert all(fact in str(raised.value) for fact in facts)
+
+
+def test_a_row_without_a_value_is_named(tmp_path):
+    table = TABLE.set_column(3, "who", pa.array([None if i == 7 else i % 9 for i in range(N)]))
+    training, _ = scan_parquet(written(tmp_path, table), "kind", features=["x"]).split(by="who")
+    with pytest.raises(ValueError, match=r"0\.parquet, row group 0, row 7: column 'who'"):
+        accumulate(training)
+
+
+def test_rows_beside_their_labels_have_no_columns_to_be_split_by():
+    X = dd.from_pandas(pd.DataFrame({"x": np.arange(9.0)}), npartitions=2)
+    y = dd.from_pandas(pd.Series(np.arange(9) % 2), npartitions=2)
+    with pytest.raises(TypeError, match="'x'"):
+        scan_dask(X, y).split(by="x")
+    with pytest.raises(TypeError, match="no files"):
+        scan_dask(X, y).split(by="files")
+
+
+def test_a_part_says_which_it_is(source):
+    training, test = source.split(0.25, by="who")
+    assert "training part by who (test=0.25)" in repr(training)
+    assert "test part by who (test=0.25)" in repr(test)
+
+
+def test_a_temperature_is_found_of_all_rows_of_a_small_part():
+    n_rows = 200_000
+    x, kind = RNG.normal(size=n_rows), RNG.integers(0, 2, size=n_rows)
+    table = pa.table({"x": x + kind, "kind": kind, "row": np.arange(n_rows)})
+    training, test = scan_arrow(table, "kind", features=["x"]).split(0.02)
+    model = GaussianNB(temperature=1.7).fit(training)
+    rows = table.take(pa.array(ids(scan_arrow(table, "kind", features=["row"]).split(0.02)[1]))).to_pandas()
+    expected = evaluate(model, rows[["x"]], rows["kind"]).best_temperature
+    assert evaluate(model, test).best_temperature == pytest.approx(expected, rel=1e-9)
