@@ -92,10 +92,10 @@ def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> with_options(format_of("csv delimiter=;"), {"skip_rows": 1, "column_names": ["width", "kind"]})
-    'csv delimiter=; skip_rows=1 column_names=width,kind'
+    'csv delimiter=; column_names=width,kind skip_rows=1'
     """
     usual = _values(format_of(word_of(kind)))
-    values = {name: value for name, value in _values(kind).items() if value != usual[name]} | dict(changes)
+    values = {name: value for name, value in {**_values(kind), **changes}.items() if value != usual[name]}
     return " ".join([word_of(kind), *(f"{name}={_written(value)}" for name, value in values.items())])
 
 

@@ -219,13 +219,6 @@ def test_the_row_numbers_that_pandas_writes_are_mentioned(tmp_path):
     assert scan(tmp_path, "kind", exclude=[""]).feature_names == ("x", "n", "shop")
 
 
-def test_a_column_that_a_delimiter_at_the_end_of_each_line_makes_is_mentioned(tmp_path):
-    (tmp_path / "a.csv").write_text("x,kind,\n1,a,\n2,b,\n")
-    with pytest.warns(UserWarning, match=r"a\.csv.*Set exclude=\[''\]"):
-        scan(tmp_path, "kind")
-    assert accumulate(scan(tmp_path, "kind", exclude=[""])).n_rows == 2
-
-
 def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path):
     (tmp_path / "rows.txt").write_text("x;kind\n1;a\n2;b\n")
     assert accumulate(scan(tmp_path / "rows.txt", "kind", format="csv delimiter=;")).n_rows == 2
