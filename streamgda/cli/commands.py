@@ -51,6 +51,9 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     If no model can be made from the data, for example because a covariance is singular, the statistics are
     saved beside the output file. The error says how to go on without reading the data again.
 
+    With --test 0.2 or --by, it learns from one part of the data alone. Then evaluate judges by the other
+    part, if it is given the same.
+
     Parameters
     ----------
     out
@@ -64,6 +67,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     scan_parquet
     accumulate
     run
+    split
     model
 
     Examples
@@ -73,7 +77,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     streamgda fit flowers.zarr --model nb --out s3://bucket/model.parquet
     """
     estimator, build, missing = _model_of()
-    source = _source_of(data)
+    source = _part_of(data, is_test=False)
     _check_replaceable(out, source)
     run, kept = running(), estimator.required_statistics().keywords()
     kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
@@ -94,7 +98,8 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     """Search for the best model and parameters by cross-validation.
 
     DATA is as for fit, and is read once, or twice if rows are to be scored, however many candidates
-    there are. Greater scores are better. Rows keep their folds when files are added.
+    there are. Greater scores are better. Rows keep their folds when files are added. With --test or --by, the
+    test part is left out, as by fit.
 
     Parameters
     ----------
@@ -111,6 +116,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     scan
     scan_parquet
     run
+    split
 
     Examples
     --------
@@ -121,7 +127,8 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     options, grids = given("search"), [_grid(*text.split()) for text in tried]
     if (fault := _tried(partial(candidates_of, None, grids))[1]) is not None:
         raise click.UsageError(f"Invalid value for '--try': {fault}")
-    source = _source_of(data, without=[options[name] for name in ("groups", "fold") if name in options])
+    without = [options[name] for name in ("groups", "fold") if name in options]
+    source = _part_of(data, is_test=False, without=without)
     _check_replaceable(out, source)
     found = sg.StatisticsSearchCV(None, grids, **options)
     found.fit(source, **running())
@@ -343,7 +350,8 @@ def evaluate(saved_in: str, data: Paths) -> None:
 
     SAVED_IN is as for predict, and DATA as for fit. Accuracy, log loss and Brier score are printed, and for
     each class precision, recall, F1, and the areas under its ROC and precision-recall curves; with --json the
-    confusion matrix too, whose rows are the true classes.
+    confusion matrix too, whose rows are the true classes. With --test or --by, the model is judged by the
+    part alone from which fit with the same options has not learnt.
 
     Other Parameters
     ----------------
@@ -351,13 +359,16 @@ def evaluate(saved_in: str, data: Paths) -> None:
     scan_parquet : but exclude, categories
     evaluate
     run
+    split
 
     Examples
     --------
     streamgda evaluate model.parquet labelled.parquet --target kind
+    streamgda evaluate model.parquet days --target kind --test 0.2 --by patient
     """
     model = _model_in(saved_in)
-    evaluation = sg.evaluate(model, _source_of(data, model), **given("evaluate"), **running())
+    source = _part_of(data, is_test=True, saved=model)
+    evaluation = sg.evaluate(model, source, **given("evaluate"), **running())
     report(evaluation.to_dict(), [str(evaluation)], is_result=True)
 
 
@@ -440,6 +451,14 @@ def _source_of(
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
     return sg.scan(path, **{**options, **given("scan")})
+
+
+def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:
+    """The source of the rows to learn from or to judge by: all of them, unless the user splits them."""
+    options = given("split")
+    columns = {options.get("by", "rows")} - {"rows", "files"}
+    source = _source_of(data, saved, without=[*without, *columns])
+    return source.split(**options)[is_test] if options else source
 
 
 # ---------------------------------------------------------------------- models to make, and files to write

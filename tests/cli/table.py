@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 import streamgda
 from streamgda.cli import commands
+from streamgda.data.sources.base import Source
 from streamgda.jobs.ledger.drift import DriftReport
 from streamgda.models.estimators import ESTIMATORS
 
@@ -54,6 +55,7 @@ PLACES = {  # the functions of the library, and their parameters that are no opt
     "alarms": (DriftReport.alarms, ""),
     "predict": (streamgda.predict_dataset, "model source out costs filesystem scheduler progress"),
     "evaluate": (streamgda.evaluate, "model source y sample_weight costs scheduler progress"),
+    "split": (Source.split, "random_state"),  # which models have too
     "search": (streamgda.StatisticsSearchCV, "estimator param_grid refit error_score"),
 }
 
@@ -111,6 +113,8 @@ def table():
         "report": {name: option(name, "FLAG", text, False) for name, text in REPORT.items()},
         **{f"{name}!": described(function, arguments_of(function)) for name, function in functions.items()},
     }
+    for one in places["split"].values():  # all rows are read unless one of them is given
+        one["help"] = one["help"].partition("  [default")[0]
     places["run"]["progress"] |= {"param_decls": ["--progress/--no-progress"], "default": None}
     return {
         "renamed": RENAMED,

@@ -35,6 +35,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     accumulate,
+    evaluate,
     load,
     scan_parquet,
     scan_zarr,
@@ -1006,6 +1007,24 @@ def test_search_finds_and_saves_the_best_model(irises, tmp_path):
     assert len(document["candidates"]) == 8
     expected = accumulate(scan_parquet(irises, "kind", exclude=["plant"]))
     assert load(tmp_path / "best.model").statistics_.allclose(expected)
+
+
+def test_one_part_is_learnt_and_the_other_judged(irises, tmp_path):
+    source = scan_parquet(irises, "kind", exclude=["plant"])
+    for options in (["--test", 0.3], ["--test", 0.3, "--by", "plant"], ["--by", "rows"]):
+        how = dict(zip(["test", "by"] if len(options) == 4 else [options[0][2:]], options[1::2], strict=True))
+        training, test = source.split(**how)
+        leave_out = [] if "plant" in options else ["--exclude", "plant"]
+        data = [irises, "--target", "kind", *options]
+        invoke(tmp_path, "fit", *data, *leave_out, "--model", "lda", "--out", "model")
+        assert load(tmp_path / "model").statistics_.allclose(accumulate(training, "tied"))
+        report = json.loads(invoke(tmp_path, "evaluate", "model", *data, "--json"))
+        expected = evaluate(load(tmp_path / "model"), test)
+        assert (report["n_rows"], report["accuracy"]) == (expected.n_rows, expected.accuracy)
+        search(tmp_path, irises, *options, *leave_out, "--try", "lda", "--out", "best")
+        assert load(tmp_path / "best").statistics_.n_rows == accumulate(training, "tied").n_rows
+    said = invoke(tmp_path, "fit", *data[:3], "--test", 2, "--out", "m", code=1)
+    assert "between 0 and 1" in said
 
 
 def test_a_quiet_search_prints_its_table_unless_it_saves_the_model(irises, tmp_path):

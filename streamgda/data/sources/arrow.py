@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -23,7 +23,7 @@ from streamgda.data.blocks.block import Block, Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
-from streamgda.data.sources.batches import blocks_of_batches, rebatched, unlabelled_blocks
+from streamgda.data.sources.batches import blocks_of_batches, rebatched, tables_of_batches, unlabelled_blocks
 from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import decoding
 from streamgda.data.sources.parquet import ParquetSource
@@ -69,8 +69,9 @@ def scan_arrow(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. A source without a
         target serves `predict_dataset` only.
     features : sequence of str, optional
-        Columns, in the order wanted: of numbers, bools, dates or texts; or patterns such as "x*". By
-        default all columns but the target, the weight and the index of a pandas frame.
+        Columns, in the order wanted: of numbers, bools, dates, texts or lists of numbers; or patterns such as
+        "x*". Lists are learnt as by `scan_parquet`. By default all columns but the target, the weight and the
+        index of a pandas frame.
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
@@ -129,14 +130,16 @@ def scan_arrow(
 
 
 def _first_rows(data: Any, names: list[str]) -> pa.Table:
-    """The first rows of some columns; none of a reader, which can be read once."""
+    """The first rows of some columns."""
     if isinstance(data, Dataset):
         return data.first_rows(names)
     if isinstance(data, ds.Dataset):
         return data.head(FIRST_ROWS, columns=names)
     if isinstance(data, Stream):
         data = pa.Table.from_batches(islice(data.open(names), 1))
-    return data.select(names).slice(0, FIRST_ROWS) if isinstance(data, pa.Table) else pa.table({})
+    if isinstance(data, RecordBatchReader):
+        data = data.first()
+    return data.select(names).slice(0, FIRST_ROWS)
 
 
 def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
@@ -164,7 +167,7 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
     if isinstance(data, ds.Dataset):
         return DatasetSource, data
     if isinstance(data, pa.RecordBatchReader):
-        return ReaderSource, data
+        return ReaderSource, RecordBatchReader(data.schema, data)
     if isinstance(data, str | PathLike):
         raise TypeError(f"Arrow data is needed, got the path {data}; scan takes paths")
     if (stream := Stream.of(data)) is not None:
@@ -205,6 +208,10 @@ class ArrowSplit(ScorableSplit):
     def blocks(self) -> Iterator[Block]:
         """Read the rows in order, and cut them into blocks, whatever the batches."""
         return blocks_of_batches(self._placed(), self.roles)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the rows in order as tables."""
+        return tables_of_batches(self._placed(), self.roles)
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
         """Read the rows in order, without labels, and the columns that are kept."""
@@ -261,6 +268,8 @@ class ArrowSource(TabularSource, ScorableSource):
 
 class TableSource(ArrowSource):
     """A table in memory."""
+
+    is_quick_to_show = True
 
     def splits(self) -> list[TableSlice]:
         """Slices of the table, whatever its chunks."""
@@ -417,6 +426,20 @@ def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
+@dataclass
+class RecordBatchReader:
+    """A reader of Arrow, which can be read once, of which the first batch may be looked at."""
+
+    schema: pa.Schema
+    reader: pa.RecordBatchReader
+
+    def first(self) -> pa.Table:
+        """The rows of the first batch, which are still read later."""
+        batches = list(islice(self.reader, 1))
+        self.reader = pa.RecordBatchReader.from_batches(self.schema, chain(batches, self.reader))
+        return pa.Table.from_batches(batches, self.schema)
+
+
 class StreamSource(ArrowSource):
     """A stream that can be started again."""
 
@@ -433,7 +456,7 @@ class ReaderSource(ArrowSource):
     is_local = True
     is_one_shot = True
 
-    def __init__(self, data: pa.RecordBatchReader, roles: Roles) -> None:
+    def __init__(self, data: RecordBatchReader, roles: Roles) -> None:
         super().__init__(data, roles)
         self._unread = iter([data])  # shared by all sources that are made from this one
 
@@ -445,13 +468,13 @@ class ReaderSource(ArrowSource):
         ValueError
             At every later call.
         """
-        reader = next(self._unread, None)
-        if reader is None:
+        once = next(self._unread, None)
+        if once is None:
             raise ValueError(
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        return [StreamSplit(lambda names: reader, self._roles, self._keep)]
+        return [StreamSplit(lambda names: once.reader, self._roles, self._keep)]
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.parts import Part
-from streamgda.data.blocks.wording import as_html
+from streamgda.data.blocks.schema import MadeColumns, is_time
+from streamgda.data.blocks.wording import as_html, counted
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
     from dask.delayed import Delayed
 
@@ -53,6 +59,15 @@ class Split(ABC):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
 
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether all `n_rows` rows are read; False if it is not known."""
+        return False
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the rows, in order, as tables with the columns of `Source.schema`."""
+        return map(_table_of, self.blocks())
+
     def fetched(self) -> Self:
         """The same split; if it is remote, its first bytes are being fetched."""
         return self
@@ -75,6 +90,11 @@ class LazySplit(Split):
         """Compute the part, and read its rows, in order."""
         part: Split = self.delayed.compute()
         return part.blocks()
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Compute the part, and read its rows, in order."""
+        part: Split = self.delayed.compute()
+        return part.tables()
 
 
 class ScorableSplit(Split):
@@ -149,6 +169,12 @@ class Source(ABC):
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
 
+    beside: tuple[str, ...] = ("y", "weight")
+    """The names of the columns of labels and weights."""
+
+    parts: tuple[Part, ...] = ()
+    """Which parts of `split` it is, each of the one before; none of all rows."""
+
     @property
     def before_maps(self) -> Source:
         """The source whose features go through the maps."""
@@ -179,14 +205,105 @@ class Source(ABC):
         """Whether it can be read once only, as a RecordBatchReader can."""
         return False
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the columns that are read: the features, the target and the weight.
+
+        Features without names are one column "X" of lists, or the array of a Zarr group.
+        """
+        first: pa.Schema = self._first_rows().schema
+        return first
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, by the footers of files; None where rows must be read to be counted.
+
+        These are files of text, streams, Dask collections, and sources that leave rows out: by a filter, by
+        ``missing="drop"``, or as a part by rows.
+        """
+        splits = () if self.is_one_shot else self.splits()
+        if self.is_one_shot or not all(split.keeps_all_rows for split in splits):
+            return None
+        return total(split.n_rows for split in splits)
+
+    def head(self, n: int = 5) -> pd.DataFrame:
+        """The first rows of the columns of `schema`, as they are stored.
+
+        One batch is read: the first that has rows. Of a Dask collection, a partition is computed.
+
+        Parameters
+        ----------
+        n : int, default=5
+            How many rows, at most.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ValueError
+            If the source can be read only once.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streamgda import scan_arrow
+        >>> table = pa.table({"width": [1.0, 3.0, 8.0], "note": list("xyz"), "kind": ["a", "a", "b"]})
+        >>> source = scan_arrow(table, "kind", features=["width"])
+        >>> source.head(2)
+           width kind
+        0    1.0    a
+        1    3.0    a
+        >>> source.schema, source.n_rows
+        (width: double
+        kind: string, 3)
+        """
+        if self.is_one_shot:
+            raise ValueError(f"{self!r} can be read once, and a look at its first rows would be that")
+        return self._first_rows().slice(0, n).rename_columns(self.schema.names).to_pandas()
+
+    def _first_rows(self) -> pa.Table:
+        """The first batch that has rows; the last one if none has."""
+        table: pa.Table = None
+        for table in chain.from_iterable(split.tables() for split in self.first_splits()):
+            if table.num_rows:
+                break
+        return self.schema.empty_table() if table is None else table
+
+    def first_splits(self) -> Iterator[Split]:
+        """The same parts as `splits`, planned one after the other."""
+        return iter(self.splits())
+
+    @property
+    def is_quick_to_show(self) -> bool:
+        """Whether the number of rows and the first of them are read in an instant, as a notebook needs."""
+        return False
+
     def _repr_html_(self) -> str:
         import pandas as pd
 
-        kinds = {
-            name: "categories" if name in self.encoded else "number" for name in self.feature_names or ()
-        }
-        features = pd.DataFrame({"feature": kinds.keys(), "kind": kinds.values()})
-        return as_html(repr(self), features if kinds else None)
+        text = repr(self)
+        if type(self).schema is Source.schema:  # which reads rows
+            return as_html(text)
+        schema = self.schema
+        columns = {"column": schema.names, "type": map(str, schema.types)}
+        columns["learnt as"] = list(map(self._learnt_as, schema))
+        if self.is_quick_to_show:
+            with suppress(OSError, ValueError):  # of which a pass tells
+                columns["first rows"] = [
+                    ", ".join(f"{value!s:.40}" for value in values) for _, values in self.head(3).items()
+                ]
+                text += "" if self.n_rows is None else f"\n{counted(self.n_rows, 'row')}"
+        return as_html(text, pd.DataFrame(columns))
+
+    def _learnt_as(self, column: pa.Field) -> str:
+        if column.name in self.beside:
+            return ""
+        if column.name in self.encoded:
+            return "categories"
+        many = "numbers" if any(word in str(column.type) for word in ("list<", "tensor")) else "number"
+        return "days" if is_time(column.type) else many
 
     def pinned(self) -> Source:
         """The same source, whose later reads read the parts that the first one found, as one fit needs.
@@ -203,17 +320,19 @@ class Source(ABC):
         """Divide the source into two, to learn from one and to test with the other.
 
         Nothing is read or copied here. A hash of its place says which part a row is in. So neither workers
-        nor the order of files change it, and rows keep their part when files are added. A pass over a part
-        reads what a pass over the source does, and leaves the other rows out.
+        nor the order of files change it, and rows keep their part when files are added. The place is the
+        number of the row in its file or Dask partition, and the path of the file in its folder; of a list of
+        files it is the whole path. A pass over a part reads what one over the source does, and leaves the
+        other rows out.
 
         Parameters
         ----------
         test : float, default=0.2
-            The share of the test part, about.
+            The share of the rows, files or values that are in the test part.
         by : {"rows", "files"} or the name of a column, default="rows"
-            What stays together. With "rows", nothing does. With "files", the rows of a file are in one part,
-            and the other does not open it. With a column, such as that of patients or days, all rows that
-            have the same value are in one part. This column is neither a feature nor the target.
+            What is divided: rows, files, or the values of a column, whose rows stay together. A part by files
+            does not open those of the other. A column, such as that of patients or days, is neither a feature
+            nor the target.
         random_state : int, default=0
             Another number makes another division.
 
@@ -315,6 +434,10 @@ class Source(ABC):
         """
         raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
 
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same source, where the texts of these columns are those of dates; unchanged without columns."""
+        return self
+
     def in_order_of(self, names: Sequence[str]) -> Self:
         """The same source with its features in this order, if it has just these features; else unchanged."""
         ours = list(self.feature_names or ())
@@ -398,6 +521,8 @@ class WrappedSource(Source):
     n_features = property(attrgetter("source.n_features"))
     before_maps = property(attrgetter("source.before_maps"))
     missing_rows = property(attrgetter("source.missing_rows"))
+    parts = property(attrgetter("source.parts"))
+    beside = property(attrgetter("source.beside"))
     is_local = property(attrgetter("source.is_local"))
     is_one_shot = property(attrgetter("source.is_one_shot"))
 
@@ -530,6 +655,28 @@ class ScorableSource(Source):
     @abstractmethod
     def overlaps(self, storage: Storage, folder: str) -> bool:
         """Whether data of the source lies in a folder, or files written there would be read as data."""
+
+
+def _table_of(block: Block) -> pa.Table:
+    import pyarrow as pa
+
+    rows = block.features
+    if isinstance(rows, MadeColumns):
+        columns = rows.by_name()
+    elif block.feature_names is None:
+        columns = {"X": lists_of(block.matrix(0, len(block.codes)))}
+    else:
+        values = rows.T if isinstance(rows, np.ndarray) else rows
+        columns = dict(zip(block.feature_names, values, strict=True))
+    weights = {} if block.weights is None else {"weight": block.weights}
+    return pa.table({**columns, "y": block.classes[block.codes], **weights})
+
+
+def lists_of(matrix: NDArray[Any]) -> pa.Array:
+    """The rows of a matrix, as lists."""
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(matrix).ravel(), matrix.shape[1])
 
 
 def total(numbers: Iterable[int | None]) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -12,23 +12,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import as_arrow, days
+from streamgda.data.blocks.arrays import as_arrow
 from streamgda.data.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
     Column,
+    Features,
+    Matrix,
     Places,
     cut_into_blocks,
     rows_per_block,
     without_missing,
 )
+from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
-from streamgda.data.blocks.wording import check_known
+from streamgda.data.blocks.wording import RowError, check_known
 from streamgda.data.sources.encoding import Wanted, by_names
 from streamgda.data.sources.expressions import in_words, values_of
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.lists import first_other, lengths_of, side_by_side
+from streamgda.data.sources.roles import Roles, label_kind
 
 _ORIGIN = "the frame"
 
@@ -50,20 +54,30 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
         raise ValueError(
             f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
         )
-    columns = _columns_of(batch, roles, origin)
+    columns = _columns_of(batch, roles, row_name)
     classes, codes, unlabelled = labels_of(columns[roles.target], f"{origin}: target {roles.target!r}")
-    features, names = _features(columns, roles, origin)
+    features, names = _features(columns, roles, row_name)
     return cut_into_blocks(
         features,
         classes,
         codes,
         unlabelled=unlabelled,
-        weights=None if roles.weight is None else _numbers(columns, roles.weight, origin),
+        weights=None if roles.weight is None else _number(columns, roles.weight, origin),
         feature_names=names,
+        dates=_dates(columns, roles),
         missing=roles.missing,
         row_name=row_name,
         groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, row_name),
     )
+
+
+def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table]:
+    """Tables of the features, the target and the weight in some batches, as they are stored."""
+    for batch, places in batches:
+        part, places_of_part = _in_parts(batch, places, roles)
+        columns = _columns_of(part, roles, places_of_part)
+        yield pa.table({name: columns[name] for name in roles.shown})
+        del batch, part, columns
 
 
 def unlabelled_blocks(
@@ -73,7 +87,7 @@ def unlabelled_blocks(
     for every, places_of_all in batches:
         batch, places = _in_parts(every, places_of_all, roles)
         del every
-        features, names = _features(_columns_of(batch, roles, places.origin), roles, places.origin)
+        features, names = _features(_columns_of(batch, roles, places), roles, places)
         one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
         block = Block(features, one_class, codes, feature_names=names, row_name=places)
         yield without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
@@ -128,36 +142,66 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 # ---------------------------------------------------------------------- the columns of a batch
 
 
-def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, pa.Array]:
-    """The columns of a batch, and the features that are computed from them."""
+def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[str, pa.Array]:
+    """The columns of a batch, and the features that are computed from them. Texts of dates are dates."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name in roles.dates:
+        if name in columns and label_kind(columns[name].type) == "str":
+            try:
+                columns[name] = pa.array(moments_of(columns[name].to_pylist(), name))
+            except RowError as error:
+                raise error.named(row_name) from error
     if roles.derived:
         try:
             columns |= values_of(batch, roles.computed)
         except pa.ArrowException as error:
-            raise ValueError(f"{origin}: {in_words(error)}") from error
+            raise ValueError(f"{row_name.origin}: {in_words(error)}") from error
     return columns
 
 
 def _features(
-    columns: Mapping[str, pa.Array], roles: Roles, origin: str
-) -> tuple[list[Column] | MadeColumns, tuple[str, ...]]:
+    columns: Mapping[str, pa.Array], roles: Roles, row_name: Places
+) -> tuple[Features | MadeColumns, tuple[str, ...]]:
     """The features among the columns of a batch, and their names."""
     if not roles.encoded:
-        return [_numbers(columns, name, origin) for name in roles.features], roles.features
-    features = made_columns(columns, roles, origin)
+        return _numbers(columns, roles, row_name), roles.features
+    features = made_columns(columns, roles, row_name)
     return features, features.schema.feature_names or ()
 
 
-def made_columns(columns: Mapping[str, pa.Array], roles: Roles, origin: str) -> MadeColumns:
+def made_columns(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) -> MadeColumns:
     """The features among the columns of a batch, by name, of which some are encoded."""
     assert roles.encoding is not None  # by which they are encoded
     encoded = {name: columns[name] for name in roles.encoded}
-    rest = {name: _numbers(columns, name, origin) for name in roles.features if name not in encoded}
-    return roles.encoding.read(encoded, rest, origin)
+    names = [name for name in roles.features if name not in encoded]
+    numbers = _numbers(columns, roles, row_name)
+    each = list(numbers.T) if isinstance(numbers, np.ndarray) else numbers
+    made = roles.encoding.read(encoded, dict(zip(names, each, strict=True)), row_name.origin)
+    dates = _dates(columns, roles)
+    return made.onto(made.schema.with_dates(dates)) if dates else made
 
 
-def _numbers(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
+def _dates(columns: Mapping[str, pa.Array], roles: Roles) -> tuple[str, ...]:
+    """The features among the columns of a batch that are dates."""
+    return tuple(name for name in (*roles.dates, *roles.computed) if is_date(columns[name].type))
+
+
+def _numbers(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) -> Features:
+    """The features that are numbers: a matrix if some are places of lists, whose numbers lie in rows."""
+    origin = row_name.origin
+    if not roles.lists:
+        return [_number(columns, name, origin) for name in roles.features if name not in roles.encoded]
+    lists = {name: matrix_of(columns[name], length, name, row_name) for name, length in roles.lists.items()}
+    return side_by_side(
+        [
+            _number(columns, name, origin)[:, None] if places is None else lists[name][:, places]
+            for name, places in roles.runs
+            if name not in roles.encoded
+        ]
+    )
+
+
+def _number(columns: Mapping[str, pa.Array], name: str, origin: str) -> Column:
     try:
         return numbers(columns[name])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -237,7 +281,7 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
     """
     roles.check_types(table.schema, origin, is_frame=True)
     columns = {name: table.column(name).combine_chunks() for name in roles.features}
-    return made_columns(columns, roles, origin)
+    return made_columns(columns, roles, Places(origin))
 
 
 # ---------------------------------------------------------------------- columns as numbers and as codes
@@ -297,6 +341,33 @@ def _longer(value: Decimal | None) -> np.longdouble:
     nearest = np.longdouble("nan" if value is None else str(value))
     is_exact = value is None or Decimal(float(value)) == value or nearest != float(value)
     return nearest if is_exact else nearest * (1 + np.finfo(np.longdouble).eps)
+
+
+def matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
+    """The numbers in a column of lists, (n_rows, length), with NaN for nulls and in rows whose list is null.
+
+    They are not copied if no list is null and Arrow holds them as NumPy does.
+
+    Raises
+    ------
+    ValueError
+        If a list has another length.
+    """
+    if pa.types.is_null(column.type):
+        column = pa.nulls(len(column), pa.list_(pa.float64()))
+    lists, lengths = getattr(column, "storage", column), lengths_of(column)
+    if (other := first_other(lengths, length)) is not None:
+        raise ValueError(
+            f"{row_name(other)}: the list in column {name!r} has {lengths[other]} numbers, and {length} are "
+            "the features. Mend or leave out such rows"
+        )
+    values = lists.flatten()
+    if lists.null_count:
+        there = lists.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.cumsum(there) - 1
+        places = (rows[:, None] * length + np.arange(length)).ravel()
+        values = values.take(pa.array(places, mask=~np.repeat(there, length)))
+    return numbers(values).reshape(-1, length)
 
 
 def codes(column: pa.Array) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:

@@ -19,7 +19,7 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import LazySplit, Source, Split
-from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched
+from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.data.sources.roles import Roles, TabularSource
 
@@ -215,12 +215,18 @@ class FramePartition(Split):
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
+        return blocks_of_batches(self._batches(), self.roles)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Cut the rows into tables."""
+        return tables_of_batches(self._batches(), self.roles)
+
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         origin = f"partition {self.index}"
         table = as_arrow(self.frame, origin)
         self.roles.check_there(table.schema.names, origin)
         self.roles.check_types(table.schema, origin)
-        places = Places(origin, dataset=origin)
-        yield from blocks_of_batches(rebatched(table.to_batches(), self.roles, places), self.roles)
+        yield from rebatched(table.to_batches(), self.roles, Places(origin, dataset=origin))
 
 
 @dataclass(frozen=True)
@@ -290,7 +296,7 @@ def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles |
     """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
     if names is None:
-        if encoding is not None and encoding.by_name:
+        if encoding is not None and encoding.by_name and encoding.columns:
             raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
     types = _known_types(rows.rename(columns=str), encoding)

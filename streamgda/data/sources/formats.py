@@ -32,6 +32,7 @@ from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import NOT_UTF8, decoding, opening
 from streamgda.data.sources.expressions import Filter
 from streamgda.data.sources.format_options import format_of, text_of, word_of
+from streamgda.data.sources.lists import is_list
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Check, Dataset, name_of_format
 from streamgda.data.sources.roles import FIRST_ROWS, Roles, check_named
@@ -218,7 +219,7 @@ class FormatDataset(Dataset):
         storage, roles = self.listing.storage, read_options.roles
         columns = pa.schema([column for column in self.stored if column.name in read_options.columns])
         if _is_text(self.format):
-            plain = set(roles.features).difference(roles.encoded, read_options.keep)
+            plain = {*roles.features, *roles.lists}.difference(roles.encoded, read_options.keep)
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
         written_as = text_of(self.format)
         for file in files:
@@ -237,9 +238,10 @@ def _check_rows(check: Check | None, columns: pa.Schema, origin: str) -> None:
 
 
 def _as_float(column: pa.Field) -> pa.Field:
-    """A column of whole numbers, or without values so far, as one of floats."""
+    """A column of whole numbers or of lists, or without values so far, as one of floats."""
     is_whole = pa.types.is_integer(column.type) or pa.types.is_null(column.type)
-    return column.with_type(pa.float64()) if is_whole else column
+    kind = pa.list_(pa.float64()) if is_list(column.type) else pa.float64()
+    return column.with_type(kind) if is_whole or is_list(column.type) else column
 
 
 def _version(storage: Storage, path: str) -> Version:

@@ -104,6 +104,18 @@ class MappedSource(WrappedSource):
         """How many features the map makes."""
         return len(self.step.names)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The features that the map makes, and the target and the weight."""
+        import pyarrow as pa
+
+        made = [(name, pa.float64()) for name in self.step.names]
+        return pa.schema([*made, *(column for column in self.source.schema if column.name in self.beside)])
+
+    def first_splits(self) -> Iterator[Split]:
+        """The parts of the source, planned one after the other."""
+        return (_mapped_split(part, self.step) for part in self.source.first_splits())
+
     def planned(self, each: Map = map) -> list[Split]:
         """The parts of the source; `each` opens its files."""
         step = replace(self.step)

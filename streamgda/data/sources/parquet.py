@@ -5,7 +5,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -26,6 +26,8 @@ from streamgda.data.sources.roles import Roles, TabularSource, check_named
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.retries import retried
+
+_FEW_FILES = 100  # whose footers are read in an instant
 
 
 @refusing_renamed
@@ -58,8 +60,10 @@ def scan_parquet(
         The column of labels: integers, strings (plain or dictionary-encoded) or bools. May be a partition
         key. A source without a target serves `predict_dataset` only.
     features : sequence of str, optional
-        Columns, in the order wanted: of numbers, bools, dates or texts; or patterns such as "x*".
-        Dates and times count as days since 1970 in UTC, and durations as days.
+        Columns, in the order wanted: of numbers, bools, dates, texts or lists of numbers; or patterns such as
+        "x*". Dates and times count as days since 1970 in UTC, and durations as days. Lists, all of one
+        length, make a feature of each place: those of a column "emb" are emb_0, emb_1 and so on, which may
+        be named too.
         May be partition keys. By default all columns of the first file but the target, the weight and the
         index of a pandas frame. A column that another file lacks is then an error. A column that the first
         file lacks is not read.
@@ -146,6 +150,16 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         files = self._dataset.plan(self._files(), self._options, each)
         return [split for file in files for split in file.splits]
 
+    def first_splits(self) -> Iterator[Split]:
+        """The same parts, for each of which its file is opened."""
+        files = (self._dataset.plan([file], self._options) for file in self._files())
+        return (split for (file,) in files for split in file.splits)
+
+    @property
+    def is_quick_to_show(self) -> bool:
+        """Whether there are few files."""
+        return len(self._dataset.listing.files) <= _FEW_FILES
+
     def _files(self) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""
         files, name_of = self._dataset.files(self._options.filter), self._options.name_of
@@ -209,7 +223,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             "filters": None if condition is None else condition.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
-            **(roles.identity if roles.derived else {}),
+            **roles.identity,
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
             **({} if written_as == "parquet" else {"format": written_as}),

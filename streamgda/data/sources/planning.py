@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
-from itertools import repeat, starmap
+from itertools import islice, repeat, starmap
 from operator import and_, attrgetter, itemgetter
 from typing import Any, Self, TypeAlias
 from urllib.parse import unquote
@@ -18,13 +18,14 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from streamgda.data.sources.base import InputFile, Map, group_into_tasks
 from streamgda.data.sources.discovery import Listing, field_numbers
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import FIRST_ROWS, label_kind
-from streamgda.data.sources.row_groups import VIEWS, ReadOptions, RowGroups, without_views
+from streamgda.data.sources.row_groups import VIEWS, ReadOptions, RowGroups, read_buffer, without_views
 from streamgda.data.storage.filesystems import Storage, Version, conceal
 from streamgda.data.storage.footers import Footer, read_footer
 from streamgda.data.storage.retries import noting_retries, retried, warning_of_retries
@@ -166,8 +167,14 @@ class Dataset:
 
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file."""
-        fragment = self.format.make_fragment(self.first.path, self.listing.storage.filesystem)
-        return fragment.head(FIRST_ROWS, columns=names)
+        path, opened = self.first.path, self.listing.storage.filesystem.open_input_file
+        buffer = read_buffer(len(names))
+        with decoding(path), opened(path) as file:
+            parquet = pq.ParquetFile(file, metadata=self.first.metadata, buffer_size=buffer, pre_buffer=False)
+            batches = parquet.iter_batches(FIRST_ROWS, columns=names, use_threads=False)
+            return pa.Table.from_batches(
+                islice(batches, 1), pa.schema(map(parquet.schema_arrow.field, names))
+            )
 
     def relisted(self, check: Check) -> Self:
         """The dataset with the files that are there now, of which the first passes a check if one does."""

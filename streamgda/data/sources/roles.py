@@ -24,8 +24,16 @@ from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import check_known, counted, listed
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
+from streamgda.data.sources.encoding import (
+    AS_STORED,
+    LEARNT_AS_TEXT,
+    Encoding,
+    KnownDates,
+    Wanted,
+    encoding_for,
+)
 from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
+from streamgda.data.sources.lists import column_of, expanded, is_list, length_of, places_of
 
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""
@@ -33,9 +41,6 @@ FirstRows = Callable[[list[str]], pa.Table]
 FIRST_ROWS = 1_000
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
-_OF_LISTS = (
-    "; with_columns makes a feature of each place of a list, by pyarrow.compute.list_element(field(name), i)"
-)
 
 _RENAME = "rename all but one"
 
@@ -86,6 +91,7 @@ class Roles:
     encoded: tuple[str, ...] = ()
     encoding: Encoding | None = None
     dates: tuple[str, ...] = ()
+    lists: Mapping[str, int] = field(default_factory=dict, hash=False)  # the lengths of columns of lists
     left_out: frozenset[str] | None = None  # the columns that were excluded, if no features were named
     parts: tuple[Part, ...] = ()
 
@@ -147,12 +153,11 @@ class Roles:
             feature_names = [name for name in candidates if name not in left_out]
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
-        roles = cls(tuple(feature_names), target, weight, missing, left_out=left_out)
+        with_places, lists = expanded(feature_names, stored, origin, first_rows)
+        roles = cls(with_places, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
-        dates = tuple(name for name, kind in types_of(feature_names, stored).items() if is_time(kind))
-        roles = replace(roles, dates=dates)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
@@ -163,11 +168,34 @@ class Roles:
         """All the columns that have a role."""
         columns = (self.target, self.weight, self.groups, *(part.column for part in self.parts))
         beside = dict.fromkeys(name for name in columns if name is not None)
-        if not self.derived:
+        if not (self.derived or self.lists):
             return (*self.features, *beside)
-        stored = (name for name in self.features if name not in self.derived)
+        own = (name for name in self.features if name not in self.derived)
+        stored = (self.places[name][0] if name in self.places else name for name in own)
         referenced = (name for column in self.computed.values() for name in column.columns.names)
         return tuple(dict.fromkeys((*stored, *referenced, *beside)))
+
+    @cached_property
+    def places(self) -> dict[str, tuple[str, int]]:
+        """The column of lists of which a feature is a place, and the number of the place."""
+        return {
+            place: (name, i)
+            for name, length in self.lists.items()
+            for i, place in enumerate(places_of(name, length))
+        }
+
+    @cached_property
+    def runs(self) -> list[tuple[str, slice | None]]:
+        """The features in order: each column, and neighbouring places of a column of lists together."""
+        runs: list[tuple[str, slice | None]] = []
+        for name in self.features:
+            column, i = (name, None) if name in self.derived else self.places.get(name, (name, None))
+            before = runs[-1][1] if runs and runs[-1][0] == column else None
+            if i is not None and before is not None and before.stop == i:
+                runs[-1] = column, slice(before.start, i + 1)
+            else:
+                runs.append((column, None if i is None else slice(i, i + 1)))
+        return runs
 
     @property
     def computed(self) -> dict[str, ColumnExpression]:
@@ -176,8 +204,20 @@ class Roles:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The expressions of the features that are computed, as plain values."""
-        return {"columns": {name: column.identity for name, column in self.computed.items()}}
+        """The expressions of the features that are computed, and the lengths of lists, as plain values."""
+        columns = {name: column.identity for name, column in self.computed.items()}
+        made = {"columns": columns} if self.derived else {}
+        return {**made, "lists": dict(self.lists)} if self.lists else made
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The columns of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that features are, or are places of; those of labels and weights."""
+        return (*dict.fromkeys(name for name, _ in self.runs), *self.beside)
 
     @property
     def in_words(self) -> str:
@@ -211,6 +251,7 @@ class Roles:
             self,
             features=tuple(features),
             dates=tuple(read_options.get("dates", ())),
+            lists=dict(read_options.get("lists", {})),
             encoded=tuple(encoded) if by_type else self.encoded,
         )
 
@@ -241,10 +282,12 @@ class Roles:
         """The same roles with some of the features, in this order."""
         encoded = tuple(name for name in names if name in self.encoded)
         dates = tuple(name for name in names if name in self.dates)
-        return replace(self, features=tuple(names), encoded=encoded, dates=dates)
+        used = {self.places[name][0] for name in names if name in self.places}
+        lists = {name: length for name, length in self.lists.items() if name in used}
+        return replace(self, features=tuple(names), encoded=encoded, dates=dates, lists=lists)
 
     def with_encoded(self, wanted: Wanted, stored: pa.Schema, origin: str) -> Self:
-        """The same roles, where the features that are wanted are encoded.
+        """The same roles, where the features that are wanted are encoded, and dates are known.
 
         Raises
         ------
@@ -253,7 +296,19 @@ class Roles:
         """
         encoding = encoding_for(wanted)
         encoded = () if encoding is None else encoding.chosen(self.features, stored, origin)
-        return replace(self, encoded=encoded, encoding=encoding)
+        known = encoding.dates if isinstance(encoding, KnownDates) else ()
+        dates = tuple(
+            name
+            for name, kind in types_of(self.features, stored).items()
+            if is_time(kind) or (name in known and (label_kind(kind) == "str" or pa.types.is_null(kind)))
+        )
+        return replace(self, encoded=encoded, encoding=encoding, dates=dates)
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same roles, where the texts of these columns are those of dates."""
+        dates = tuple(name for name in self.encoded if name in names)
+        encoded = tuple(name for name in self.encoded if name not in names)
+        return replace(self, encoded=encoded, dates=(*self.dates, *dates)) if dates else self
 
     def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
         """The same roles, and features that are computed from columns of a table.
@@ -321,7 +376,6 @@ class Roles:
             + ("leave them out" if is_frame else self._left_out(wrong, usable, text, first_rows))
             + (LEARNT_AS_TEXT if text else "")
             + (_DATES_IN_TEXT if text and is_frame else "")
-            + (_OF_LISTS if any(re.match(r"\w*list<", str(types[name])) for name in wrong) else "")
         )
 
     def _left_out(
@@ -341,12 +395,23 @@ class Roles:
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
         if self.encoding is not None and name in self.encoded:
             return self.encoding.takes(arrow_type)
-        return is_number(arrow_type) or is_time(arrow_type)
+        is_text_of_date = name in self.dates and label_kind(arrow_type) == "str"
+        return is_number(arrow_type) or is_time(arrow_type) or is_text_of_date
+
+    def _check_lists(self, types: dict[str, pa.DataType], origin: str) -> None:
+        """Raise ValueError if a column of lists holds something else, or its type says another length."""
+        for name, length in self.lists.items():
+            kind = types.get(name)
+            if kind is not None and not (is_list(kind) and length_of(kind) in {None, length}):
+                raise ValueError(
+                    f"{origin}: column {name!r} is {kind}; elsewhere it holds lists of {length} numbers"
+                )
 
     def _check_dates(self, types: dict[str, pa.DataType], origin: str) -> None:
         """Raise ValueError for dates in a column of numbers, and the other way round."""
         for name in self.features:
-            if name in types and name not in self.derived and is_time(types[name]) != (name in self.dates):
+            is_wrong = is_number if name in self.dates else is_time
+            if name in types and name not in self.derived and is_wrong(types[name]):
                 here, there = "dates or times", "numbers"
                 here, there = (there, here) if name in self.dates else (here, there)
                 raise ValueError(
@@ -369,6 +434,7 @@ class Roles:
         self._check_features(kinds, origin, first_rows, is_frame)
         if not is_frame:
             self._check_dates(kinds, origin)
+            self._check_lists(kinds, origin)
         if self.target is not None and self.target in kinds and label_kind(kinds[self.target]) is None:
             raise ValueError(
                 f"{origin}: column {self.target!r} is {kinds[self.target]} and cannot be the target; labels "
@@ -385,7 +451,9 @@ def check_named(
 ) -> None:
     """Raise ValueError if a file lacks a column that the user has named."""
     named = [name for name in (target, weight, *(features or ())) if isinstance(name, str)]
-    check_known([name for name in named if not _is_pattern(name)], schema.names, origin)
+    there = set(schema.names)
+    columns = [name if name in there or column_of(name) not in there else column_of(name) for name in named]
+    check_known([name for name in columns if not _is_pattern(name)], there, origin)
 
 
 def _chosen(
@@ -481,6 +549,7 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
+        self.parts, self.beside = roles.parts, roles.beside
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
@@ -491,6 +560,14 @@ class TabularSource(Source):
     def missing_rows(self) -> Literal["raise", "marginal"]:
         """How rows in which features are missing are to be learnt."""
         return "marginal" if self._roles.missing == "marginal" else "raise"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the features, the target and the weight."""
+        stored, _ = self._known
+        computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
+        types = {**types_of(self._roles.shown, stored), **computed}
+        return pa.schema([(name, types[name]) for name in self._roles.shown])
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""
@@ -510,6 +587,10 @@ class TabularSource(Source):
     def computed(self) -> dict[str, ColumnExpression]:
         """The features that are computed, by their names."""
         return self._roles.computed
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same source, where the texts of these columns are those of dates."""
+        return self._with_roles(self._roles.with_dates(names))
 
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.block import Block, Places, power_of_two_up_to
+from streamgda.data.blocks.block import Block, Places, power_of_two_up_to, rows_per_block
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import ScorableSplit
-from streamgda.data.sources.batches import blocks_of_batches, unlabelled_blocks
+from streamgda.data.sources.batches import blocks_of_batches, tables_of_batches, unlabelled_blocks
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import Roles
@@ -135,6 +135,10 @@ class RowGroups(ScorableSplit):
         """Read the row groups, each once, and cut them into blocks."""
         return blocks_of_batches(self._batches(), self.read_options.roles)
 
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the row groups as tables."""
+        return tables_of_batches(self._batches(), self.read_options.roles)
+
     def labels_ahead(self) -> tuple[int, int] | None:
         """How many of the first rows have been looked at, and how many labels these have."""
         target = self.read_options.roles.target
@@ -157,10 +161,10 @@ class RowGroups(ScorableSplit):
         rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, condition]
         roles = self.read_options.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
-        derived = [roles.identity] if roles.derived else []
+        made = [roles.identity] if roles.identity else []
         encoded = [roles.encoded_as] if roles.encoded else []
         parts = [part.identity for part in roles.parts]
-        return [*rows, roles.features, roles.missing, *labels, *derived, *encoded, *parts]
+        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts]
 
     @property
     def keeps_all_rows(self) -> bool:
@@ -189,7 +193,9 @@ class RowGroups(ScorableSplit):
 
     def _n_to_fetch(self) -> int:
         """The bytes that numbers take, without compression, up to those of a step."""
-        return min(8 * (self.n_rows or 0) * len(self.read_options.columns), STEP) if self.is_remote else 0
+        options = self.read_options
+        n_values = (self.n_rows or 0) * max(len(options.columns), len(options.roles.features))
+        return min(8 * n_values, STEP) if self.is_remote else 0
 
     def _fetch(self) -> _Remote:
         """Open the file, request its first bytes, and check its version when all have come."""
@@ -440,6 +446,8 @@ def decode(
     n_bytes = sum(chunk.total_uncompressed_size for chunk in chunks)
     most = max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
     at_a_time = min(rows_per_read(n_features), most)
+    if n_features > len(names):  # Arrow keeps two levels of each number in a list, and copies as it grows
+        at_a_time = min(rows_per_block(n_features) // 2, most)
     if n_rows <= min(most, most_rows(len(names))):
         batches = iter(_by_columns(parquet, groups, names, n_rows).to_batches(at_a_time))
     else:

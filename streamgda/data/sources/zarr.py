@@ -32,7 +32,7 @@ from streamgda.data.blocks.arrays import array_blocks, group_codes
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit
+from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, lists_of
 from streamgda.data.sources.errors import add_place
 from streamgda.data.sources.stores import (
     ChangedChunkError,
@@ -211,6 +211,23 @@ class ZarrSource(ScorableSource):
         """How many features a row has."""
         return int(self.arrays()[0].shape[1])
 
+    is_quick_to_show = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The names and types of the arrays of features, labels and weights, as Arrow has them."""
+        rows, *others = self.arrays()
+        types = [
+            pa.list_(_arrow_type(rows.dtype), rows.shape[1]),
+            *(_arrow_type(one.dtype) for one in others),
+        ]
+        return pa.schema(zip((self.features, *self.beside), types, strict=False))
+
+    @property
+    def beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the arrays of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
     @property
     def origin(self) -> str:
         """What to call the group in an error."""
@@ -219,8 +236,7 @@ class ZarrSource(ScorableSource):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, the features first, and last those that tell the part of a row alone."""
-        named = (self.features, self.target, self.weight, self.groups)
-        read = (*(name for name in named if name is not None), *self.kept)
+        read = (self.features, *self.beside, *([] if self.groups is None else [self.groups]), *self.kept)
         return (*read, *(name for name in self._columns_of_parts if name not in (self.groups, *self.kept)))
 
     @property
@@ -370,6 +386,13 @@ class ZarrRows(ScorableSplit):
                 groups=None if self.source.groups is None else others[self.source.weight is not None],
             )
             del rows  # or they would be held while the next ones are read
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the rows, slab by slab."""
+        for _, (rows, *others) in self._slabs():
+            columns = [lists_of(rows), *map(pa.array, map(_for_arrow, others))]
+            yield pa.table(dict(zip((self.source.features, *self.source.beside), columns, strict=False)))
+            del rows, others, columns
 
     @property
     def keeps_all_rows(self) -> bool:

@@ -89,12 +89,11 @@ def test_statistics_and_models_take_frames_of_dates_as_sources_do():
 
 
 def test_all_columns_in_the_way_are_named_with_features_to_paste():
-    nested = pa.array([[1], [2]])
+    nested = pa.array([["a"], ["b"]])
     table = pa.table({"id": [1, 2], "x": [0.5, 1.5], "many": nested, "more": nested, "y": [0, 1]})
     with pytest.raises(ValueError, match="'many'.*'more'") as caught:
         scan_arrow(table, "y")
     assert "features=['x']" in str(caught.value)
-    assert "each place of a list, by pyarrow.compute.list_element" in str(caught.value)
 
 
 def test_dates_in_one_file_and_numbers_in_another_are_an_error(tmp_path):

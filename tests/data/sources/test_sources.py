@@ -132,6 +132,22 @@ class SourceContract:
         assert states.total().allclose(in_memory(rows()), rtol=1e-12)
 
     @pytest.mark.slow_cases(*VARIANTS)
+    def test_a_first_look(self, tmp_path):
+        source = self.scan(rows("str"), tmp_path)
+        assert source.n_rows in {N, None}
+        assert source._repr_html_().startswith("<pre>")
+        if not self.can_be_read_again:
+            with pytest.raises(ValueError, match="can be read once"):
+                source.head()
+            return
+        first = source.head(3)
+        assert list(first.columns) == source.schema.names
+        *features, labels = first.to_numpy().T
+        values = np.column_stack([np.stack(column) for column in features])
+        assert np.array_equal(values, np.column_stack([U, V])[:3])
+        assert labels.tolist() == LABELS["str"][:3].tolist()
+
+    @pytest.mark.slow_cases(*VARIANTS)
     def test_two_parts_have_each_row_once(self, tmp_path):
         values = U.copy()
         values[::50] = np.nan

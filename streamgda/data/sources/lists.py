@@ -1,0 +1,137 @@
+"""Columns of lists, of which each place is a feature: those of 2 numbers in a column "a" are a_0 and a_1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Features, Matrix
+
+
+def places_of(column: str, length: int) -> tuple[str, ...]:
+    """The names of the features that lists of this length make."""
+    return tuple(f"{column}_{i}" for i in range(length))
+
+
+def column_of(place: str) -> str:
+    """The column of lists of which a feature would be a place, by its name."""
+    return place.rpartition("_")[0]
+
+
+def are_of_one_list(names: Sequence[str]) -> bool:
+    """Whether features are named as all places of one column of lists, in order, and no others."""
+    return names[0].endswith("_0") and tuple(names) == places_of(column_of(names[0]), len(names))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether columns of this type hold lists of integers or floats."""
+    lists: Any = getattr(kind, "storage_type", kind)  # of a tensor
+    if not (pa.types.is_list(lists) or pa.types.is_large_list(lists) or pa.types.is_fixed_size_list(lists)):
+        return False
+    return bool(pa.types.is_integer(lists.value_type) or pa.types.is_floating(lists.value_type))
+
+
+def length_of(kind: pa.DataType) -> int | None:
+    """The length of all lists of a type; None if they may differ."""
+    lists: Any = getattr(kind, "storage_type", kind)
+    return int(lists.list_size) if pa.types.is_fixed_size_list(lists) else None
+
+
+def expanded(
+    names: Sequence[str], schema: pa.Schema, origin: str, first_rows: Callable[[list[str]], pa.Table] | None
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The features that some columns are, and the lengths of those that hold lists.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Columns, and places of lists such as emb_3.
+    schema : pyarrow.Schema
+        The columns that there are.
+    origin : str
+        What errors call the data.
+    first_rows : callable, optional
+        Reads the first rows of some columns, which tell the lengths that types leave open.
+
+    Raises
+    ------
+    ValueError
+        If the lists of a column have no one length, or a place of it is named as another feature is.
+    """
+    if not any(map(is_list, set(schema.types))):
+        return tuple(names), {}
+    kinds = {field.name: field.type for field in schema if is_list(field.type)}
+    there = set(schema.names)
+    own = [name if name in there else column_of(name) for name in names]
+    lengths = {name: length_of(kinds[name]) for name in own if name in kinds}
+    unknown = [name for name, length in lengths.items() if length is None]
+    rows = first_rows(unknown) if unknown and first_rows else pa.table({name: [] for name in unknown})
+    lists = {
+        name: length or first_length(rows.column(name).combine_chunks(), f"{origin}: column {name!r}")
+        for name, length in lengths.items()
+    }
+    places = {place: name for name, length in lists.items() for place in places_of(name, length)}
+    for name in there.intersection(names).intersection(places):
+        raise ValueError(
+            f"{origin}: feature {name!r} would be a column and a place of the lists in {places[name]!r}; "
+            "rename one of the two columns, or leave it out"
+        )
+    each = (places_of(name, lists[name]) if name in lists and name in there else (name,) for name in names)
+    return tuple(chain.from_iterable(each)), lists
+
+
+def first_length(column: pa.Array, called: str) -> int:
+    """The length of the lists in the first rows of a column.
+
+    Raises
+    ------
+    ValueError
+        If they differ, or there is no list with a number. The message begins with what the column is called.
+    """
+    lengths = lengths_of(column)
+    there = lengths.drop_null()
+    if not len(there) or not there[0].as_py():
+        raise ValueError(
+            f"{called} holds no list with a number in the first {len(lengths):,} rows, which tell how many "
+            "features its places are"
+        )
+    length = int(there[0].as_py())
+    if (other := first_other(lengths, length)) is not None:
+        first = pc.index(lengths, there[0]).as_py()
+        raise ValueError(
+            f"{called} holds {length} numbers in row {first} and {lengths[other]} in row {other}; lists are "
+            "features if all have one length"
+        )
+    return length
+
+
+def lengths_of(column: pa.Array) -> pa.Array:
+    """How many numbers each list of a column has; null for a null list."""
+    return pc.list_value_length(getattr(column, "storage", column))
+
+
+def first_other(lengths: pa.Array, length: int) -> int | None:
+    """The first row whose list has another length; None if there is none. A null is no list."""
+    row = int(pc.index(pc.not_equal(lengths, length), True).as_py())
+    return None if row < 0 else row
+
+
+def side_by_side(parts: Sequence[Matrix]) -> Features:
+    """Columns of several matrices of the same rows as one matrix; apart if it would round an integer."""
+    if len(parts) == 1:
+        return parts[0]
+    if np.result_type(*parts) == np.float64 and any(map(_has_wide_integers, parts)):
+        return [column for part in parts for column in part.T]
+    return np.concatenate(parts, axis=1)
+
+
+def _has_wide_integers(values: Matrix) -> bool:
+    """Whether some are integers that float64 may round."""
+    if values.dtype.kind not in "iu" or values.itemsize < 8:
+        return False
+    return bool(((values > INTEGERS_OF_FLOATS) | (values < -INTEGERS_OF_FLOATS)).any())
