@@ -19,7 +19,7 @@ NOT_UTF8 = "it is not UTF-8: say its encoding, such as format='csv encoding=lati
 
 _KNOWN = {
     "codec can't decode": NOT_UTF8,
-    "CSV parse error": "a line has another number of values than the first",
+    "CSV parse error": "it is of another format, or a line has another number of values than the first",
     "crypt": _ENCRYPTED,
 }
 """What is wrong with a file, by what errors say."""
