@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -435,6 +435,10 @@ class Source(ABC):
                [1., 6.]])
         """
         raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same source, where the texts of these columns are those of dates; unchanged without columns."""
+        return self
 
     def in_order_of(self, names: Sequence[str]) -> Self:
         """The same source with its features in this order, if it has just these features; else unchanged."""

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.api.asynchronous import open_array
 from zarr.buffer import default_buffer_prototype
+from zarr.errors import ContainsArrayError
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.data.blocks.arrays import array_blocks, group_codes
@@ -49,6 +50,7 @@ from streamgda.data.sources.stores import (
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.fetching import read_ahead
 from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.paths import shown
 from streamgda.data.storage.retries import StorageError, is_of_storage
 from streamgda.data.storage.secrets import concealing
 
@@ -136,7 +138,13 @@ def scan_zarr(
             store = concealing(urls, partial(FsspecStore.from_url, store, read_only=True))
         if isinstance(store, FsspecStore):
             store = without_secrets(store)
-        store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
+        try:
+            store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
+        except ContainsArrayError as error:
+            raise ValueError(
+                f"{shown(str(store))} is an array; scan_zarr takes the group that holds it and the labels, "
+                "with features= and target= as their names there"
+            ) from error
     source = ZarrSource(
         without_secrets(with_absolute_path(store.store)),
         store.path,
@@ -242,7 +250,8 @@ class ZarrSource(ScorableSource):
         try:
             arrays = _opened(self.store, self._paths, self.zarr_format)
         except ValueError:
-            names = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
+            below = zarr.open_group(self.store, path=self.path, mode="r").members(max_depth=None)
+            names = sorted(name for name, member in below if isinstance(member, zarr.Array))
             check_known(self.names, names, self.origin, "array")
             raise
         roles: dict[str | None, tuple[str, str]] = {
