@@ -461,8 +461,8 @@ class Source(ABC):
         raise TypeError(
             f"{self!r} is a source, and rows in memory are needed here, as by scikit-learn's own classes. "
             "Sources are read by accumulate and by the fit of streamgda's estimators, which need no scaler. "
-            "In place of a pipeline, source.map takes a fitted transformer. In place of GridSearchCV and "
-            "cross_val_score there are StatisticsSearchCV and cross_validate"
+            "In place of a pipeline, source.map takes a fitted transformer. In place of train_test_split, "
+            "GridSearchCV and cross_val_score there are source.split, StatisticsSearchCV and cross_validate"
         )
 
     def map(self, transformer: Any, features: Sequence[str] | None = None) -> Source:

@@ -15,6 +15,7 @@ import zarr
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
+from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from streamgda import (
@@ -359,6 +360,11 @@ def test_rows_beside_their_labels_have_no_columns_to_be_split_by():
         scan_dask(X, y).split(by="x")
     with pytest.raises(TypeError, match="no files"):
         scan_dask(X, y).split(by="files")
+
+
+def test_the_splitter_of_scikit_learn_names_ours(source):
+    with pytest.raises(TypeError, match=r"train_test_split.*source\.split"):
+        train_test_split(source)
 
 
 def test_a_part_says_which_it_is(source):
