@@ -228,7 +228,7 @@ def test_dicts_are_learnt_and_predicted_by_name():
     np.testing.assert_array_equal(model.predict_proba(shuffled), expected)
     np.testing.assert_array_equal(model.predict_proba(records[0]), expected[:1])
     np.testing.assert_array_equal(model.predict_proba(FRAME.to_dict("list")), expected)
-    with pytest.raises(ValueError, match="seen at fit time"):
+    with pytest.raises(ValueError, match="leave out 'a', 'b', 'c'.*missing='marginal'"):
         model.predict({"other": 1.0})
     for learn in (GaussianNB().fit, ClassStatistics().update):
         with pytest.raises(ValueError, match="NaN"):
