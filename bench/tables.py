@@ -4,6 +4,7 @@ Run as ``python -m bench.tables``. A table has ten numbers and five columns of 1
 one fifteen numbers. The pass over the first is to take at most twice the time of the other. scikit-learn
 encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The ten
 numbers are also read from CSV, where DuckDB and Polars compute the mean and variance of each for each class.
+`bench.lists` adds a tenth of the rows with a list of 256 numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import lists, report
 from bench.arguments import add_data, parser_of
 from bench.contest import Contender, contest, limit_threads
 
@@ -46,6 +47,7 @@ def main() -> None:
         Contender("DuckDB: mean and variance per class, from CSV", duckdb_of_csv, (csv,)),
         Contender("Polars: mean and variance per class, from CSV", polars_of_csv, (csv,)),
     ]
+    contenders += lists.contenders(folder, options.rows // 10)
     results = contest(contenders, options.repeats)
     rows = [
         (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
@@ -60,6 +62,7 @@ def main() -> None:
         )
         for kind in ("tied", "full", "diag")
     ]
+    goals += lists.goals(results)
     table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
     title = f"{options.rows:,} rows, {CLASSES} classes"
     report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)
