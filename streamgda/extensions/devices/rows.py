@@ -61,6 +61,7 @@ class DeviceRows(MadeColumns):
     X: Any
 
     schema = UNNAMED
+    of_one_thread = True
 
     @property
     def numbers(self) -> Self:  # type: ignore[override]
