@@ -58,6 +58,11 @@ class Part:
         return None if self.by in {"rows", "files"} else self.by
 
     @property
+    def share_of_rows(self) -> float:
+        """The share of the rows to read that it has, about; all, if it is divided by files."""
+        return 1.0 if self.by == "files" else self.test if self.is_test else 1 - self.test
+
+    @property
     def identity(self) -> list[Any]:
         """Which rows it has, as plain values."""
         return [self.by, self.test, int(self.random_state), self.is_test]

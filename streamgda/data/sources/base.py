@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -169,6 +169,12 @@ class Source(ABC):
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
 
+    beside: tuple[str, ...] = ("y", "weight")
+    """The names of the columns of labels and weights."""
+
+    parts: tuple[Part, ...] = ()
+    """Which parts of `split` it is, each of the one before; none of all rows."""
+
     @property
     def before_maps(self) -> Source:
         """The source whose features go through the maps."""
@@ -280,11 +286,9 @@ class Source(ABC):
         text = repr(self)
         if type(self).schema is Source.schema:  # which reads rows
             return as_html(text)
-        schema, features = self.schema, dict.fromkeys(self.feature_names or (), "number")
-        features |= {column.name: "days" for column in schema if is_time(column.type)}
-        features |= dict.fromkeys(self.encoded, "categories")
+        schema = self.schema
         columns = {"column": schema.names, "type": map(str, schema.types)}
-        columns["learnt as"] = [features.get(name, "") for name in schema.names]
+        columns["learnt as"] = list(map(self._learnt_as, schema))
         if self.is_quick_to_show:
             with suppress(OSError, ValueError):  # of which a pass tells
                 columns["first rows"] = [
@@ -292,6 +296,14 @@ class Source(ABC):
                 ]
                 text += "" if self.n_rows is None else f"\n{counted(self.n_rows, 'row')}"
         return as_html(text, pd.DataFrame(columns))
+
+    def _learnt_as(self, column: pa.Field) -> str:
+        if column.name in self.beside:
+            return ""
+        if column.name in self.encoded:
+            return "categories"
+        many = "numbers" if any(word in str(column.type) for word in ("list<", "tensor")) else "number"
+        return "days" if is_time(column.type) else many
 
     def pinned(self) -> Source:
         """The same source, whose later reads read the parts that the first one found, as one fit needs.
@@ -422,6 +434,10 @@ class Source(ABC):
         """
         raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
 
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same source, where the texts of these columns are those of dates; unchanged without columns."""
+        return self
+
     def in_order_of(self, names: Sequence[str]) -> Self:
         """The same source with its features in this order, if it has just these features; else unchanged."""
         ours = list(self.feature_names or ())
@@ -505,6 +521,8 @@ class WrappedSource(Source):
     n_features = property(attrgetter("source.n_features"))
     before_maps = property(attrgetter("source.before_maps"))
     missing_rows = property(attrgetter("source.missing_rows"))
+    parts = property(attrgetter("source.parts"))
+    beside = property(attrgetter("source.beside"))
     is_local = property(attrgetter("source.is_local"))
     is_one_shot = property(attrgetter("source.is_one_shot"))
 

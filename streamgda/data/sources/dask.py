@@ -296,7 +296,7 @@ def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles |
     """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
     if names is None:
-        if encoding is not None and encoding.by_name:
+        if encoding is not None and encoding.by_name and encoding.columns:
             raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
     types = _known_types(rows.rename(columns=str), encoding)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -53,6 +52,8 @@ _NAMES = {
     "orc": (".orc",),
 }
 """How the names of files of each format end."""
+
+_ENDINGS = tuple(end for ends in _NAMES.values() for end in ends)
 
 
 _UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
@@ -136,13 +137,15 @@ def scan(
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
     names = [path] if isinstance(path, str | PathLike) else path
+    if any(".zarr/" in f"{os.fspath(name)}/" for name in names if isinstance(name, str | PathLike)):
+        raise ValueError(f"{path} is a Zarr store, of which scan_zarr makes a source")
     kinds = _kinds(names) if kind is None else [word_of(kind)]
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
             return Dataset.of(find(), find, check)
         except FileNotFoundError:
-            kinds = [] if kinds else _kinds_found(path, filesystem)
+            kinds = [] if kinds else _kinds(find(endings=_ENDINGS).files)
             if not kinds:
                 raise
     if len(kinds) > 1:
@@ -159,14 +162,6 @@ def _kinds(names: Any) -> list[str]:
     entries = names if isinstance(names, Collection) else ()
     texts = [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
     return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
-
-
-def _kinds_found(path: Any, filesystem: Any) -> list[str]:
-    """The formats of the files that are there; none if there is no file."""
-    endings = tuple(end for ends in _NAMES.values() for end in ends)
-    with suppress(FileNotFoundError):
-        return _kinds(find_files(path, filesystem, endings=endings).files)
-    return []
 
 
 # ---------------------------------------------------------------------- the files

@@ -71,6 +71,6 @@ def _remedy(name: str, numbers: Collection[str], odd: Sequence[str]) -> str:
     digits = f"replace_substring_regex(field({name!r}), '[^0-9{',' if has_comma else '.'}-]', '')"
     digits = f"replace_substring({digits}, ',', '.')" if has_comma else digits
     return (
-        f"leave it out (--exclude), and make numbers of it with with_columns(number={digits}.cast('double')) "
-        "by functions of pyarrow.compute; in a frame by Series.str.replace"
+        f"leave it out (--exclude), and make numbers of it with with_columns(number={digits}.cast('double'))"
+        ", by functions of pyarrow.compute; in a frame by Series.str.replace"
     )

@@ -19,6 +19,8 @@ from streamgda.models.gaussians.products import multiply_rows
 from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
 
+_ROWS_TOGETHER = 256  # whose mapped features are in memory
+
 
 @dataclass(frozen=True, eq=False)
 class LinearScores:
@@ -68,7 +70,15 @@ class LinearScores:
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
-        X = X if self.features is None else self.features.transformed(X)
+        if self.features is None:
+            return self._of_mapped(X, out)
+        parts = [
+            self._of_mapped(self.features.transformed(X[start : start + _ROWS_TOGETHER]))
+            for start in range(0, len(X), _ROWS_TOGETHER)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _of_mapped(self, X: Array, out: Array | None = None) -> Array:
         scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores

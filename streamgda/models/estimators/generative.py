@@ -25,7 +25,7 @@ from streamgda.models.estimators.libraries import in_numpy
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.pipeline import ModelPipeline
 from streamgda.models.estimators.reading import check_rows
-from streamgda.models.estimators.scores import Finalised, G, score_finalised
+from streamgda.models.estimators.scores import Finalised, G, RowScores, score_each, score_finalised
 from streamgda.models.estimators.sql import select_of
 from streamgda.models.estimators.traps import warn_of_traps
 from streamgda.models.gaussians.base import Gaussians
@@ -142,15 +142,18 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         rows = check_rows(self, X, missing="marginal")
         completed = rows.astype(np.float64)
-        for scores in score_rows(self, rows, missing="marginal"):
+
+        def fill(scores: RowScores) -> None:
             if isinstance(scores.positions, slice) or scores.rows.shape[1] == rows.shape[1]:
-                continue  # nothing is missing
+                return  # nothing is missing
             missing = np.isnan(rows[scores.positions[0]])
             with np.errstate(over="ignore", invalid="ignore"):
                 means = scores.finalised.densities.conditional_mean(
                     ~missing, scores.gaussians, scores.rows, scores.probabilities
                 )
             completed[np.ix_(scores.positions, np.flatnonzero(missing))] = means
+
+        score_each(fill, score_rows(self, rows, missing="marginal"), len(rows))
         return completed
 
     # ------------------------------------------------------------------ outliers
@@ -482,11 +485,14 @@ def _squared_distances(
 ) -> Array:
     """The squared distances of rows from all classes, (n_rows, K); or from those given by `codes`."""
     result = np.empty((len(rows), len(state.classes)) if codes is None else len(rows))
-    for scores in score_finalised(state, rows, missing, codes):
+
+    def write(scores: RowScores) -> None:
         some = scores.positions
         result[some] = (
             scores.squared_distances if codes is None else scores.own_squared_distances(codes[some])
         )
+
+    score_each(write, score_finalised(state, rows, missing, codes), len(rows))
     return result
 
 

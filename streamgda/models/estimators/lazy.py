@@ -82,7 +82,7 @@ def check_lazy(model: Any, X: Any) -> None:
         check_known(schema.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
         validate_data(model, X._meta, reset=False, skip_check_array=True)
-        readable(X._meta_nonempty)
+        readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
     elif X.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "

@@ -91,14 +91,14 @@ def source(folder):
     st.floats(0.05, 0.95),
     st.sampled_from(BYS),
     st.integers(0, 5),
-    st.permutations(range(4)),
+    st.permutations(range(3)),
 )
 def test_the_rows_depend_on_their_places_alone(tmp_path_factory, size, share, by, state, order):
     table = TABLE.slice(0, 120)
-    one = written(tmp_path_factory.mktemp("one"), table, 4, 30)
+    one = written(tmp_path_factory.mktemp("one"), table, 3, 40)
     other = tmp_path_factory.mktemp("other")
     for i in order:
-        pq.write_table(table.slice(30 * i, 30), other / f"{i}.parquet", row_group_size=size)
+        pq.write_table(table.slice(40 * i, 40), other / f"{i}.parquet", row_group_size=size)
     sources = [scan_parquet(at, "kind", features=["row"]) for at in (one, other)]
     try:
         parts = [source.split(share, by=by, random_state=state) for source in sources]
@@ -136,6 +136,7 @@ def test_all_rows_of_a_value_are_in_one_part(source):
 
 def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
     expected = ids(scan_parquet(folder, "kind", features=["row"]).split(by="who")[1])
+    few = [row for row in expected if TABLE["who"][row].as_py() < 20]
     pyarrow.csv.write_csv(TABLE, tmp_path / "rows.csv")
     group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
     for name, column in {
@@ -157,11 +158,11 @@ def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
         "key": scan_parquet(_by_key(tmp_path / "keys"), "kind", features=["row"]),
     }
     for kind, made in sources.items():
-        assert ids(made.split(by="who")[1]) == expected, kind
+        assert ids(made.split(by="who")[1]) == (expected if kind != "key" else few), kind
 
 
 def _by_key(folder):
-    pq.write_to_dataset(TABLE, folder, partition_cols=["who"])
+    pq.write_to_dataset(TABLE.filter(pc.field("who") < 20), folder, partition_cols=["who"])
     return folder
 
 
@@ -364,3 +365,14 @@ def test_a_part_says_which_it_is(source):
     training, test = source.split(0.25, by="who")
     assert "training part by who (test=0.25)" in repr(training)
     assert "test part by who (test=0.25)" in repr(test)
+
+
+def test_a_temperature_is_found_of_all_rows_of_a_small_part():
+    n_rows = 200_000
+    x, kind = RNG.normal(size=n_rows), RNG.integers(0, 2, size=n_rows)
+    table = pa.table({"x": x + kind, "kind": kind, "row": np.arange(n_rows)})
+    training, test = scan_arrow(table, "kind", features=["x"]).split(0.02)
+    model = GaussianNB(temperature=1.7).fit(training)
+    rows = table.take(pa.array(ids(scan_arrow(table, "kind", features=["row"]).split(0.02)[1]))).to_pandas()
+    expected = evaluate(model, rows[["x"]], rows["kind"]).best_temperature
+    assert evaluate(model, test).best_temperature == pytest.approx(expected, rel=1e-9)
