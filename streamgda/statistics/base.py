@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import array_blocks, in_order_of
+from streamgda.data.blocks.arrays import array_blocks, as_table, in_order_of, with_places
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.records import with_days
 from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
@@ -152,7 +153,9 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        self.update_blocks(array_blocks(in_order_of(X, self.feature_names), y, sample_weight))
+        rows = in_order_of(with_places(as_table(X), self.feature_names), self.feature_names)
+        rows = with_days(rows, self.schema) if self.schema.dates else rows
+        self.update_blocks(array_blocks(rows, y, sample_weight))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -171,8 +174,9 @@ class Statistics(State):
             blocks = map(self.rule.assign, blocks)
         blocks = iter(blocks)
         first = list(islice(blocks, 2)) if workspace is None else []
-        blocks = chain(first, blocks)
-        if len(first) < 2:
+        is_one, blocks = len(first) < 2, chain(first, blocks)
+        del first  # else it stays in memory until the end
+        if is_one:
             return self._from_blocks(blocks, workspace or Workspace())
         together: Self | None = None
         for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):
@@ -458,7 +462,9 @@ class Statistics(State):
             named = self.feature_names
             positions = as_feature_positions(features, named, self.n_features)
             names = None if named is None else [named[i] for i in positions]
-            return self._derived(self._labelled.selected(positions), names)
+            selected = self._derived(self._labelled.selected(positions), names)
+            selected.schema = selected.schema.with_dates(self.schema.dates)
+            return selected
 
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:
         """The state of the same rows with other labels. Classes that get the same label become one.

@@ -31,7 +31,7 @@ INTEGERS_OF_FLOATS = 1 << 53  # float64 holds every integer up to here
 
 _LEAVE_OUT = "Mend the data or leave out such rows, as a source does with missing='drop'"
 
-_LEARN_INCOMPLETE = (
+LEARN_INCOMPLETE = (
     "learn from what is observed: fit a model with missing='marginal'"
     ", or accumulate it with missing='marginal'"
 )
@@ -61,7 +61,7 @@ class MissingValueError(ValueError):
         The remedy besides leaving out such rows, in the terms of the function that the user called.
     """
 
-    def __init__(self, finding: str, other_remedy: str = _LEARN_INCOMPLETE) -> None:
+    def __init__(self, finding: str, other_remedy: str = LEARN_INCOMPLETE) -> None:
         super().__init__(f"{finding}. {_LEAVE_OUT}; or {other_remedy}")
         self.finding, self.other_remedy = finding, other_remedy
 
@@ -76,7 +76,7 @@ def remedying(other_remedy: str) -> Iterator[None]:
     try:
         yield
     except MissingValueError as error:
-        if error.other_remedy != _LEARN_INCOMPLETE:
+        if error.other_remedy != LEARN_INCOMPLETE:
             raise
         raise MissingValueError(error.finding, other_remedy) from error
 
@@ -156,6 +156,8 @@ class Block:
         How many rows were left out because something was missing.
     row_name : Places
         Gives the name of a row in an error, from its position in the block.
+    dates : tuple of str
+        The features that are dates, if they are columns of numbers.
     groups : tuple of labels and codes, or None
         The labels in the column of groups or folds, and the code of each row. None if the source was not
         asked for such a column.
@@ -169,6 +171,7 @@ class Block:
     n_dropped: int = 0
     row_name: Places = NOWHERE
     groups: tuple[Labels, Codes] | None = None
+    dates: tuple[str, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -181,7 +184,7 @@ class Block:
         made = self.features
         if not isinstance(made, np.ndarray) and isinstance(made, MadeColumns):
             return made.schema
-        return UNNAMED if self.feature_names is None else Columns(self.feature_names)
+        return UNNAMED if self.feature_names is None else Columns(self.feature_names, self.dates)
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
@@ -237,7 +240,7 @@ class Block:
             return self
         return replace(self, features=self.features.onto(schema), feature_names=schema.feature_names)
 
-    def raise_for_values(self, powers: str = "squares", other_remedy: str = _LEARN_INCOMPLETE) -> None:
+    def raise_for_values(self, powers: str = "squares", other_remedy: str = LEARN_INCOMPLETE) -> None:
         """Raise the error that names the first value which statistics cannot hold.
 
         Parameters
@@ -322,6 +325,7 @@ def cut_into_blocks(
     missing: Missing = "raise",
     row_name: Places = NOWHERE,
     groups: tuple[Labels, Codes] | None = None,
+    dates: tuple[str, ...] = (),
 ) -> Iterator[Block]:
     """Cut rows into blocks, and check labels and weights.
 
@@ -331,7 +335,7 @@ def cut_into_blocks(
 
     Parameters
     ----------
-    features, classes, codes, weights, feature_names, row_name, groups
+    features, classes, codes, weights, feature_names, row_name, groups, dates
         As for `Block`. There may be any number of rows, and some classes may have none.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
@@ -363,6 +367,7 @@ def cut_into_blocks(
             feature_names=feature_names,
             row_name=row_name.after(start) if start else row_name,
             groups=groups and (groups[0], groups[1][rows]),
+            dates=dates,
         )
         if is_whole:
             yield block

@@ -183,11 +183,12 @@ def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
     if values.dtype.kind == "f":
         missing = np.isnan(values)
     else:
-        missing = np.fromiter(map(_is_missing, values), dtype=np.bool_, count=len(values))
+        missing = np.fromiter(map(is_missing, values), dtype=np.bool_, count=len(values))
     return missing if missing.any() else None
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
+    """Whether a value of Python, NumPy or pandas stands for none: None, NaN or NaT."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
     if isinstance(value, Decimal):

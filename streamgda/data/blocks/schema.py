@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -34,6 +34,13 @@ class Schema(ABC):
 
     is_numeric: ClassVar[bool] = False
     """Whether all columns of the table are numbers."""
+
+    dates: Names = ()
+    """The columns of numbers that hold dates, as days."""
+
+    def with_dates(self, names: Names) -> Schema:
+        """The same features, where those of these columns are dates; of a schema that knows dates."""
+        return self
 
     @property
     @abstractmethod
@@ -91,12 +98,13 @@ class Schema(ABC):
     def union(self, other: Schema) -> Schema:
         """The schema of the rows of both; ValueError if their features do not go together."""
         check_same_names(self.feature_names, other.feature_names)
-        return other if self.feature_names is None or other.saved_as else self
+        both = other if self.feature_names is None or other.saved_as else self
+        return both if self.dates == other.dates else both.with_dates((*self.dates, *other.dates))
 
     def is_alike(self, other: Schema) -> bool:
-        """Whether the features are the same, as far as their names are known."""
+        """Whether the features are the same, as far as their names are known; not which of them are dates."""
         unknown = self.feature_names is None or other.feature_names is None
-        return self.saved_as == other.saved_as and (unknown or self == other)
+        return self.saved_as == other.saved_as and (unknown or self == other.with_dates(self.dates))
 
     def places_in(self, other: Schema) -> NDArray[np.intp] | None:
         """Where the features stand among those of a union; None if they are the same."""
@@ -115,7 +123,7 @@ class Schema(ABC):
 
     def to_metadata(self) -> dict[str, Any]:
         """What a saved state holds of its schema."""
-        names = {"feature_names": self.feature_names}
+        names = {"feature_names": self.feature_names, **({"dates": self.dates} if self.dates else {})}
         return names if self.saved_as is None else {**names, self.saved_as: self.to_document()}
 
 
@@ -126,6 +134,16 @@ class Columns(Schema):
     is_numeric: ClassVar[bool] = True
 
     feature_names: Names | None = None
+    dates: Names = ()
+
+    def with_dates(self, names: Names) -> Columns:
+        """The same features, where those of these names are dates."""
+        return replace(self, dates=among(names, self.feature_names))
+
+
+def among(names: Sequence[str], known: Names | None) -> Names:
+    """Those of the names that are known, in their order."""
+    return tuple(name for name in known or () if name in names)
 
 
 UNNAMED = Columns()
@@ -152,17 +170,17 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
     def rows(self, rows: slice | NDArray[np.intp]) -> Self:
         """Some of the rows."""
 
-    @abstractmethod
     def by_name(self) -> dict[str, NDArray[Any]]:
         """The columns of the table, by their names."""
+        return dict(zip(self.schema.feature_names or (), self, strict=False))
 
-    @abstractmethod
     def onto(self, schema: Any) -> Self:
         """The same rows in another schema of the same columns."""
+        return self
 
-    @abstractmethod
     def encoded(self, schema: Any) -> NDArray[np.float64]:
         """The rows as numbers in another schema, with a warning of values that it does not have."""
+        return np.stack([*self], axis=1).astype(np.float64)
 
     @abstractmethod
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
@@ -171,14 +189,15 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
 
 def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:
     """The schema that a saved state has; ValueError if it is damaged."""
+    dates = tuple(metadata.get("dates", ()))
     for key, place in SCHEMAS.items():
         if metadata.get(key) is not None:
             schema: Schema = resolve_name(place).from_plain(metadata[key])
             known = [name.removesuffix(MISSING) for name in schema.feature_names or ()]
             if known != [name.removesuffix(MISSING) for name in names or ()]:  # which 0.2 saved without it
                 raise ValueError(f"the features are not those of the {key}")
-            return schema
-    return Columns(names)
+            return schema.with_dates(dates)
+    return Columns(names).with_dates(dates)
 
 
 def check_same_names(ours: Names | None, theirs: Names | None) -> None:

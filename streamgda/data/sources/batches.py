@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import as_arrow, days
+from streamgda.data.blocks.arrays import as_arrow
 from streamgda.data.blocks.block import (
     INTEGERS_OF_FLOATS,
     Block,
@@ -24,14 +24,15 @@ from streamgda.data.blocks.block import (
     rows_per_block,
     without_missing,
 )
+from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
-from streamgda.data.blocks.wording import check_known
+from streamgda.data.blocks.wording import RowError, check_known
 from streamgda.data.sources.encoding import Wanted, by_names
 from streamgda.data.sources.expressions import in_words, values_of
 from streamgda.data.sources.lists import first_other, lengths_of, side_by_side
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.roles import Roles, label_kind
 
 _ORIGIN = "the frame"
 
@@ -53,7 +54,7 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
         raise ValueError(
             f"{origin}: no target is named; name the column of labels where the data is scanned, as target="
         )
-    columns = _columns_of(batch, roles, origin)
+    columns = _columns_of(batch, roles, row_name)
     classes, codes, unlabelled = labels_of(columns[roles.target], f"{origin}: target {roles.target!r}")
     features, names = _features(columns, roles, row_name)
     return cut_into_blocks(
@@ -63,6 +64,7 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
         unlabelled=unlabelled,
         weights=None if roles.weight is None else _number(columns, roles.weight, origin),
         feature_names=names,
+        dates=_dates(columns, roles),
         missing=roles.missing,
         row_name=row_name,
         groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, row_name),
@@ -72,9 +74,9 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
 def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table]:
     """Tables of the features, the target and the weight in some batches, as they are stored."""
     for batch, places in batches:
-        part, _ = _in_parts(batch, places, roles)
-        columns = _columns_of(part, roles, places.origin)
-        yield pa.table({name: columns[name] for name in roles.learnt})
+        part, places_of_part = _in_parts(batch, places, roles)
+        columns = _columns_of(part, roles, places_of_part)
+        yield pa.table({name: columns[name] for name in roles.shown})
         del batch, part, columns
 
 
@@ -85,7 +87,7 @@ def unlabelled_blocks(
     for every, places_of_all in batches:
         batch, places = _in_parts(every, places_of_all, roles)
         del every
-        features, names = _features(_columns_of(batch, roles, places.origin), roles, places)
+        features, names = _features(_columns_of(batch, roles, places), roles, places)
         one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
         block = Block(features, one_class, codes, feature_names=names, row_name=places)
         yield without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
@@ -140,14 +142,20 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 # ---------------------------------------------------------------------- the columns of a batch
 
 
-def _columns_of(batch: pa.RecordBatch, roles: Roles, origin: str) -> dict[str, pa.Array]:
-    """The columns of a batch, and the features that are computed from them."""
+def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[str, pa.Array]:
+    """The columns of a batch, and the features that are computed from them. Texts of dates are dates."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name in roles.dates:
+        if name in columns and label_kind(columns[name].type) == "str":
+            try:
+                columns[name] = pa.array(moments_of(columns[name].to_pylist(), name))
+            except RowError as error:
+                raise error.named(row_name) from error
     if roles.derived:
         try:
             columns |= values_of(batch, roles.computed)
         except pa.ArrowException as error:
-            raise ValueError(f"{origin}: {in_words(error)}") from error
+            raise ValueError(f"{row_name.origin}: {in_words(error)}") from error
     return columns
 
 
@@ -168,7 +176,14 @@ def made_columns(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places
     names = [name for name in roles.features if name not in encoded]
     numbers = _numbers(columns, roles, row_name)
     each = list(numbers.T) if isinstance(numbers, np.ndarray) else numbers
-    return roles.encoding.read(encoded, dict(zip(names, each, strict=True)), row_name.origin)
+    made = roles.encoding.read(encoded, dict(zip(names, each, strict=True)), row_name.origin)
+    dates = _dates(columns, roles)
+    return made.onto(made.schema.with_dates(dates)) if dates else made
+
+
+def _dates(columns: Mapping[str, pa.Array], roles: Roles) -> tuple[str, ...]:
+    """The features among the columns of a batch that are dates."""
+    return tuple(name for name in (*roles.dates, *roles.computed) if is_date(columns[name].type))
 
 
 def _numbers(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) -> Features:
@@ -176,7 +191,7 @@ def _numbers(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) ->
     origin = row_name.origin
     if not roles.lists:
         return [_number(columns, name, origin) for name in roles.features if name not in roles.encoded]
-    lists = {name: _matrix_of(columns[name], length, name, row_name) for name, length in roles.lists.items()}
+    lists = {name: matrix_of(columns[name], length, name, row_name) for name, length in roles.lists.items()}
     return side_by_side(
         [
             _number(columns, name, origin)[:, None] if places is None else lists[name][:, places]
@@ -328,7 +343,7 @@ def _longer(value: Decimal | None) -> np.longdouble:
     return nearest if is_exact else nearest * (1 + np.finfo(np.longdouble).eps)
 
 
-def _matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
+def matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
     """The numbers in a column of lists, (n_rows, length), with NaN for nulls and in rows whose list is null.
 
     They are not copied if no list is null and Arrow holds them as NumPy does.

@@ -8,16 +8,16 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.data.blocks.arrays import as_table, column_labels
+from streamgda.data.blocks.arrays import as_table, column_labels, with_places
+from streamgda.data.blocks.dates import is_date, moments_of
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import ColumnExpression, deserialised, serialised, values_of
-from streamgda.data.sources.roles import is_number
+from streamgda.data.sources.roles import is_number, label_kind
 
 
 class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -85,19 +85,33 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The names of the features."""
         return np.array(self.features, dtype=object)
 
-    def transform(self, X: Any) -> pd.DataFrame:
-        """The features of the rows of a frame, of an Arrow table or of dicts."""
-        if column_labels(rows := as_table(X)) is None:
-            names = self.feature_names_in_.tolist()
+    def transform(self, X: Any) -> Any:
+        """The features of the rows of a frame, of an Arrow table or of dicts, as a frame.
+
+        Dicts that leave out a column give a dict of columns without it, of which the model decides.
+        """
+        names = self.feature_names_in_.tolist()
+        if column_labels(rows := with_places(as_table(X), names)) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table, schema = pa.table(rows), _schema(self.columns)
-        check_known(self.feature_names_in_, table.column_names, "the rows")
-        needed = table.select(schema.names).cast(schema).combine_chunks()
+        absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
+        for name in sorted(absent):
+            table = table.append_column(name, pa.nulls(len(table)))
+        check_known(names, table.column_names, "the rows")
+        needed = _dated(table.select(schema.names), schema).cast(schema).combine_chunks()
         batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)
         columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
         values = {**{name: table[name] for name in self.stored}, **values_of(batch, columns)}
-        frame: pd.DataFrame = pa.table({name: values[name] for name in self.features}).to_pandas()
-        return frame
+        features = {name: values[name] for name in self.features if name not in absent}
+        return pa.table(features).to_pandas() if len(features) == len(self.features) else features
+
+
+def _dated(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, where the texts of its dates are dates."""
+    for i, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True)):
+        if is_date(kind) and label_kind(table.schema.types[i]) == "str":
+            table = table.set_column(i, name, pa.array(moments_of(table[i].to_pylist(), name)))
+    return table
 
 
 def _text(content: pa.Buffer) -> str:

@@ -111,7 +111,7 @@ class FeatureMap:
             piece = block.between(start, start + size)
             classes, codes = drop_unused(piece.classes, piece.codes)
             labelled = replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
-            result = replace(labelled, features=self._output_of(piece), feature_names=self.names)
+            result = replace(labelled, features=self._output_of(piece), feature_names=self.names, dates=())
             yield result, slice(start, start + size)
 
     def _output_of(self, block: Block) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -23,7 +24,14 @@ from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import check_known, counted, listed
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.encoding import AS_STORED, LEARNT_AS_TEXT, Encoding, Wanted, encoding_for
+from streamgda.data.sources.encoding import (
+    AS_STORED,
+    LEARNT_AS_TEXT,
+    Encoding,
+    KnownDates,
+    Wanted,
+    encoding_for,
+)
 from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
 from streamgda.data.sources.lists import column_of, expanded, is_list, length_of, places_of
 
@@ -33,6 +41,8 @@ FirstRows = Callable[[list[str]], pa.Table]
 FIRST_ROWS = 1_000
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
+
+_RENAME = "rename all but one"
 
 _FEWEST_TO_JUDGE = 20  # rows among which a column of one value, or of a new one in each row, is named
 
@@ -144,12 +154,10 @@ class Roles:
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
         with_places, lists = expanded(feature_names, stored, origin, first_rows)
-        roles = cls(with_places, target, weight, missing, lists=lists)
+        roles = cls(with_places, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
-        dates = tuple(name for name, kind in types_of(feature_names, stored).items() if is_time(kind))
-        roles = replace(roles, dates=dates, left_out=left_out)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
@@ -202,9 +210,14 @@ class Roles:
         return {**made, "lists": dict(self.lists)} if self.lists else made
 
     @property
-    def learnt(self) -> tuple[str, ...]:
-        """The features, the target and the weight."""
-        return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
+    def beside(self) -> tuple[str, ...]:
+        """The columns of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that features are, or are places of; those of labels and weights."""
+        return (*dict.fromkeys(name for name, _ in self.runs), *self.beside)
 
     @property
     def in_words(self) -> str:
@@ -274,7 +287,7 @@ class Roles:
         return replace(self, features=tuple(names), encoded=encoded, dates=dates, lists=lists)
 
     def with_encoded(self, wanted: Wanted, stored: pa.Schema, origin: str) -> Self:
-        """The same roles, where the features that are wanted are encoded.
+        """The same roles, where the features that are wanted are encoded, and dates are known.
 
         Raises
         ------
@@ -283,7 +296,19 @@ class Roles:
         """
         encoding = encoding_for(wanted)
         encoded = () if encoding is None else encoding.chosen(self.features, stored, origin)
-        return replace(self, encoded=encoded, encoding=encoding)
+        known = encoding.dates if isinstance(encoding, KnownDates) else ()
+        dates = tuple(
+            name
+            for name, kind in types_of(self.features, stored).items()
+            if is_time(kind) or (name in known and (label_kind(kind) == "str" or pa.types.is_null(kind)))
+        )
+        return replace(self, encoded=encoded, encoding=encoding, dates=dates)
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same roles, where the texts of these columns are those of dates."""
+        dates = tuple(name for name in self.encoded if name in names)
+        encoded = tuple(name for name in self.encoded if name not in names)
+        return replace(self, encoded=encoded, dates=(*self.dates, *dates)) if dates else self
 
     def with_columns(self, computed: Mapping[str, Any], schema: pa.Schema, origin: str) -> Self:
         """The same roles, and features that are computed from columns of a table.
@@ -331,6 +356,9 @@ class Roles:
                 f"{origin}: there is at least one feature needed, and no column is left to be one"
             )
         if len(set(self.features)) != len(self.features):
+            if self.left_out is not None:
+                (name, _), *_ = Counter(self.features).most_common()
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(
@@ -367,7 +395,8 @@ class Roles:
     def _can_be_feature(self, name: str, arrow_type: pa.DataType) -> bool:
         if self.encoding is not None and name in self.encoded:
             return self.encoding.takes(arrow_type)
-        return is_number(arrow_type) or is_time(arrow_type)
+        is_text_of_date = name in self.dates and label_kind(arrow_type) == "str"
+        return is_number(arrow_type) or is_time(arrow_type) or is_text_of_date
 
     def _check_lists(self, types: dict[str, pa.DataType], origin: str) -> None:
         """Raise ValueError if a column of lists holds something else, or its type says another length."""
@@ -381,7 +410,8 @@ class Roles:
     def _check_dates(self, types: dict[str, pa.DataType], origin: str) -> None:
         """Raise ValueError for dates in a column of numbers, and the other way round."""
         for name in self.features:
-            if name in types and name not in self.derived and is_time(types[name]) != (name in self.dates):
+            is_wrong = is_number if name in self.dates else is_time
+            if name in types and name not in self.derived and is_wrong(types[name]):
                 here, there = "dates or times", "numbers"
                 here, there = (there, here) if name in self.dates else (here, there)
                 raise ValueError(
@@ -398,7 +428,7 @@ class Roles:
         """
         for name in self.columns:
             if len(schema.get_all_field_indices(name)) > 1:
-                raise ValueError(f"{origin}: there is more than one column {name!r}")
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
         types = types_of(self.columns, schema)
         kinds = {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
         self._check_features(kinds, origin, first_rows, is_frame)
@@ -490,12 +520,9 @@ def _tells_nothing(column: pa.ChunkedArray) -> bool:
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default.
-
-    So does a column of nulls without a name, as CSV has it whose lines end with a delimiter.
-    """
-    suspects = {one.name for one in schema if pa.types.is_integer(one.type) or pa.types.is_null(one.type)}
-    ids = [name for name in features if name in suspects and is_identifier(name)]
+    """Warn if columns of integers that are named like identifiers are features by default."""
+    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
+    ids = [name for name in features if name in integers and is_identifier(name)]
     if ids:
         warnings.warn(
             (
@@ -522,6 +549,7 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
+        self.parts, self.beside = roles.parts, roles.beside
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
@@ -538,8 +566,8 @@ class TabularSource(Source):
         """The names and types of the features, the target and the weight."""
         stored, _ = self._known
         computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
-        types = {**types_of(self._roles.learnt, stored), **computed}
-        return pa.schema([(name, types[name]) for name in self._roles.learnt])
+        types = {**types_of(self._roles.shown, stored), **computed}
+        return pa.schema([(name, types[name]) for name in self._roles.shown])
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""
@@ -559,6 +587,10 @@ class TabularSource(Source):
     def computed(self) -> dict[str, ColumnExpression]:
         """The features that are computed, by their names."""
         return self._roles.computed
+
+    def with_dates(self, names: Collection[str]) -> Self:
+        """The same source, where the texts of these columns are those of dates."""
+        return self._with_roles(self._roles.with_dates(names))
 
     def with_features(self, names: Sequence[str]) -> Self:
         """The same source with some of its features, in this order."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Codes, Labels, code_dtype
-from streamgda.data.blocks.schema import MadeColumns, Schema, check_same_names
+from streamgda.data.blocks.schema import MadeColumns, Schema, among, check_same_names
 from streamgda.data.blocks.wording import callers_level, counted, listed, value_named
 from streamgda.data.sources.roles import is_identifier
 from streamgda.extensions.categories.text import read_as_what
@@ -48,6 +48,8 @@ class Categories(Schema):
         The columns with categories.
     values : tuple of tuple of str, int, bool or None
         The values of each of these columns, sorted; None, which stands for a missing value, comes last.
+    dates : tuple of str
+        The columns of numbers that hold dates.
 
     Examples
     --------
@@ -63,6 +65,11 @@ class Categories(Schema):
     numbers: tuple[str, ...]
     columns: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
+    dates: tuple[str, ...] = ()
+
+    def with_dates(self, names: tuple[str, ...]) -> Categories:
+        """The same columns, where the numbers of these names are dates."""
+        return replace(self, dates=among(names, self.numbers))
 
     def n_numbers(self, n_features: int = 0) -> int:
         """How many columns are numbers."""
@@ -180,11 +187,11 @@ class Categories(Schema):
                 f"{list(other.numbers)}, categories are {list(self.columns)} and {list(other.columns)}"
             )
         values = tuple(map(_united, self.columns, self.values, other.values))
-        return self if values == self.values else replace(self, values=values)
+        return replace(self, values=values).with_dates((*self.dates, *other.dates))
 
     def places_in(self, other: Any) -> NDArray[np.intp] | None:
         """Where the features stand among those of `other`, which has all of them."""
-        if self == other:
+        if self.values == other.values:
             return None
         parts = [np.arange(self.n_numbers())]
         for ours, theirs, place in zip(self.values, other.values, other.slices, strict=True):
@@ -373,8 +380,8 @@ class MixedColumns(MadeColumns):
 
     def onto(self, categories: Categories) -> MixedColumns:
         """The same rows with other categories of the same columns. A value not among them has no dummy."""
-        if categories == self.categories:
-            return self
+        if categories.values == self.categories.values:
+            return replace(self, categories=categories)
         codes = [
             np.append(_positions(ours, theirs), len(theirs)).astype(code_dtype(len(theirs) + 1))[column]
             for ours, theirs, column in zip(

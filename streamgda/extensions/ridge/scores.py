@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.calibration import Calibrated
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath
@@ -17,6 +18,8 @@ from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.products import multiply_rows
 from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
+
+_ROWS_TOGETHER = 256  # whose mapped features are in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +61,24 @@ class LinearScores:
 
     @property
     def linear_terms(self) -> tuple[Array, Array, Array]:
-        """Centre, slopes and intercepts; ValueError if rows are mapped first."""
-        if self.features is not None:
-            raise ValueError(
-                "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
-                "scikit-learn's RidgeClassifier"
-            )
+        """Centre, slopes and intercepts, for rows that have been mapped."""
         return self.centre, self.slopes, self.intercepts
+
+    def mapped(self, X: Any) -> Any:
+        """Rows on a device, after the map."""
+        return X if self.features is None else mapped(self.features, X)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
-        X = X if self.features is None else self.features.transformed(X)
+        if self.features is None:
+            return self._of_mapped(X, out)
+        parts = [
+            self._of_mapped(self.features.transformed(X[start : start + _ROWS_TOGETHER]))
+            for start in range(0, len(X), _ROWS_TOGETHER)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _of_mapped(self, X: NDArray[np.floating], out: Array | None = None) -> Array:
         scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores

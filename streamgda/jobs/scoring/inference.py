@@ -18,7 +18,7 @@ from streamgda.data.blocks.wording import RowError, check_known, counted, listed
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.data.sources.conversion import as_source
-from streamgda.data.sources.encoding import by_names
+from streamgda.data.sources.encoding import KnownDates, by_names
 from streamgda.data.storage.paths import Address
 from streamgda.models.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.models.estimators.reading import PREDICT_INCOMPLETE
@@ -195,7 +195,8 @@ def columns_of(fitted: Any) -> tuple[list[str] | None, Any]:
         return (features_of(maps) if step is None else step.to_scan), None
     schema = getattr(model, "statistics_", model).schema_of_rows
     names = features_of(model) or (schema.names and list(schema.names))
-    return (names if step is None else step.to_scan), schema.encoding
+    encoding = KnownDates(schema.encoding, schema.dates) if schema.dates else schema.encoding
+    return (names if step is None else step.to_scan), encoding
 
 
 def scan_for(model: Any, data: Any, target: Any = None, weight: Any = None) -> Source:
@@ -242,6 +243,7 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
                 + (f", and {by_names(schema.encoded)}" if schema.encoded else "")
             )
     matching = source if list(theirs) == ours else source.with_features(ours)
+    matching = matching.with_dates(schema.dates) if schema.dates else matching
     if matching.encoded != schema.encoded:
         wrong = sorted(set(matching.encoded) ^ set(schema.encoded))
         raise ValueError(

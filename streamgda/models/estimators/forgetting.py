@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time as clock
 import warnings
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from numbers import Real
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.data.blocks.dates import days_of_moments, moment_of
 from streamgda.data.blocks.wording import RowError, callers_level
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import policy_of
@@ -110,7 +110,7 @@ def times_of(time: Any, are_dates: bool | None = False) -> Times:
     if values.dtype.kind not in "iufM":
         values = _of_objects(values)
     if values.dtype.kind == "M":
-        are_dates, values = True, (values - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+        are_dates, values = True, days_of_moments(values)
     values = values.astype(np.float64)
     _refuse(values, ~np.isfinite(values), " has no time: it is NaN, infinite or NaT")
     if are_dates:  # a date has no time zone, and may be that of tomorrow in UTC
@@ -133,16 +133,8 @@ def _of_objects(values: NDArray[Any]) -> NDArray[Any]:
 
 def _moment_of(value: Any) -> float | np.datetime64 | None:
     """A date or a number; None for anything else, such as a duration, a bool, NaT or other text."""
-    try:
-        if isinstance(value, str):
-            value = datetime.fromisoformat(value)
-        if isinstance(value, datetime) and value.tzinfo:
-            value = value.astimezone(UTC).replace(tzinfo=None)
-        if isinstance(value, date | np.datetime64):
-            moment: np.datetime64 = np.datetime64(cast("Any", value), "us")
-            return moment
-    except (ValueError, OverflowError, TypeError):  # of NaT
-        return None
+    if (moment := moment_of(value)) is not None:
+        return moment
     is_number = isinstance(value, Real | Decimal) and not isinstance(value, bool | np.timedelta64)
     return float(value) if is_number and np.isfinite(float(value)) else None
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.scores import Finalised
 from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.densities import DiagonalGaussians
 from streamgda.models.gaussians.products import large_mean_tails
@@ -66,17 +67,38 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
     sklearn.exceptions.NotFittedError
         If the model has learnt no rows.
     ValueError
-        If the model has ``missing="marginal"`` or ``predictive="student"``.
+        If the model has ``missing="marginal"`` or ``predictive="student"``, or maps rows first.
     """
     state = finalised(model)
+    check_formula(model, system)
+    if model.maps_rows:
+        raise ValueError(
+            "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
+            "scikit-learn's RidgeClassifier"
+        )
+    return formula_of(state)
+
+
+def check_formula(model: Any, system: str) -> None:
+    """Raise ValueError for ``missing="marginal"`` and ``predictive="student"``, which have no formula."""
     if model.missing != "raise":
         raise ValueError(f"{system} takes no missing values; set missing='raise'")
     if model.predictive != "plugin":
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
+
+
+def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFormula:
+    """The scores by the densities and priors of a model; of rows after the map, if it has one.
+
+    If it is `of_distances`, scores are −½ times squared distances, and −∞ for a class without a density.
+    """
     seen = state.seen
-    densities, constants, starts = seen.densities.parts_with(seen.log_priors.copy())
+    priors = np.zeros(len(seen.classes)) if of_distances else seen.log_priors.copy()
+    densities, constants, starts = seen.densities.parts_with(priors)
+    constants = np.zeros(len(constants)) if of_distances else constants
     constants[list(densities.singular)] = -np.inf
-    formula = ScoreFormula(*_normal(densities, constants), starts, state.calibration)
+    normal = _quadratic(densities, constants) if of_distances else _normal(densities, constants)
+    formula = ScoreFormula(*normal, starts, state.calibration)
     formula = cast("ScoreFormula", seen.densities.with_rest(formula))
     if seen is state:
         return formula
@@ -111,7 +133,12 @@ def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None,
     if densities.linear_terms is not None:
         centre, slopes, intercepts = densities.linear_terms
         return "linear", centre[None], None, slopes, constants + intercepts
-    constants = constants + densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
+    at_means = densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
+    return _quadratic(densities, constants + at_means)
+
+
+def _quadratic(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:
+    """The same by squared distances. The matrices of classes that share one are one in memory."""
     n_classes, n_features = densities.means.shape
     mean_tails = large_mean_tails(
         densities.mean_tails, np.array([np.diag(densities.covariance(k)) for k in range(n_classes)])
@@ -119,9 +146,10 @@ def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None,
     if isinstance(densities, DiagonalGaussians):
         return "diagonal", densities.means, mean_tails, 1 / np.sqrt(densities.variances), constants
     shared = isinstance(densities, SharedGaussians)
-    whitenings = [densities.whitening] * n_classes if shared else densities.whitenings
-    matrices = np.zeros((n_classes, n_features, n_features))
+    whitenings = [densities.whitening] if shared else densities.whitenings
+    matrices = np.zeros((len(whitenings), n_features, n_features))
     for matrix, whitening in zip(matrices, whitenings, strict=True):
         triangle = whitening.triangle
         matrix[:, : len(triangle)] = triangle.T
+    matrices = np.broadcast_to(matrices, (n_classes, n_features, n_features))
     return "full", densities.means, mean_tails, matrices, constants

@@ -22,17 +22,20 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from streamgda.data.blocks import arrays, labels, wording
-from streamgda.data.blocks.block import Block, Missing, check_missing, remedying
+from streamgda.data.blocks.block import LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
 from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.records import as_known_table, with_days
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
+from streamgda.data.sources.lists import are_of_one_list
 from streamgda.data.sources.running import Progress, Scheduler
-from streamgda.models.estimators import JOBS
+from streamgda.models.estimators import DEVICES, JOBS
 from streamgda.models.estimators.dtypes import FittedTypes
+from streamgda.models.estimators.libraries import in_numpy, lies_elsewhere
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
@@ -80,11 +83,21 @@ def check_rows(
     """
     missing = missing or model.missing
     if not isinstance(X, np.ndarray):
-        X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else arrays.in_numpy(X)
+        if lies_elsewhere(X):
+            raise TypeError(
+                "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
+            )
+        if isinstance(X, dict | list | tuple):
+            X = _records(model, X, fills=missing != "raise", remedy=other_remedy)
+        else:
+            X = in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
+    if isinstance(X, list | tuple) and X and are_of_one_list(_names(model) or [""]):
+        X = np.asarray(X)
     if not model.statistics_.schema_of_rows.is_numeric:
-        X = _columns_of(model, X).encoded(model.statistics_.schema_of_rows)
+        X = _columns_of(model, arrays.with_places(X, _names(model)))
+        X = X.encoded(model.statistics_.schema_of_rows)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = _valid_rows(model, X)
     if valid is not None:
@@ -94,6 +107,12 @@ def check_rows(
     return _validated(model, X, missing, other_remedy)
 
 
+def _records(model: Any, X: Any, *, fills: bool, remedy: str) -> Any:
+    """Dicts as a table with the columns that a model has learnt."""
+    check_has_learnt(model)
+    return as_known_table(X, model.statistics_.schema_of_rows, fills=fills, remedy=remedy)
+
+
 def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     """X as an array, if scikit-learn's `validate_data` is sure to accept it when its values are finite.
 
@@ -101,7 +120,8 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     """
     names = getattr(model, "feature_names_in_", None)
     if type(X) is np.ndarray:
-        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
+        is_plain = X.dtype.kind in "fiu" and X.ndim == 2
+        rows = X if is_plain and (names is None or are_of_one_list(names)) else None
     else:
         rows = None if names is None or arrays.column_names(X) != tuple(names) else arrays.matrix_of(X)
     is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
@@ -110,20 +130,26 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 
 def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
-    X = _named_as_fitted(model, X)
+    X = _with_known_columns(model, arrays.with_places(X, _names(model)))
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     X = arrays.readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
 
 
-def _named_as_fitted(model: Any, X: Any) -> Any:
-    """A frame that scikit-learn can read, with its columns in the order of the features of a model.
+def _names(model: Any) -> list[str] | None:
+    """The names of the columns that a model was fitted to."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names.tolist()
+
+
+def _with_known_columns(model: Any, X: Any) -> Any:
+    """A frame that scikit-learn can read, with its columns in the order of the features of a model, and days.
 
     A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
     """
     names = None if arrays.library_of(X) == "pandas" else getattr(model, "feature_names_in_", None)
-    return arrays.in_order_of(X, names)
+    return with_days(arrays.in_order_of(X, names), model.statistics_.schema_of_rows)
 
 
 def _checked_values(
@@ -166,7 +192,7 @@ def _columns_of(model: Any, X: Any) -> MadeColumns:
             f"{type(model).__name__} has learnt more than numbers, so rows need the names of their columns, "
             f"{wording.listed(schema.names)}; give a frame"
         )
-    return known_columns(X, schema)
+    return known_columns(with_days(X, schema), schema)
 
 
 # ---------------------------------------------------------------------- rows to learn
@@ -185,15 +211,18 @@ def blocks_to_learn(
 ) -> Iterator[Block]:
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
-    X = arrays.as_table(X) if isinstance(X, dict | list | tuple) else X
-    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
+    if isinstance(X, dict | list | tuple):
+        X = arrays.as_table(X) if reset else _more_records(model, X, missing)
+    X, y, sample_weight = _of_host(X, y, sample_weight)
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
     is_known = not reset and model.statistics_.schema_of_rows.is_numeric
-    rows = _valid_rows(model, X) if is_known else None
+    rows: Any = _valid_rows(model, X) if is_known else None
+    dates: tuple[str, ...] = ()
     if rows is None:
+        dates = arrays.date_columns(X)
         rows = _checked_rows(model, X, reset=reset, min_rows=min_rows)
     elif model.exact:
         arrays.check_no_rounding(X)
@@ -203,13 +232,27 @@ def blocks_to_learn(
         check_announced(labels.encode(y)[0], announced)
     if reset:
         model._types = FittedTypes.of(rows, y)
-    names = getattr(model, "feature_names_in_", None)
-    if not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns):
-        names = rows.schema.feature_names
+    is_made = not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns)
+    names = rows.schema.feature_names if is_made else getattr(model, "feature_names_in_", None)
     missing = missing if model.missing == "raise" else missing_for(model, missing)
     return arrays.array_blocks(
-        rows, y, sample_weight, None if names is None else tuple(names), missing=missing
+        rows, y, sample_weight, None if names is None else tuple(names), missing=missing, dates=dates
     )
+
+
+def _more_records(model: Any, X: Any, missing: Missing) -> Any:
+    """Dicts as a table, to be learnt in addition to others."""
+    fills = missing != "raise" or model.missing != "raise"
+    return _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
+
+
+def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Rows, which may stay where they lie, and their labels and weights in NumPy."""
+    if not isinstance(X, np.ndarray) and not lies_elsewhere(X):
+        X = in_numpy(X)
+    if not isinstance(y, np.ndarray):
+        y = in_numpy(y)
+    return X, y, None if sample_weight is None else in_numpy(sample_weight)
 
 
 def missing_for(model: Any, missing: Missing) -> Missing:
@@ -219,15 +262,17 @@ def missing_for(model: Any, missing: Missing) -> Missing:
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
+    X = arrays.with_places(X, None if reset else _names(model))
     if not reset and not model.statistics_.schema_of_rows.is_numeric:
         return _columns_of(model, X)
     made = encoded_columns(X, model._encoding) if reset else None
     if made is not None:
         return made
-    X = arrays.readable(X)
+    if lies_elsewhere(X):
+        return resolve_name(DEVICES["learn"])(model, X, reset=reset, min_rows=min_rows)
+    X = arrays.readable(arrays.as_table(X) if reset else _with_known_columns(model, X))
     if model.exact:
         arrays.check_no_rounding(X)
-    X = arrays.as_table(X) if reset else _named_as_fitted(model, X)
     return validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
 
 
@@ -302,7 +347,8 @@ def source_to_learn(
     """A function that reads a source or a Dask collection: the features with these names, in this order."""
     missing = missing if isinstance(X, Source) else missing_for(model, missing)
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
-    source = source.in_order_of(names).pinned()
+    dates = model.statistics_.schema_of_rows.dates if names else ()
+    source = source.with_dates(dates).in_order_of(names).pinned()
     model._prepare_for(source, scheduler)
     read = partial(resolve_name(JOBS["read"]), source, scheduler=scheduler, progress=progress)
     refuses = source.missing_rows != "raise" and model.missing == "raise"
@@ -343,7 +389,8 @@ def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
             "to evaluate in place of score, and to predict_dataset in place of predict"
         )
     if isinstance(X, str | PathLike):
-        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+        scan = "scan_zarr" if str(X).endswith(".zarr") else "scan"
+        raise TypeError(f"rows or a source are needed, got the path {X}; {scan} makes a source of it")
     arrays.check_in_memory(X, otherwise)
 
 

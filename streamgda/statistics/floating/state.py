@@ -129,6 +129,7 @@ class ClassStatistics(Statistics):
                 or self.rule is not None
                 or block.n_features != moments.means.shape[1]
                 or block.feature_names not in (None, self.schema.feature_names)
+                or block.dates not in ((), self.schema.dates)
                 or moments.extra
                 or (not moments.kind.has_products and is_anchored(block, moments.kind))
                 or labels.union(ours.classes, block.classes) is not ours.classes

@@ -1,0 +1,107 @@
+"""Dates and times as days since 1970 in UTC, whoever holds them: Arrow, Python, NumPy, pandas or text.
+
+The days of a moment are the same to the last bit, whatever its type and unit. A date without a time zone is
+in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.data.blocks.labels import is_missing
+from streamgda.data.blocks.wording import RowError
+
+_REMEDY = "a date, or its text by ISO 8601, such as 2026-01-31 or 2026-01-31T18:30:00+02:00"
+
+Moments = NDArray[np.datetime64]
+
+
+def is_date(kind: Any) -> bool:
+    """Whether a type of Arrow, pandas or Polars is of dates, with or without a time."""
+    return str(kind).lower().startswith(("date", "timestamp"))
+
+
+def days(column: Any) -> NDArray[np.float64]:
+    """Dates and times of Arrow as days since 1970 in UTC, and durations and times of a day as days."""
+    import pyarrow as pa
+
+    unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
+    counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    values = _days_of(counts.fill_null(0).to_numpy().astype(np.int64, copy=False), unit)
+    if column.null_count:
+        values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return values
+
+
+def days_of_moments(moments: Moments) -> NDArray[np.float64]:
+    """Moments of NumPy as days since 1970; NaN for NaT."""
+    unit = "ns" if moments.dtype == np.dtype("datetime64[ns]") else "us"
+    values = _days_of(moments.astype(f"datetime64[{unit}]").view(np.int64), unit)
+    return np.where(np.isnat(moments), np.nan, values)
+
+
+def _days_of(counts: NDArray[np.int64], unit: Any) -> NDArray[np.float64]:
+    """Counts of a unit as days. Whole days are split off first, so that the rest has few digits."""
+    per_day = np.timedelta64(1, "D") // np.timedelta64(1, unit)
+    whole = counts // per_day
+    values: NDArray[np.float64] = whole + (counts - whole * per_day) / per_day
+    return values
+
+
+def moment_of(value: Any) -> np.datetime64 | None:
+    """A date, with or without a time, or its text by ISO 8601; None for anything else."""
+    try:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value.strip())
+        if isinstance(value, datetime) and value.tzinfo:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        if isinstance(value, date | np.datetime64):
+            moment: np.datetime64 = np.datetime64(cast("Any", value), "us")
+            return moment
+    except (ValueError, OverflowError, TypeError):  # of NaT
+        return None
+    return None
+
+
+def moments_of(values: Iterable[Any], name: Any) -> Moments:
+    """Dates, or their texts, as moments: NaT for None, NaN, NaT and blank text.
+
+    Raises
+    ------
+    RowError
+        If one is something else. The message calls the column `name`.
+    """
+    known: dict[str, np.datetime64] = {}  # texts of files repeat
+    moments = []
+    for row, value in enumerate(values):
+        moment = known.get(value) if isinstance(value, str) else None
+        if moment is None:
+            is_blank = isinstance(value, str) and not value.strip()
+            moment = np.datetime64("NaT", "us") if is_blank or is_missing(value) else moment_of(value)
+            if moment is None:
+                fault = f": column {name!r} holds dates, and {value!r:.80} is none; give "
+                raise RowError(row, fault + _REMEDY)
+            if isinstance(value, str):
+                known[value] = moment
+        moments.append(moment)
+    return np.array(moments, "datetime64[us]")
+
+
+def column_of(name: Any, values: Any) -> Any:
+    """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC."""
+    import pyarrow as pa
+
+    values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
+    if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
+        return values
+    if any(isinstance(value, date | np.datetime64) for value in values):
+        return pa.array(moments_of(values, name))
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"column {name!r}: {error}. A column holds values of one type") from error

@@ -1,0 +1,116 @@
+"""Rows as those know them who have learnt such rows: all columns are there, and dates are days.
+
+Records come from services: dicts, which may leave out a key, and in which dates are text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.data.blocks.arrays import (
+    as_arrow,
+    as_table,
+    column_labels,
+    columns_of_other_types,
+    library_of,
+    with_places,
+)
+from streamgda.data.blocks.dates import days_of_moments, moments_of
+from streamgda.data.blocks.labels import is_missing
+from streamgda.data.blocks.schema import Schema, is_time
+from streamgda.data.blocks.wording import listed
+
+
+def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
+    """Dicts as a table with all columns of a schema, where those that are left out are null.
+
+    Anything else as it is.
+
+    Parameters
+    ----------
+    X : object
+        Rows.
+    schema : Schema
+        Its columns, if their names are known.
+    fills : bool
+        Whether a column may be left out.
+    remedy : str
+        What to do so that it may, in the terms of the caller.
+
+    Raises
+    ------
+    ValueError
+        If a column is left out and may not be.
+    """
+    table = as_table(X)
+    if table is X:
+        return X
+    table = with_places(table, schema.names)
+    absent = [name for name in schema.names or () if name not in table.column_names]
+    if absent and not fills:
+        raise ValueError(f"the rows leave out {listed(absent)}: give each a value, or {remedy}")
+    for name in absent:
+        table = table.append_column(name, [[None if name in schema.encoded else np.nan] * len(table)])
+    return table
+
+
+def with_days(X: Any, schema: Schema) -> Any:
+    """Rows in which columns of dates that are texts or objects are days; others as they are.
+
+    Raises
+    ------
+    ValueError
+        If a value in a column of dates is none.
+    """
+    if not schema.dates:
+        return X
+    if column_labels(X) is not None:
+        return _frame_with_days(X, schema)
+    return _array_with_days(X, schema) if isinstance(X, np.ndarray | list | tuple) else X
+
+
+def _frame_with_days(frame: Any, schema: Schema) -> Any:
+    others = [
+        name
+        for name in columns_of_other_types(frame)
+        if name in schema.dates and not is_time(_kind_of(frame, name))
+    ]
+    if not others:
+        return frame
+    if library_of(frame) == "pandas":
+        return frame.assign(**{name: _days(frame[name], name) for name in others})
+    table = as_arrow(frame)
+    for name in others:
+        days = _days(table[name].to_pylist(), name)
+        table = table.set_column(table.column_names.index(name), name, [days])
+    return table
+
+
+def _kind_of(frame: Any, name: str) -> Any:
+    return frame.schema.field(name).type if library_of(frame) == "pyarrow" else frame[name].dtype
+
+
+def _array_with_days(rows: Any, schema: Schema) -> Any:
+    """Rows without names, whose columns are in the order of the features."""
+    names = schema.names or ()
+    rows = np.asarray(rows) if isinstance(rows, np.ndarray) else np.array(rows, object)
+    if rows.dtype.kind in "fiub" or rows.ndim != 2 or rows.shape[1] != len(names):
+        return rows
+    rows = (rows.astype("datetime64[us]") if rows.dtype.kind == "M" else rows).astype(object)
+    for name in schema.dates:
+        rows[:, names.index(name)] = _days(rows[:, names.index(name)], name)
+    return rows
+
+
+def _days(values: Collection[Any], name: str) -> NDArray[np.float64]:
+    """The days of a column of dates. Numbers are days already."""
+    if all(
+        is_missing(value) or (isinstance(value, Real) and not isinstance(value, bool)) for value in values
+    ):
+        return np.array([np.nan if is_missing(value) else float(value) for value in values])
+    return days_of_moments(moments_of(values, name))
