@@ -45,7 +45,7 @@ _FEATURES_BY_ROWS = ((5_000, 1_000), (200_000, 2_000), (float("inf"), 4_000))
 _USUAL = 2_000  # random features, where the number of rows is not known
 _ROWS_OF_MAP = 5_000
 _PARTS_OF_MAP, _LAZY_PARTS_OF_MAP = 16, 4
-_BYTES_OF_PAIR = 5 * 8  # of features, of which the peak of a fit has five matrices
+_BYTES_OF_PAIR = 4 * 8  # of features, of which the peak of a fit has four matrices
 _ROWS_PER_FEATURE = 4  # with fewer, the rounding of products in single precision is seen
 
 
@@ -75,7 +75,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         from 200,000 on 4,000; 2,000 if the number of rows is not known. Where rows are many, twice as many
         make about 15 % fewer errors, in four times the memory and eight times the time of a solution. A state
         takes 8 bytes for each pair of features, and half of that in a file: 128 MB at 4,000, 8.2 GB at
-        32,000. A fit takes five times as much; if the machine has less, a MemoryError says so first.
+        32,000. A fit takes four times as much; if the machine has less, a MemoryError says so first.
     max_df : float, default=0.5
         The most degrees of freedom of the regression for each row that "gcv" may choose. Where they are close
         to one for each row, the criterion says nothing.
@@ -335,7 +335,7 @@ def _check_memory(n_features: int) -> None:
     state, needed = (one * n_features**2 / 1e9 for one in (8, _BYTES_OF_PAIR))
     if needed * 1e9 > there:
         raise MemoryError(
-            f"{n_features:,} features need about {needed:,.1f} GB: {state:,.1f} GB for a state, and four "
+            f"{n_features:,} features need about {needed:,.1f} GB: {state:,.1f} GB for a state, and three "
             f"times as much to add states up and to solve; this machine has {there / 1e9:,.1f} GB. Set "
             f"features={math.isqrt(there // _BYTES_OF_PAIR):_} or less"
         )

@@ -196,11 +196,11 @@ def test_a_plain_ridge_of_the_same_state_does_not_depend_on_what_was_asked_befor
 
 @pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the size of the memory is not known")
 def test_memory_that_is_not_there_is_told_before_rows_are_read():
-    with pytest.raises(MemoryError, match=r"1,600\.0 GB: 320\.0 GB for a state") as error:
+    with pytest.raises(MemoryError, match=r"1,280\.0 GB: 320\.0 GB for a state") as error:
         RandomFeatureClassifier(features=200_000).fit(X, Y)
     most = int(re.search(r"features=([\d_]+)", str(error.value))[1])
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert 0.9 * there < 40 * most**2 <= there
+    assert 0.9 * there < 32 * most**2 <= there
 
 
 def test_a_source_is_planned_once(tmp_path):
