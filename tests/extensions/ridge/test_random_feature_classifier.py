@@ -87,9 +87,9 @@ def test_batches_and_merges_give_one_fit_and_its_calibration(cuts, seed):
         batches.partial_fit(X[part], Y[part])
         merged.merge(RandomFeatureClassifier(**params).partial_fit(X[part], Y[part]))
     for model in (batches, merged):
-        assert model.alpha_ == pytest.approx(whole.alpha_, rel=1e-4)
-        np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-3)
-        assert model.validation_log_loss_ == pytest.approx(whole.validation_log_loss_, rel=1e-3)
+        assert model.alpha_ == pytest.approx(whole.alpha_, rel=1e-9)
+        np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-5)
+        assert model.validation_log_loss_ == pytest.approx(whole.validation_log_loss_, rel=1e-5)
 
 
 def test_a_source_is_read_once_with_the_same_bits_for_any_scheduler(tmp_path):
