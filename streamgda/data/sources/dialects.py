@@ -124,7 +124,11 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
         of_text = [n for n, line in zip(counts, lines, strict=True) if line]
         usual = mode(of_text)
         skip = counts.index(usual)
-        if usual > 0 and counts[skip:].count(usual) >= _NEARLY_ALL * sum(map(bool, lines[skip:])):
+        if (
+            usual > 0
+            and len(of_text) > 1
+            and counts[skip:].count(usual) >= _NEARLY_ALL * sum(map(bool, lines[skip:]))
+        ):
             found.append((delimiter, skip, usual))
     return min(found, key=lambda one: (one[0] == " ", one[1]), default=None)
 
