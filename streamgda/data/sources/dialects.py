@@ -22,7 +22,7 @@ BEGINNING = 1 << 20
 _DELIMITERS = "\t;|, "  # in numbers are commas too, and in texts spaces
 _NEARLY_ALL = 0.9  # lines that have as many delimiters
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)-?\d+(\.\d+)?([eE][-+]?\d+)?")  # years may be names of columns
 _DECIMAL = re.compile(r"-?\d+([.,])\d+")
 
 

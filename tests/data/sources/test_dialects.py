@@ -104,7 +104,9 @@ def test_a_file_that_is_read_as_it_is_written_has_no_options_named(tmp_path):
     assert "format=" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["a\n1\n2\n", '"x;y",kind\n1,a\n', "a,b\n", "", "a;b\n1,2\n;;\n"])
+@pytest.mark.parametrize(
+    "text", ["a\n1\n2\n", '"x;y",kind\n1,a\n', "a,b\n", "", "a;b\n1,2\n;;\n", "2024,2025,y\n1,2,a\n"]
+)
 def test_a_file_that_no_other_options_read_better_has_none_named(text):
     assert as_written(format_of("csv"), text.encode()) == ""
 
