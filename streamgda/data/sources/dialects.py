@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from statistics import mode
 from typing import Any
 
@@ -20,6 +21,7 @@ BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
 
 _DELIMITERS = "\t;|, "  # in numbers are commas too, and in texts spaces
+_LINES = 1_000  # that are looked at
 _NEARLY_ALL = 0.9  # lines that have as many delimiters
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)-?\d+(\.\d+)?([eE][-+]?\d+)?")  # years may be names of columns
@@ -83,7 +85,8 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     encoding = read.encoding
     if encoding in ("utf8", "utf-8") and (found := _encoding(beginning)):
         encoding = changes["encoding"] = found
-    text = [*io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")]
+    content = io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")
+    text = [*islice(content, read.skip_rows + _LINES)]
     whole = text[:-1] if len(beginning) == BEGINNING else text
     lines = [line.rstrip("\r\n") for line in whole[read.skip_rows :]]
     if not any(lines):
