@@ -185,6 +185,22 @@ def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
         assert ids(made.split(by="who")[1]) == (expected if kind != "key" else few), kind
 
 
+def test_days_are_divided_and_grouped_whatever_their_type():
+    numbers = RNG.integers(20_000, 20_060, 600)
+    columns = {"row": np.arange(600), "kind": np.arange(600) % 2}
+    days = pa.array(numbers.astype(np.int32)).cast(pa.date32())
+    parts, scores = [], []
+    for kind in (pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "UTC")):
+        source = scan_arrow(pa.table({**columns, "day": days.cast(kind)}), "kind", features=["row"])
+        parts.append([ids(part) for part in source.split(by="day")])
+        scores.append(
+            cross_validate(GaussianNB(), source, groups="day", scoring="accuracy")["test_score"].tolist()
+        )
+    assert all(part == parts[0] for part in parts)
+    assert all(score == scores[0] for score in scores)
+    assert not {*numbers[parts[0][0]]} & {*numbers[parts[0][1]]}
+
+
 def _by_key(folder):
     pq.write_to_dataset(TABLE.filter(pc.field("who") < 20), folder, partition_cols=["who"])
     return folder
@@ -392,8 +408,10 @@ def test_what_cannot_be_is_named(source, options, error, facts):
     assert all(fact in str(raised.value) for fact in facts)
 
 
-def test_a_row_without_a_value_is_named(tmp_path):
-    table = TABLE.set_column(3, "who", pa.array([None if i == 7 else i % 9 for i in range(N)]))
+@pytest.mark.parametrize("kind", [pa.int32(), pa.string(), pa.date32()])
+def test_a_row_without_a_value_is_named(tmp_path, kind):
+    values = pa.array([None if i == 7 else i % 9 for i in range(N)], pa.int32())
+    table = TABLE.set_column(3, "who", values.cast(kind))
     training, _ = scan_parquet(written(tmp_path, table), "kind", features=["x"]).split(by="who")
     with pytest.raises(ValueError, match=r"0\.parquet, row group 0, row 7: column 'who'"):
         accumulate(training)
