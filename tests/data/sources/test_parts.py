@@ -306,6 +306,12 @@ def test_the_states_of_both_add_up_to_that_of_all_rows(tmp_path, by, how):
     assert (training + test).allclose(accumulate(source), rtol=1e-12)
 
 
+@pytest.mark.parametrize("by", BYS)
+def test_exact_states_of_both_are_that_of_all_rows(source, by):
+    training, test = (accumulate(part, exact=True) for part in source.split(by=by))
+    assert training + test == accumulate(source, exact=True)
+
+
 def test_they_are_read_on_a_cluster(source, client):
     for part in (*source.split(), *source.split(by="who")):
         assert accumulate(part, scheduler=client) == accumulate(part, scheduler="synchronous")
