@@ -3,7 +3,8 @@
 Run as ``python -m bench.tables``. A table has ten numbers and five columns of 10 to 50 strings, and another
 one fifteen numbers. The pass over the first is to take at most twice the time of the other. scikit-learn
 encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The ten
-numbers are also read from CSV, where DuckDB and Polars compute the mean and variance of each for each class.
+numbers are also read from CSV, and ten timestamps from Parquet; of both, DuckDB and Polars compute the mean
+and variance of each for each class. Timestamps are to take at most twice the time of numbers.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ def main() -> None:
         Contender("DuckDB: mean and variance per class, from CSV", duckdb_of_csv, (csv,)),
         Contender("Polars: mean and variance per class, from CSV", polars_of_csv, (csv,)),
     ]
+    dates = dates_of(folder, options.rows)
+    contenders += [
+        Contender("diag: 10 numbers, from Parquet", statistics, (mixed, "diag", ["x*"])),
+        Contender("diag: 10 timestamps, from Parquet", statistics, (dates, "diag")),
+        Contender("DuckDB: mean and variance per class, of timestamps", duckdb_of_dates, (dates,)),
+        Contender("Polars: mean and variance per class, of timestamps", polars_of_dates, (dates,)),
+    ]
     results = contest(contenders, options.repeats)
     rows = [
         (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
@@ -60,6 +68,8 @@ def main() -> None:
         )
         for kind in ("tied", "full", "diag")
     ]
+    of_dates, of_numbers = (taken[f"diag: 10 {kind}, from Parquet"] for kind in ("timestamps", "numbers"))
+    goals.append(report.at_most("diag: timestamps ÷ numbers, of the processor", of_dates / of_numbers, 2.0))
     table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
     title = f"{options.rows:,} rows, {CLASSES} classes"
     report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)
@@ -89,11 +99,45 @@ def make(folder: Path, n_rows: int) -> Path:
     return folder
 
 
-def statistics(path: Path, kind: Any) -> Callable[[], Any]:
+def statistics(path: Path, kind: Any, features: list[str] | None = None) -> Callable[[], Any]:
     """The pass of this project, out of core."""
     from streamgda import accumulate, scan_parquet
 
-    return lambda: accumulate(scan_parquet(path, "y"), kind)
+    return lambda: accumulate(scan_parquet(path, "y", features=features), kind)
+
+
+def dates_of(folder: Path, n_rows: int) -> Path:
+    """A table of timestamps, to microseconds, as one file of Parquet, unless it is there."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / "dates.parquet"
+    if not path.exists():
+        rng = np.random.default_rng(1)
+        moments = 1_767_225_600_000_000 + rng.integers(10**14, size=(NUMBERS, n_rows))
+        columns = {f"x{i}": pa.array(one.view("datetime64[us]")) for i, one in enumerate(moments)}
+        columns["y"] = pa.array(rng.integers(CLASSES, size=n_rows))
+        pq.write_table(pa.table(columns), path, row_group_size=1 << 17)
+    return path
+
+
+def duckdb_of_dates(path: Path) -> Callable[[], Any]:
+    """The moments of the days, by DuckDB."""
+    import duckdb
+
+    days = [f"epoch_us(x{i}) / 8.64e10" for i in range(NUMBERS)]
+    moments = ", ".join(f"avg({one}), var_pop({one})" for one in days)
+    return lambda: duckdb.sql(f"SELECT y, {moments} FROM '{path}' GROUP BY y").fetchall()
+
+
+def polars_of_dates(path: Path) -> Callable[[], Any]:
+    """The moments of the days, by Polars, as a stream."""
+    import polars as pl
+
+    days = pl.col("^x.*$").dt.epoch("us") / 8.64e10
+    moments = days.mean().name.suffix("_mean"), days.var(0).name.suffix("_variance")
+    return lambda: pl.scan_parquet(path).group_by("y").agg(*moments).collect(engine="streaming")
 
 
 def csv_of(mixed: Path) -> Path:
