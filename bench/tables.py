@@ -2,9 +2,10 @@
 
 Run as ``python -m bench.tables``. A table has ten numbers and five columns of 10 to 50 strings, and another
 one fifteen numbers. The pass over the first is to take at most twice the time of the other. scikit-learn
-encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The ten
-numbers are also read from CSV, and ten timestamps from Parquet; of both, DuckDB and Polars compute the mean
-and variance of each for each class. Timestamps are to take at most twice the time of numbers.
+encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The first
+table is also read from CSV, its numbers alone and with its strings, where DuckDB, Polars and a loop over
+Arrow's batches compute the same by class: the mean and variance of each number, the count of each string.
+`bench.lists` adds a tenth of the rows with a list of 256 numbers, `bench.dates` rows with ten timestamps.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import dates, lists, report
 from bench.arguments import add_data, parser_of
 from bench.contest import Contender, contest, limit_threads
 
@@ -43,17 +44,17 @@ def main() -> None:
     ]
     csv = csv_of(mixed)
     contenders += [
-        Contender("diag: 10 numbers, from CSV", statistics_of_csv, (csv,)),
-        Contender("DuckDB: mean and variance per class, from CSV", duckdb_of_csv, (csv,)),
-        Contender("Polars: mean and variance per class, from CSV", polars_of_csv, (csv,)),
+        Contender(f"{who}, {what}, from CSV", make_pass, (csv, names))
+        for what, names in (("10 numbers", []), ("10 numbers and 5 columns of strings", [*CATEGORIES]))
+        for who, make_pass in (
+            ("diag", statistics_of_csv),
+            ("DuckDB", duckdb_of_csv),
+            ("Polars", polars_of_csv),
+            ("a loop by hand", by_hand_of_csv),
+        )
     ]
-    dates = dates_of(folder, options.rows)
-    contenders += [
-        Contender("diag: 10 numbers, from Parquet", statistics, (mixed, "diag", ["x*"])),
-        Contender("diag: 10 timestamps, from Parquet", statistics, (dates, "diag")),
-        Contender("DuckDB: mean and variance per class, of timestamps", duckdb_of_dates, (dates,)),
-        Contender("Polars: mean and variance per class, of timestamps", polars_of_dates, (dates,)),
-    ]
+    contenders += lists.contenders(folder, options.rows // 10)
+    contenders += dates.contenders(folder, options.rows)
     results = contest(contenders, options.repeats)
     rows = [
         (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
@@ -68,8 +69,7 @@ def main() -> None:
         )
         for kind in ("tied", "full", "diag")
     ]
-    of_dates, of_numbers = (taken[f"diag: 10 {kind}, from Parquet"] for kind in ("timestamps", "numbers"))
-    goals.append(report.at_most("diag: timestamps ÷ numbers, of the processor", of_dates / of_numbers, 2.0))
+    goals += [*lists.goals(results), *dates.goals(results)]
     table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
     title = f"{options.rows:,} rows, {CLASSES} classes"
     report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)
@@ -99,45 +99,11 @@ def make(folder: Path, n_rows: int) -> Path:
     return folder
 
 
-def statistics(path: Path, kind: Any, features: list[str] | None = None) -> Callable[[], Any]:
+def statistics(path: Path, kind: Any) -> Callable[[], Any]:
     """The pass of this project, out of core."""
     from streamgda import accumulate, scan_parquet
 
-    return lambda: accumulate(scan_parquet(path, "y", features=features), kind)
-
-
-def dates_of(folder: Path, n_rows: int) -> Path:
-    """A table of timestamps, to microseconds, as one file of Parquet, unless it is there."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = folder / "dates.parquet"
-    if not path.exists():
-        rng = np.random.default_rng(1)
-        moments = 1_767_225_600_000_000 + rng.integers(10**14, size=(NUMBERS, n_rows))
-        columns = {f"x{i}": pa.array(one.view("datetime64[us]")) for i, one in enumerate(moments)}
-        columns["y"] = pa.array(rng.integers(CLASSES, size=n_rows))
-        pq.write_table(pa.table(columns), path, row_group_size=1 << 17)
-    return path
-
-
-def duckdb_of_dates(path: Path) -> Callable[[], Any]:
-    """The moments of the days, by DuckDB."""
-    import duckdb
-
-    days = [f"epoch_us(x{i}) / 8.64e10" for i in range(NUMBERS)]
-    moments = ", ".join(f"avg({one}), var_pop({one})" for one in days)
-    return lambda: duckdb.sql(f"SELECT y, {moments} FROM '{path}' GROUP BY y").fetchall()
-
-
-def polars_of_dates(path: Path) -> Callable[[], Any]:
-    """The moments of the days, by Polars, as a stream."""
-    import polars as pl
-
-    days = pl.col("^x.*$").dt.epoch("us") / 8.64e10
-    moments = days.mean().name.suffix("_mean"), days.var(0).name.suffix("_variance")
-    return lambda: pl.scan_parquet(path).group_by("y").agg(*moments).collect(engine="streaming")
+    return lambda: accumulate(scan_parquet(path, "y"), kind)
 
 
 def csv_of(mixed: Path) -> Path:
@@ -151,28 +117,54 @@ def csv_of(mixed: Path) -> Path:
     return path
 
 
-def statistics_of_csv(path: Path) -> Callable[[], Any]:
+def statistics_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
     """The pass of this project over a file of text."""
     from streamgda import accumulate, scan
 
-    return lambda: accumulate(scan(path, "y", features=["x*"]), "diag")
+    return lambda: accumulate(scan(path, "y", features=["x*", *strings]), "diag")
 
 
-def duckdb_of_csv(path: Path) -> Callable[[], Any]:
-    """The moments of the numbers, by DuckDB."""
+def duckdb_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
+    """The moments of the numbers and the counts of the strings, by DuckDB, in one read."""
     import duckdb
 
     moments = ", ".join(f"avg(x{i}), var_pop(x{i})" for i in range(NUMBERS))
-    return lambda: duckdb.sql(f"SELECT y, {moments} FROM '{path}' GROUP BY y").fetchall()
+    counts = "".join(f", histogram({name})" for name in strings)
+    return lambda: duckdb.sql(f"SELECT y, {moments}{counts} FROM '{path}' GROUP BY y").fetchall()
 
 
-def polars_of_csv(path: Path) -> Callable[[], Any]:
-    """The moments of the numbers, by Polars, as a stream."""
+def polars_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
+    """The moments of the numbers and the counts of the strings, by Polars, as a stream."""
     import polars as pl
 
     x = pl.col("^x.*$")
     moments = x.mean().name.suffix("_mean"), x.var(0).name.suffix("_variance")
-    return lambda: pl.scan_csv(path).group_by("y").agg(*moments).collect(engine="streaming")
+    counts = [pl.col(name).value_counts() for name in strings]
+    return lambda: pl.scan_csv(path).group_by("y").agg(*moments, *counts).collect(engine="streaming")
+
+
+def by_hand_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
+    """The sums that these are made of, batch by batch, by pyarrow and pandas."""
+    import pyarrow.csv
+
+    columns = [*(f"x{i}" for i in range(NUMBERS)), *strings, "y"]
+    numbers = columns[:NUMBERS]
+
+    def loop() -> Any:
+        total: Any = None
+        for batch in pyarrow.csv.open_csv(
+            path, convert_options=pyarrow.csv.ConvertOptions(include_columns=columns)
+        ):
+            frame = batch.to_pandas()
+            x, y = frame[numbers], frame["y"]
+            sums = [x.groupby(y).sum(), (x**2).groupby(y).sum()]
+            sums += [frame.groupby(["y", name]).size() for name in strings]
+            total = (
+                sums if total is None else [a.add(b, fill_value=0) for a, b in zip(total, sums, strict=True)]
+            )
+        return total
+
+    return loop
 
 
 def group_by(path: Path) -> Callable[[], Any]:

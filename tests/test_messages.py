@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import zarr
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.exceptions import FitFailedWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
@@ -31,9 +32,11 @@ from streamgda import (
     load,
     predict_dataset,
     progressive_score,
+    scan,
     scan_arrow,
     scan_dask,
     scan_parquet,
+    scan_zarr,
 )
 from streamgda.data.blocks.block import MissingValueError
 from streamgda.data.sources.base import Source
@@ -41,6 +44,7 @@ from streamgda.diagnostics import box_m, manova
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(60, 2))
+ENDINGS = [".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".gz", ".bz2", ".zst", ".lz4", ".feather", ".orc"]
 MANY = [f"f{i:02}" for i in range(30)]
 
 
@@ -169,13 +173,69 @@ def test_text_without_a_target_may_be_the_target(holed):
     [
         ((X, [0, 1] * 30), r"got ndarray; .*rows in memory are added by ClassStatistics\(\).update\(X, y\)"),
         ((pd.DataFrame(X),), "got DataFrame; .*rows in memory .* or become a source by scan_arrow"),
-        (("rows.parquet",), "got str; .*scan_parquet makes a source of a path"),
+        (("rows.parquet",), "got str; .*scan makes a source of a path"),
         ((dask.array.zeros((4, 2)),), "got Array; .*scan_dask makes a source of a Dask collection"),
     ],
 )
 def test_what_is_no_source_is_told_how_to_become_one(given, remedy):
     with pytest.raises(TypeError, match=f"only a source can be accumulated, {remedy}"):
         accumulate(*given)
+
+
+@pytest.mark.parametrize("shrinkage", [None, "auto"])
+def test_a_class_of_few_rows_is_told_in_short_with_one_remedy_that_works(shrinkage):
+    rows = RNG.normal(size=(60, 5))
+    for n_rows in (1, 3):
+        y = np.repeat([0, 1], [60 - n_rows, n_rows])
+        with pytest.raises(np.linalg.LinAlgError, match=f"class 1.* from {n_rows} row") as caught:
+            QuadraticDiscriminantAnalysis(shrinkage=shrinkage and 1e-14).fit(rows, y)
+        message = str(caught.value)
+        assert len(message.split()) < 75
+        assert message.count("Set ") == 1
+        remedy = {"reg_param": 0.01, "shrinkage": "auto"} if shrinkage else {"pooling": "bayes"}
+        assert f"Set {next(iter(remedy))}" in message
+        assert QuadraticDiscriminantAnalysis(**remedy).fit(rows, y).predict(rows[-1:]).tolist() == [1]
+
+
+@pytest.mark.parametrize("name", ["rows.npy", "rows.h5", "rows.xlsx", "rows.csv.zip", "rows.avro"])
+def test_a_file_of_a_format_that_is_not_read_is_told_what_names_are(name, tmp_path):
+    (tmp_path / name).write_bytes(b"PK\3\4" * 9)
+    with pytest.raises(ValueError, match=re.escape(name)) as caught:
+        scan(tmp_path / name, "kind")
+    assert [end for end in ENDINGS if f"{end}" not in str(caught.value)] == []
+    assert "--format" in str(caught.value)
+    with pytest.raises(FileNotFoundError, match=r"\*\.parquet.*\*\.csv.*\*\.orc"):
+        scan(tmp_path, "kind")
+
+
+def test_a_store_of_zarr_is_told_what_reads_it_and_where_its_arrays_are(tmp_path):
+    path = str(tmp_path / "rows.zarr")
+    group = zarr.open_group(path, mode="w").create_group("train")
+    group.create_array("X", data=X)
+    group.create_array("y", data=np.arange(60) % 2)
+    with pytest.raises(ValueError, match=r"rows\.zarr.*scan_zarr"):
+        scan(path, "kind")
+    with pytest.raises(TypeError, match=r"rows\.zarr; scan_zarr"):
+        GaussianNB().fit(path)
+    with pytest.raises(ValueError, match="no array 'X'; there are 'train/X', 'train/y'"):
+        scan_zarr(path)
+    assert accumulate(scan_zarr(path, "train/y", features="train/X")).n_rows == 60
+    with pytest.raises(ValueError, match=r"rows\.zarr/train/X is an array.*features="):
+        scan_zarr(f"{path}/train/X")
+
+
+def test_a_column_that_is_there_twice_is_named_with_its_file(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("u,u,kind\n1,2,a\n3,4,b\n")
+    for options in ({}, {"features": ["u"]}, {"features": ["kind"]}):
+        with pytest.raises(ValueError, match=r"rows\.csv.*more than one column 'u'; rename"):
+            scan(path, "u" if options.get("features") == ["kind"] else "kind", **options)
+
+
+def test_json_of_one_array_is_told_what_is_read(tmp_path):
+    (tmp_path / "rows.json").write_text('[{"u": 1, "kind": "a"},\n{"u": 2, "kind": "b"}]\n')
+    with pytest.raises(ValueError, match=r"rows\.json.*one array.*object in each line"):
+        scan(tmp_path / "rows.json", "kind")
 
 
 def test_data_without_features_is_named():
@@ -291,7 +351,7 @@ def test_a_reason_that_differs_between_folds_in_numbers_of_rows_alone_is_given_o
     with pytest.warns(FitFailedWarning) as warned:
         search.fit(rows, np.arange(100) % 2)
     for said in (str(warned[0].message), search.cv_results_["fit_error"][0]):
-        assert said.count("not full rank") == said.count("Set reg_param") == 1
+        assert said.count("not full rank") == said.count("`reg_param`") == 1
         assert "fold 0: The covariance matrix of class 0 is not full rank" in said
         assert said.endswith("; folds 1, 2, 3: likewise")
 
@@ -340,7 +400,7 @@ FRAME = pd.DataFrame(X, columns=["u", "v"]).assign(kind=["ant", "bee"] * 30)
             TypeError,
             r"target is the name of one column; got \['kind'\]",
         ),
-        (lambda m: evaluate(m, "rows.parquet"), TypeError, "got the path rows.parquet; scan_parquet makes"),
+        (lambda m: evaluate(m, "rows.parquet"), TypeError, "got the path rows.parquet; scan makes"),
         (lambda m: evaluate(m, FRAME, "kind"), ValueError, r"the string 'kind'.*scan_arrow\(frame, 'kind'\)"),
         (lambda m: predict_dataset(m, X, "out"), TypeError, "got ndarray: .* rows in memory, .* the model's"),
         (lambda m: progressive_score(m, [(X,)]), TypeError, r"a batch is \(X, y\) or .*; got tuple"),

@@ -528,7 +528,7 @@ def _data_at(path: str) -> dict[str, Any] | None:
     """Describe files of data; None for what is no data, or was saved by this library."""
     kind = given("scan").get("format")
     found, fault = _tried(partial(dataset_at, path, kind=kind))
-    if fault and (kind or path.endswith(_TEXT_ENDINGS)):
+    if fault and (kind or path.endswith((*_TEXT_ENDINGS, ".zarr"))):
         raise ValueError(fault)
     if found is None or is_saved(found.stored):
         return None

@@ -31,3 +31,6 @@ OPTIONS = {
 
 SCHEMAS = {"categories": "streamgda.extensions.categories.columns:Categories"}
 """Where the schema that is saved under a key is defined."""
+
+LISTS = "streamgda.data.sources.frames:with_places"
+"""What makes columns of the places of lists, of rows in memory."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import array_blocks, in_order_of
+from streamgda.data.blocks.arrays import array_blocks, as_table, in_order_of, with_places
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
@@ -153,9 +153,9 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        X = in_order_of(X, self.feature_names)
-        X = with_days(X, self.schema) if self.schema.dates else X
-        self.update_blocks(array_blocks(X, y, sample_weight))
+        rows = in_order_of(with_places(as_table(X), self.feature_names), self.feature_names)
+        rows = with_days(rows, self.schema) if self.schema.dates else rows
+        self.update_blocks(array_blocks(rows, y, sample_weight))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -174,8 +174,9 @@ class Statistics(State):
             blocks = map(self.rule.assign, blocks)
         blocks = iter(blocks)
         first = list(islice(blocks, 2)) if workspace is None else []
-        blocks = chain(first, blocks)
-        if len(first) < 2:
+        is_one, blocks = len(first) < 2, chain(first, blocks)
+        del first  # else it stays in memory until the end
+        if is_one:
             return self._from_blocks(blocks, workspace or Workspace())
         together: Self | None = None
         for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):

@@ -1,11 +1,27 @@
 """Rows in memory are learnt and scored by several threads, with the bits of one."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, LinearDiscriminantAnalysis
+from streamgda import (
+    ClassStatistics,
+    ExactClassStatistics,
+    GaussianNB,
+    IncompleteStatistics,
+    LinearDiscriminantAnalysis,
+    MixtureDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    RandomFeatureClassifier,
+    RandomFeatures,
+    evaluate,
+)
 from streamgda.data.blocks import block
+from streamgda.models.estimators import scores
 from tests.interrupted import check_interruptions
 
 rng = np.random.default_rng(0)
@@ -20,6 +36,8 @@ GAPS = np.where(rng.random(X.shape) < 0.1, np.nan, X)
 def small_blocks(monkeypatch):
     """A few thousand rows are then in many blocks."""
     monkeypatch.setattr(block, "_MOST_ROWS", 256)
+    for name in ("_VALUES_PER_BLOCK", "_VALUES_OF_PRODUCTS", "_FEWEST_OF_DISTANCES", "_FEWEST_OF_PRODUCTS"):
+        monkeypatch.setattr(scores, name, 256)
 
 
 def with_threads(n_threads, call):
@@ -54,6 +72,67 @@ def test_the_moments_are_those_of_all_rows(order):
         np.testing.assert_allclose(state.covariance()[k], np.cov(own.T, bias=True), atol=1e-12)
 
 
+MODELS = {
+    "GaussianNB": GaussianNB(),
+    "LDA": LinearDiscriminantAnalysis(),
+    "QDA": QuadraticDiscriminantAnalysis(),
+    "MDA": MixtureDiscriminantAnalysis(2),
+    "missing values": QuadraticDiscriminantAnalysis(missing="marginal"),
+    "random features": RandomFeatureClassifier(features=RandomFeatures(20)),
+}
+METHODS = [f"predict{kind}" for kind in ("", "_proba", "_log_proba")]
+METHODS += ["decision_function", "score_samples", "mahalanobis", "p_values", "impute", "transform"]
+
+
+@pytest.mark.slow_cases("random", "missing", "MDA")
+@pytest.mark.parametrize("name", MODELS)
+def test_models_predict_the_same_bits_with_any_number_of_threads(name):
+    rows = GAPS if name == "missing values" else X.astype(np.float32)
+
+    def everything():
+        model = MODELS[name].fit(rows, LABELS)
+        called = [method for method in METHODS if hasattr(model, method)]
+        return [getattr(model, method)(rows) for method in called if "random" not in name or "pr" in method]
+
+    first, *others = (with_threads(n_threads, everything) for n_threads in (1, 2, 3))
+    assert len(first) >= 3
+    for other in others:
+        for one, same in zip(first, other, strict=True):
+            np.testing.assert_array_equal(same, one)
+
+
+def test_the_scores_of_rows_are_those_of_each_alone():
+    model = QuadraticDiscriminantAnalysis().fit(X, LABELS)
+    alone = np.concatenate([model.predict_proba(row[None]) for row in X[:300]])
+    np.testing.assert_array_equal(with_threads(2, lambda: model.predict_proba(X))[:300], alone)
+
+
+def test_random_features_have_the_same_bits_with_any_number_of_threads():
+    features = RandomFeatures(50).fit(X)
+    first, *others = (with_threads(n, lambda: features.transform(X)) for n in (1, 2, 3))
+    assert all(np.array_equal(other, first) for other in others)
+    inputs, angles = np.split(first.astype(np.float64), [features.n_outputs - 50], axis=1)
+    np.testing.assert_allclose(angles, np.cos(inputs @ features.frequencies_ + features.offsets_), atol=1e-5)
+
+
+def test_evaluations_have_the_same_bits_with_any_number_of_threads():
+    model = GaussianNB().fit(X[:, :2], LABELS)
+    first, *others = (with_threads(n, lambda: evaluate(model, X[:, :2], LABELS, WEIGHTS)) for n in (1, 2, 3))
+    assert others == [first, first]
+    is_right = model.predict(X[:, :2]) == LABELS
+    assert first.accuracy == pytest.approx(np.average(is_right, weights=WEIGHTS), rel=1e-12)
+    assert first.n_rows == N_ROWS
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_row_that_is_too_far_is_named(n_threads):
+    far = X.copy()
+    far[[3210, 4321]] = 1e300
+    model = GaussianNB().fit(X, LABELS)
+    with threadpool_limits(n_threads, "blas"), pytest.raises(ValueError, match="row 3210 is too far"):
+        model.predict(far)
+
+
 def test_an_error_in_a_thread_names_the_row_and_leaves_the_state():
     wrong = X.copy()
     wrong[4321, 2] = np.nan
@@ -72,3 +151,35 @@ def test_learning_is_interrupted_before_or_after():
             lambda model: (model.statistics_.digest(), model.statistics_.n_rows),
             step=41,
         )
+
+
+# In a process of its own, which has no other threads.
+FORKS = """
+import os, signal, threading
+import numpy as np
+from streamgda import QuadraticDiscriminantAnalysis
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40_000, 100)), rng.integers(2, size=40_000)
+
+def everything():
+    model = QuadraticDiscriminantAnalysis().fit(X, y)
+    return model.statistics_.digest(), model.predict_proba(X[:5000]).tobytes()
+
+before = everything()
+learner = threading.Thread(target=lambda: [everything() for _ in range(3)])
+learner.start()
+for _ in range(4):
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        os._exit(0 if everything() == before else 3)
+    assert os.waitpid(child, 0)[1] == 0
+learner.join()
+"""
+
+
+@pytest.mark.slow  # it imports everything anew
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+def test_a_fork_learns_and_predicts_while_threads_are_at_work():
+    threads = {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    subprocess.run(command, check=True, timeout=300, env={**os.environ, **threads})

@@ -11,6 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
 from numbers import Number
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from streamgda.data.blocks.dates import column_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, is_time
+from streamgda.data.registry import LISTS
 
 
 def library_of(X: Any) -> str:
@@ -38,21 +40,10 @@ def library_of(X: Any) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def in_numpy(values: Any) -> Any:
-    """An array of another library, such as a tensor of PyTorch, in NumPy; anything else as it is.
-
-    Raises
-    ------
-    TypeError, RuntimeError
-        Those of the library, if the array is not in the memory of the CPU. They say how it gets there.
-    """
-    is_other = not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__")
-    return np.asarray(values) if is_other else values
-
-
 def as_table(X: Any) -> Any:
     """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
+    X = [X] if type(X) is dict and any(map(_is_single, X.values())) else X
     rows = X if isinstance(X, list | tuple) and X and type(X[0]) is dict else None
     if not (is_batch or rows or type(X) is dict):
         return X
@@ -60,12 +51,15 @@ def as_table(X: Any) -> Any:
 
     if is_batch:
         return pa.Table.from_batches([X])
-    if type(X) is dict:
-        columns = {name: [value] if np.ndim(value) == 0 else value for name, value in X.items()}
-        return pa.table({name: column_of(name, values) for name, values in columns.items()})
+    columns: dict[Any, Any] = X if type(X) is dict else {}
     names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
-    columns = {name: [row.get(name) for row in rows or ()] for name in names}
+    columns = columns or {name: [row.get(name) for row in rows or ()] for name in names}
     return pa.table({name: column_of(name, values) for name, values in columns.items()})
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value of a dict is no column, so that the dict is a row."""
+    return not isinstance(value, list | tuple) and np.ndim(value) == 0
 
 
 def as_arrow(frame: Any, origin: str = "the frame") -> Any:
@@ -143,6 +137,47 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     if labels is None or not all(issubclass(kind, str) for kind in set(map(type, labels))):
         return None
     return tuple(labels)
+
+
+def with_places(X: Any, known: Sequence[str] | None = None) -> Any:
+    """Rows with a column for each place of a list in place of columns of lists; as they are if there is none.
+
+    Parameters
+    ----------
+    X : frame, column of lists, or array of rows
+        A column becomes a table of its places, and an array of arrays a matrix.
+    known : sequence of str, optional
+        The features of a model, which tell the lengths of lists. Columns that it does not know stay.
+
+    Raises
+    ------
+    ValueError
+        If the lists of a column have no one length, or another one than the model has learnt.
+    """
+    if not hasattr(X, "__array__"):
+        return X
+    if (names := column_labels(X)) is None:
+        is_lists = getattr(X, "ndim", 1) == 1 and _holds_lists(X, getattr(X, "type", getattr(X, "dtype", "")))
+        return resolve_name(LISTS)(X, (), known) if is_lists else X
+    kinds = list(X.schema.types if library_of(X) == "pyarrow" else getattr(X, "dtypes", ()))
+    others = {kind for kind in set(kinds) if not str(kind).lower().startswith(_OF_LISTS)}
+    if len(others) == len(set(kinds)):
+        return X
+    each = zip(names, kinds, strict=True)
+    lists = [name for name, kind in each if kind not in others and _holds_lists(X[name], kind)]
+    return resolve_name(LISTS)(X, lists, known) if lists else X
+
+
+_OF_LISTS = ("object", "list", "large_list", "fixed_size_list", "array", "extension", "null")
+"""How the types of columns begin that may hold lists, or nothing in place of lists."""
+
+
+def _holds_lists(column: Any, kind: Any) -> bool:
+    """Whether a column is of lists, by its type, or if that is of objects, by its first value."""
+    if str(kind) == "object":
+        first = next((value for value in column if value is not None), None)
+        return first is None or isinstance(first, list | tuple | np.ndarray)
+    return str(kind).lower().startswith(_OF_LISTS)
 
 
 def in_order_of(X: Any, names: Sequence[str] | None) -> Any:
@@ -312,10 +347,7 @@ def readable(X: Any) -> Any:
         values = np.asarray(X[name])
         known = (v for v in values if isinstance(v, str | Number) and str(v) != "nan")
         if values.dtype.kind == "O" and len(values) and np.ndim(values[0]):
-            raise ValueError(
-                f"column {name!r} holds lists, and features are numbers; of lists of equal length make a "
-                f"matrix: numpy.stack(numpy.asarray(frame[{name!r}]))"
-            )
+            raise ValueError(f"column {name!r} holds lists of values that are no numbers; leave it out")
         if values.dtype.kind in "UTS" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
             wrong.append(name)
     if wrong:

@@ -50,7 +50,7 @@ def _days_of(counts: NDArray[np.integer[Any]], unit: Any) -> NDArray[np.float64]
     if unit == "ns":
         counts, unit = counts // 1000, "us"
     values: NDArray[np.float64] = counts.astype(np.float64)
-    values /= np.timedelta64(1, "D") / np.timedelta64(1, unit)  # in place: new memory costs more
+    values /= np.timedelta64(1, "D") / np.timedelta64(1, unit)  # in place, or new memory costs more
     return values
 
 
@@ -97,6 +97,7 @@ def column_of(name: Any, values: Any) -> Any:
     """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC."""
     import pyarrow as pa
 
+    values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
     if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
         return values
     if any(isinstance(value, date | np.datetime64) for value in values):

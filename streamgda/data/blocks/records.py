@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.arrays import as_arrow, as_table, column_labels, columns_of_other_types, library_of
+from streamgda.data.blocks.arrays import (
+    as_arrow,
+    as_table,
+    column_labels,
+    columns_of_other_types,
+    library_of,
+    with_places,
+)
 from streamgda.data.blocks.dates import days_of_moments, moments_of
 from streamgda.data.blocks.labels import is_missing
 from streamgda.data.blocks.schema import Schema, is_time
@@ -41,7 +48,10 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
         If a column is left out and may not be.
     """
     table = as_table(X)
-    absent = [] if table is X else [name for name in schema.names or () if name not in table.column_names]
+    if table is X:
+        return X
+    table = with_places(table, schema.names)
+    absent = [name for name in schema.names or () if name not in table.column_names]
     if absent and not fills:
         raise ValueError(f"the rows leave out {listed(absent)}: give each a value, or {remedy}")
     for name in absent:

@@ -16,7 +16,7 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `roles`: which columns are features, target and weight, and the base class of sources of such columns.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
-  columns of lists do.
+  columns of lists do, and `frames` those of rows in memory.
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
   `identity` hashes a transformer by its values, and functions by what their `code` names.
 - `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.

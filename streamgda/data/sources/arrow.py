@@ -169,7 +169,7 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
     if isinstance(data, pa.RecordBatchReader):
         return ReaderSource, RecordBatchReader(data.schema, data)
     if isinstance(data, str | PathLike):
-        raise TypeError(f"Arrow data is needed, got the path {data}; scan_parquet takes paths")
+        raise TypeError(f"Arrow data is needed, got the path {data}; scan takes paths")
     if (stream := Stream.of(data)) is not None:
         return StreamSource, stream
     raise TypeError(

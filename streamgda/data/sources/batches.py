@@ -76,7 +76,7 @@ def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table
     for batch, places in batches:
         part, places_of_part = _in_parts(batch, places, roles)
         columns = _columns_of(part, roles, places_of_part)
-        yield pa.table({name: columns[name] for name in roles.learnt})
+        yield pa.table({name: columns[name] for name in roles.shown})
         del batch, part, columns
 
 
@@ -191,7 +191,7 @@ def _numbers(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places) ->
     origin = row_name.origin
     if not roles.lists:
         return [_number(columns, name, origin) for name in roles.features if name not in roles.encoded]
-    lists = {name: _matrix_of(columns[name], length, name, row_name) for name, length in roles.lists.items()}
+    lists = {name: matrix_of(columns[name], length, name, row_name) for name, length in roles.lists.items()}
     return side_by_side(
         [
             _number(columns, name, origin)[:, None] if places is None else lists[name][:, places]
@@ -343,7 +343,7 @@ def _longer(value: Decimal | None) -> np.longdouble:
     return nearest if is_exact else nearest * (1 + np.finfo(np.longdouble).eps)
 
 
-def _matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
+def matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int], str]) -> Matrix:
     """The numbers in a column of lists, (n_rows, length), with NaN for nulls and in rows whose list is null.
 
     They are not copied if no list is null and Arrow holds them as NumPy does.

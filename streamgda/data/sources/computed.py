@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.data.blocks.arrays import as_table, column_labels
+from streamgda.data.blocks.arrays import as_table, column_labels, with_places
 from streamgda.data.blocks.dates import is_date, moments_of
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import ColumnExpression, deserialised, serialised, values_of
@@ -91,7 +91,7 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Dicts that leave out a column give a dict of columns without it, of which the model decides.
         """
         names = self.feature_names_in_.tolist()
-        if column_labels(rows := as_table(X)) is None:
+        if column_labels(rows := with_places(as_table(X), names)) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table, schema = pa.table(rows), _schema(self.columns)
         absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()

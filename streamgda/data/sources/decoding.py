@@ -207,10 +207,12 @@ class _ShallowText(_Text):
     def __init__(self, text: pa.NativeFile, options: pa.json.ParseOptions) -> None:
         super().__init__(text)
         self._is_lines = not options.newlines_in_values
-        self._begun, self._depth = b"", 0
+        self._begun, self._depth, self._is_first = b"", 0, True
 
     def _look_at(self, content: bytes) -> None:
-        text = self._begun + content
+        if self._is_first and content.lstrip().startswith(b"["):
+            raise pa.ArrowInvalid("it is one array; write an object in each line, as jq -c '.[]' does")
+        self._is_first, text = False, self._begun + content
         if not self._is_lines:
             self._depth, self._begun = _nested(text, self._depth)
             return

@@ -42,7 +42,11 @@ from streamgda.data.storage.threads import wait_for
 SUFFIXES = (".parquet", ".parq", ".pq")
 """How the names of Parquet files end."""
 
-OTHER_FORMATS = "it is damaged or of another format, as scan(path, format='csv') or --format csv reads it"
+OTHER_FORMATS = (
+    "it is damaged or of another format. scan reads names that end in .csv, .tsv, .jsonl, .ndjson or .json, "
+    "also with .gz, .bz2, .zst or .lz4, and in .feather, .arrow, .ipc or .orc, and other names by "
+    "format='csv' or the like (--format csv)"
+)
 """What may be wrong with a file that is not named as Parquet."""
 
 _HIDDEN = re.compile(r"(?:^|/)[._](?![^/]*=)")
@@ -251,9 +255,11 @@ class Folder(Location):
             elif not _HIDDEN.search(_inside(path, self.path)):
                 _check_link(storage, path)
         if not files:
-            raise FileNotFoundError(
-                f"folder {self.path} holds no file named {', '.join('*' + s for s in self.endings)}"
-            )
+            known = ", ".join(
+                f"*{end}" for end in self.endings if end.count(".") == 1
+            )  # of texts, not packed
+            other = "; scan reads other formats" if self.endings == SUFFIXES else ""
+            raise FileNotFoundError(f"folder {self.path} holds no file named {known}{other}")
         return listed, files
 
     root = property(attrgetter("path"))

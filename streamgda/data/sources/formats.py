@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +52,8 @@ _NAMES = {
     "orc": (".orc",),
 }
 """How the names of files of each format end."""
+
+_ENDINGS = tuple(end for ends in _NAMES.values() for end in ends)
 
 
 _UNREADABLE = "it is damaged or of another format, or a value is of another type than its column"
@@ -136,13 +137,15 @@ def scan(
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
     names = [path] if isinstance(path, str | PathLike) else path
+    if any(".zarr/" in f"{os.fspath(name)}/" for name in names if isinstance(name, str | PathLike)):
+        raise ValueError(f"{path} is a Zarr store, of which scan_zarr makes a source")
     kinds = _kinds(names) if kind is None else [word_of(kind)]
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
             return Dataset.of(find(), find, check)
         except FileNotFoundError:
-            kinds = [] if kinds else _kinds_found(path, filesystem)
+            kinds = [] if kinds else _kinds(find(endings=_ENDINGS).files)
             if not kinds:
                 raise
     if len(kinds) > 1:
@@ -151,7 +154,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     listing = find()
     made = format_of(kinds[0] if kind is None else kind, listing.files)
     text_of(made)  # raises for options that no text tells
-    return FormatDataset.of(listing, find, check, made)
+    return FormatDataset.of(listing, find, partial(_check_rows, check), made)
 
 
 def _kinds(names: Any) -> list[str]:
@@ -159,14 +162,6 @@ def _kinds(names: Any) -> list[str]:
     entries = names if isinstance(names, Collection) else ()
     texts = [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
     return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
-
-
-def _kinds_found(path: Any, filesystem: Any) -> list[str]:
-    """The formats of the files that are there; none if there is no file."""
-    endings = tuple(end for ends in _NAMES.values() for end in ends)
-    with suppress(FileNotFoundError):
-        return _kinds(find_files(path, filesystem, endings=endings).files)
-    return []
 
 
 # ---------------------------------------------------------------------- the files
@@ -188,7 +183,13 @@ class FormatDataset(Dataset):
             with decoding(path, name_of_format(kind)):
                 schema = repeated(partial(_schema_of, storage, kind, path, version))
             check_columns(path, schema, kind)
+        if isinstance(kind, ds.CsvFileFormat):  # a delimiter at the end of each line is no column
+            schema = pa.schema([one for one in schema if one.name or not pa.types.is_null(one.type)])
         return Footer(path, version, schema)
+
+    def relisted(self, check: Check) -> Self:
+        """The dataset with the files that are there now."""
+        return super().relisted(partial(_check_rows, check))
 
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file."""
@@ -226,6 +227,14 @@ class FormatDataset(Dataset):
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
             rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
             yield replace(file, splits=[rows], columns=columns)
+
+
+def _check_rows(check: Check | None, columns: pa.Schema, origin: str) -> None:
+    """Raise ValueError for a file that tells no types, such as one of names alone, as Spark writes them."""
+    if all(pa.types.is_null(one.type) for one in columns):
+        raise ValueError(f"{origin} has no rows that tell the types of columns")
+    if check is not None:
+        check(columns, origin)
 
 
 def _as_float(column: pa.Field) -> pa.Field:
@@ -338,6 +347,8 @@ class FileRows(RowGroups):
             column, line, reason = there.names[int(match[1])], match[2], match[3]
             if "invalid UTF8" in reason:
                 reason = NOT_UTF8
+            if reason.endswith(f"invalid value {column!r}"):
+                reason = "the names of columns again, as in files that were joined; delete such lines"
             return ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"

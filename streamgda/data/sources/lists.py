@@ -23,6 +23,11 @@ def column_of(place: str) -> str:
     return place.rpartition("_")[0]
 
 
+def are_of_one_list(names: Sequence[str]) -> bool:
+    """Whether features are named as all places of one column of lists, in order, and no others."""
+    return names[0].endswith("_0") and tuple(names) == places_of(column_of(names[0]), len(names))
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Whether columns of this type hold lists of integers or floats."""
     lists: Any = getattr(kind, "storage_type", kind)  # of a tensor

@@ -110,7 +110,7 @@ class MappedSource(WrappedSource):
         import pyarrow as pa
 
         made = [(name, pa.float64()) for name in self.step.names]
-        return pa.schema([*made, *list(self.source.schema)[len(self.source.feature_names or "X") :]])
+        return pa.schema([*made, *(column for column in self.source.schema if column.name in self.beside)])
 
     def first_splits(self) -> Iterator[Split]:
         """The parts of the source, planned one after the other."""

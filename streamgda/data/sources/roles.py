@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -40,6 +41,8 @@ FirstRows = Callable[[list[str]], pa.Table]
 FIRST_ROWS = 1_000
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
+
+_RENAME = "rename all but one"
 
 _FEWEST_TO_JUDGE = 20  # rows among which a column of one value, or of a new one in each row, is named
 
@@ -151,11 +154,10 @@ class Roles:
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
         with_places, lists = expanded(feature_names, stored, origin, first_rows)
-        roles = cls(with_places, target, weight, missing, lists=lists)
+        roles = cls(with_places, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
-        roles = replace(roles, left_out=left_out)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
             _warn_of_identifiers(feature_names, stored, origin)
@@ -208,9 +210,14 @@ class Roles:
         return {**made, "lists": dict(self.lists)} if self.lists else made
 
     @property
-    def learnt(self) -> tuple[str, ...]:
-        """The features, the target and the weight."""
-        return (*self.features, *(name for name in (self.target, self.weight) if name is not None))
+    def beside(self) -> tuple[str, ...]:
+        """The columns of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that features are, or are places of; those of labels and weights."""
+        return (*dict.fromkeys(name for name, _ in self.runs), *self.beside)
 
     @property
     def in_words(self) -> str:
@@ -349,6 +356,9 @@ class Roles:
                 f"{origin}: there is at least one feature needed, and no column is left to be one"
             )
         if len(set(self.features)) != len(self.features):
+            if self.left_out is not None:
+                (name, _), *_ = Counter(self.features).most_common()
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
             raise ValueError(f"features must name each column once; got {list(self.features)!r}")
 
     def _check_features(
@@ -418,7 +428,7 @@ class Roles:
         """
         for name in self.columns:
             if len(schema.get_all_field_indices(name)) > 1:
-                raise ValueError(f"{origin}: there is more than one column {name!r}")
+                raise ValueError(f"{origin}: there is more than one column {name!r}; {_RENAME}")
         types = types_of(self.columns, schema)
         kinds = {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
         self._check_features(kinds, origin, first_rows, is_frame)
@@ -510,12 +520,9 @@ def _tells_nothing(column: pa.ChunkedArray) -> bool:
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default.
-
-    So does a column of nulls without a name, as CSV has it whose lines end with a delimiter.
-    """
-    suspects = {one.name for one in schema if pa.types.is_integer(one.type) or pa.types.is_null(one.type)}
-    ids = [name for name in features if name in suspects and is_identifier(name)]
+    """Warn if columns of integers that are named like identifiers are features by default."""
+    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
+    ids = [name for name in features if name in integers and is_identifier(name)]
     if ids:
         warnings.warn(
             (
@@ -542,6 +549,7 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
+        self.parts, self.beside = roles.parts, roles.beside
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
@@ -558,8 +566,8 @@ class TabularSource(Source):
         """The names and types of the features, the target and the weight."""
         stored, _ = self._known
         computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
-        types = {**types_of(self._roles.learnt, stored), **computed}
-        return pa.schema([(name, types[name]) for name in self._roles.learnt])
+        types = {**types_of(self._roles.shown, stored), **computed}
+        return pa.schema([(name, types[name]) for name in self._roles.shown])
 
     def with_groups(self, column: str) -> Self:
         """The same source, which also reads a column that groups the rows."""

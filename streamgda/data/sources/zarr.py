@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from zarr.abc.store import Store
 from zarr.api.asynchronous import open_array
 from zarr.buffer import default_buffer_prototype
+from zarr.errors import ContainsArrayError
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.data.blocks.arrays import array_blocks, group_codes
@@ -49,6 +50,7 @@ from streamgda.data.sources.stores import (
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.fetching import read_ahead
 from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.paths import shown
 from streamgda.data.storage.retries import StorageError, is_of_storage
 from streamgda.data.storage.secrets import concealing
 
@@ -136,7 +138,13 @@ def scan_zarr(
             store = concealing(urls, partial(FsspecStore.from_url, store, read_only=True))
         if isinstance(store, FsspecStore):
             store = without_secrets(store)
-        store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
+        try:
+            store = concealing(urls, partial(zarr.open_group, store, mode="r", use_consolidated=False))
+        except ContainsArrayError as error:
+            raise ValueError(
+                f"{shown(str(store))} is an array; scan_zarr takes the group that holds it and the labels, "
+                "with features= and target= as their names there"
+            ) from error
     source = ZarrSource(
         without_secrets(with_absolute_path(store.store)),
         store.path,
@@ -213,11 +221,12 @@ class ZarrSource(ScorableSource):
             pa.list_(_arrow_type(rows.dtype), rows.shape[1]),
             *(_arrow_type(one.dtype) for one in others),
         ]
-        return pa.schema(zip(self._learnt, types, strict=False))
+        return pa.schema(zip((self.features, *self.beside), types, strict=False))
 
     @property
-    def _learnt(self) -> list[str]:
-        return [name for name in (self.features, self.target, self.weight) if name is not None]
+    def beside(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of the arrays of labels and weights."""
+        return tuple(name for name in (self.target, self.weight) if name is not None)
 
     @property
     def origin(self) -> str:
@@ -227,7 +236,7 @@ class ZarrSource(ScorableSource):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, the features first, and last those that tell the part of a row alone."""
-        read = (*self._learnt, *([] if self.groups is None else [self.groups]), *self.kept)
+        read = (self.features, *self.beside, *([] if self.groups is None else [self.groups]), *self.kept)
         return (*read, *(name for name in self._columns_of_parts if name not in (self.groups, *self.kept)))
 
     @property
@@ -241,7 +250,8 @@ class ZarrSource(ScorableSource):
         try:
             arrays = _opened(self.store, self._paths, self.zarr_format)
         except ValueError:
-            names = sorted(zarr.open_group(self.store, path=self.path, mode="r").array_keys())
+            below = zarr.open_group(self.store, path=self.path, mode="r").members(max_depth=None)
+            names = sorted(name for name, member in below if isinstance(member, zarr.Array))
             check_known(self.names, names, self.origin, "array")
             raise
         roles: dict[str | None, tuple[str, str]] = {
@@ -381,7 +391,7 @@ class ZarrRows(ScorableSplit):
         """Read the rows, slab by slab."""
         for _, (rows, *others) in self._slabs():
             columns = [lists_of(rows), *map(pa.array, map(_for_arrow, others))]
-            yield pa.table(dict(zip(self.source._learnt, columns, strict=False)))
+            yield pa.table(dict(zip((self.source.features, *self.source.beside), columns, strict=False)))
             del rows, others, columns
 
     @property

@@ -209,6 +209,7 @@ def _exponents_above(values: Array) -> Indices:
 
 def _gather(block: Block, bounds: Indices, workspace: Workspace) -> Values:
     """The features as feature-major floats, class by class: two each, where one cannot hold them."""
+    _check_length(block)
     features, remainders = _halves(block.features)
     values = Values(workspace.gather(features, block.codes, bounds)[0])
     if not np.isfinite(values.largest).all():
@@ -230,6 +231,20 @@ def _halves(features: Features) -> tuple[Features, Features | None]:
     return (high[0], low[0]) if isinstance(features, np.ndarray) else (high, low)
 
 
+def _check_length(block: Block) -> None:
+    """Raise ValueError if float64 does not hold a number of more digits. NaN is refused later."""
+    columns = block.features.T if isinstance(block.features, np.ndarray) else block.features
+    for j, column in enumerate(map(_integral, columns)):
+        if _is_longer(column):
+            with np.errstate(over="ignore"):
+                rounded = column.astype(np.float64) != column
+            if rounded.any() and np.isfinite(column).all():
+                place = f"{block.row_name(int(rounded.argmax()))}: feature {block.feature_name(j)}"
+                raise ValueError(
+                    f"{place} has more digits than float64; exact sums round nothing, so round it"
+                )
+
+
 def _integral(values: Matrix) -> Matrix:
     """Floats longer than float64 as 64-bit integers, if all are whole numbers."""
     if not _is_longer(values):
@@ -247,14 +262,7 @@ def _is_longer(values: Matrix) -> bool:
 
 
 def _is_rounded(values: Column) -> bool:
-    """Whether float64 may not hold some of these numbers."""
-    if _is_longer(values):
-        with np.errstate(over="ignore"):
-            rounded = values.astype(np.float64) != values
-        if rounded.any() and np.isfinite(values).all():  # NaN and infinity are refused later, by name
-            raise ValueError(
-                f"exact statistics take float64 and less; some values of type {values.dtype} need more"
-            )
+    """Whether these are integers of which float64 may not hold some."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8 or not values.size:
         return False
     return bool(values.max() > INTEGERS_OF_FLOATS or values.min() < -INTEGERS_OF_FLOATS)

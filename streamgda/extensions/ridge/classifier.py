@@ -19,7 +19,7 @@ from streamgda.data.blocks.labels import as_labels
 from streamgda.data.blocks.wording import callers_level, listed, named
 from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method
 from streamgda.extensions.ridge.features import RandomFeatures
-from streamgda.extensions.ridge.path import RidgePath, share_path
+from streamgda.extensions.ridge.path import RidgePath, RidgeRegression, share_path
 from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.models.estimators import exchange
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
@@ -155,8 +155,9 @@ class RidgeClassifier(GaussianClassifier[Any]):
     def _finalise(self, statistics: Statistics) -> Any:
         path = self._path(statistics)
         alpha = path.best_alpha(self.max_df) if isinstance(self.alpha, str) else float(self.alpha)
-        slopes, intercepts, scale = path.coefficients(alpha), path.shares, _SCALE
-        calibrated = self._calibration_for(statistics, path, alpha)
+        regression = path.at(alpha)
+        slopes, intercepts, scale = regression.coefficients, path.shares, _SCALE
+        calibrated = self._calibration_for(statistics, regression)
         if calibrated is not None and (softmax := calibrated.softmax) is not None:
             slopes, intercepts, scale = slopes @ softmax.slopes, softmax(intercepts), 1.0
         return LinearScores(
@@ -170,7 +171,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
             self._map_of(statistics),
         )
 
-    def _calibration_for(self, statistics: Statistics, path: RidgePath, alpha: float) -> Calibrated | None:
+    def _calibration_for(self, statistics: Statistics, regression: RidgeRegression) -> Calibrated | None:
         """The calibration of the scores, if it is of the same classes."""
         calibrated: Calibrated | None = self._calibration
         is_of_these = calibrated is not None and np.array_equal(calibrated.classes, statistics.classes)
@@ -189,13 +190,13 @@ class RidgeClassifier(GaussianClassifier[Any]):
     def df_(self) -> float:
         """The degrees of freedom of the regression, its intercept included."""
         scores = self._scores
-        return scores.path.degrees_of_freedom(scores.alpha)
+        return scores.path.criterion(scores.alpha).df
 
     @property
     def gcv_(self) -> float:
         """The criterion of the penalty."""
         scores = self._scores
-        return scores.path.gcv(scores.alpha)
+        return scores.path.criterion(scores.alpha).gcv
 
     @property
     def alphas_(self) -> Array:
@@ -206,7 +207,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
     def gcv_path_(self) -> Array:
         """The criterion of each of `alphas_`."""
         path = self._scores.path
-        return np.array([path.gcv(alpha) for alpha in path.alphas])
+        return np.array([path.criterion(alpha).gcv for alpha in path.alphas])
 
     @property
     def validation_error_(self) -> float:
@@ -244,6 +245,12 @@ class RidgeClassifier(GaussianClassifier[Any]):
         scores = self._scores
         intercepts = (scores.intercepts - scores.centre @ scores.slopes) / scores.scale
         return _of_decisions(self._among_announced(intercepts, -np.inf), scores, 1.0)
+
+    @property
+    @of_one_moment
+    def _linear_terms(self) -> tuple[Array, Array]:
+        """The coefficients and intercepts of the decision function."""
+        return self.coef_, self.intercept_
 
     # ------------------------------------------------------------------ predictions
 
@@ -312,7 +319,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
-        rows = np.asarray(check_rows(self, X), dtype=np.float64)
+        rows: NDArray[np.floating] = np.asarray(check_rows(self, X), dtype=np.float64)
         check_consistent_length(rows, y, sample_weight)
         with at_one_moment(self):
             scores, classes = self._scores, self.statistics_.classes
@@ -327,7 +334,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         self,
         scores: LinearScores,
         classes: NDArray[Any],
-        rows: Array,
+        rows: NDArray[np.floating],
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         learnt: bool,
@@ -341,10 +348,10 @@ class RidgeClassifier(GaussianClassifier[Any]):
         weights = checked_weights(weights, "row {}".format)
         if not weights.any():
             raise ValueError("no row has a weight; give some rows to calibrate by")
-        path, alpha = scores.path, scores.alpha
+        path, regression = scores.path, scores.path.at(scores.alpha)
         if learnt:
-            return Labelled(path.left_out(alpha, rows, codes, weights), codes, weights)
-        fitted = path.shares + (rows - path.centre) @ path.coefficients(alpha)
+            return Labelled(regression.left_out(rows, codes, weights), codes, weights)
+        fitted = path.shares + (rows - path.centre) @ regression.coefficients
         return Labelled(fitted, codes, weights)
 
     def _warn_once(self, state: Finalised[Any]) -> None:

@@ -1,47 +1,80 @@
 """Ridge regressions of class indicators on features, for every penalty, from statistics alone.
 
 G = W + Σ n_k (m_k − m)(m_k − m)ᵀ is the scatter of all N rows about their mean m, and s_j = √(G_jj / N) the
-deviation of feature j. With the spectrum S⁻¹ G S⁻¹ = V diag(e) Vᵀ, the regression of penalty λ has the
-coefficients S⁻¹ V (e + λ)⁻¹ P, where P = Vᵀ S⁻¹ [n_k (m_k − m)]. Its sum of squared residuals, its degrees of
-freedom and the leverage of a row follow from e, P and V, without a further look at the rows.
+deviation of feature j. With the correlations C = S⁻¹ G S⁻¹ / N and B = S⁻¹ [n_k (m_k − m)] / N, the
+regression of penalty λ has the coefficients S⁻¹ (C + λ / N)⁻¹ B. Its sum of squared residuals and its degrees
+of freedom follow from the banded form of C, and the leverage of a row from a Cholesky factor of C + λ / N,
+without a further look at the rows.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Self
+from functools import cache
+from typing import NamedTuple, Self
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs
+from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import brentq
 
-from streamgda.models.gaussians.components import between_covariance, pooled_covariance, weighted_offsets
+from streamgda.extensions.ridge.banded import Banded
+from streamgda.models.gaussians.components import pooled_covariance, weighted_offsets
 from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.locking import at_one_moment
 
-_N_ALPHAS = 120
+_N_ALPHAS = 17  # two for each power of ten: between its neighbours, the least criterion has one minimum
 _LEAST_ALPHA, _LARGEST_ALPHA = (1e-7, 10.0)  # of the path, in units of the mean eigenvalue
 _ROUNDING = 4.0  # times √d and the rounding of its elements: the error of an eigenvalue of a matrix
+_PLACE = 1e-12  # to which ln λ is found
+_ROWS_TOGETHER = 1 << 10
+
+
+class Criterion(NamedTuple):
+    """What chooses a penalty λ.
+
+    Attributes
+    ----------
+    df : float
+        The degrees of freedom: the trace of the matrix that maps labels to fitted values, intercept included.
+    residual_sum : float
+        Σ_k Σ (y_k − f_k)² over all rows, where y_k is 1 for a row of class k and else 0.
+    gcv : float
+        n RSS / (n − df)², the criterion of generalised cross-validation.
+    slope : float
+        Half the derivative of ln GCV by ln λ, times RSS / N and n − df, which may be 0.
+
+    References
+    ----------
+    Golub, Heath & Wahba (1979), "Generalized cross-validation as a method for choosing a good ridge
+    parameter", Technometrics 21.
+    """
+
+    df: float
+    residual_sum: float
+    gcv: float
+    slope: float
 
 
 @dataclass(frozen=True, eq=False)
 class RidgePath:
-    """The spectrum of the scatter of all rows, and what the regressions of all penalties follow from.
+    """The correlations of all rows, and what the regressions of all penalties follow from.
 
     Attributes
     ----------
     centre, deviations : ndarray of shape (d,)
         The mean of all rows, and what features are divided by; infinity for a feature that does not vary.
-    eigenvalues : ndarray of shape (d,)
-        e; 0 where rounding may be all there is.
-    vectors : ndarray of shape (d, d)
-        V, with eigenvectors as columns.
-    projections : ndarray of shape (d, K)
-        P.
+    correlations : ndarray of shape (d, d)
+        C.
+    means : ndarray of shape (d, K)
+        B.
+    banded : Banded
+        C and B in coordinates in which C is banded.
     shares : ndarray of shape (K,)
         The shares n_k / N of the classes.
     weight, n_rows : float
@@ -52,9 +85,9 @@ class RidgePath:
 
     centre: Array
     deviations: Array
-    eigenvalues: Array
-    vectors: Array
-    projections: Array
+    correlations: Array
+    means: Array
+    banded: Banded
     shares: Array
     weight: float
     n_rows: float
@@ -64,22 +97,21 @@ class RidgePath:
     @at_one_moment
     def _of(cls, statistics: Statistics, scale: bool, rounding: float) -> Self:
         weight, offsets = float(statistics.weights.sum()), weighted_offsets(statistics)
-        covariance = pooled_covariance(statistics) + between_covariance(statistics)
-        variances, centre = covariance.diagonal(), statistics.overall_mean()
+        matrix = pooled_covariance(statistics)
+        with single_blas_thread():
+            for rows in _strips(matrix):  # a state may be a good part of the memory
+                matrix[rows] += offsets.T[rows] @ offsets
+        variances, centre = matrix.diagonal().copy(), statistics.overall_mean()
         deviations = np.sqrt(variances) if scale else np.ones(len(centre))
         if scale:
             deviations[constant_features(variances * (2.0**-52 / rounding) ** 2, statistics.means)] = np.inf
-        with single_blas_thread():
-            values, vectors = scipy.linalg.eigh(covariance / np.outer(deviations, deviations))
-        least = _ROUNDING * np.sqrt(len(values)) * rounding * values.mean() if rounding > 2.0**-52 else 0.0
-        values[values <= least] = 0.0
+        for rows in _strips(matrix):
+            matrix[rows] /= np.outer(deviations[rows], deviations)
         shares = statistics.weights / weight
-        projections = vectors.T @ (weight * np.sqrt(shares)[:, None] * offsets / deviations).T
-        projections[values == 0] = 0.0
+        means = (np.sqrt(shares)[:, None] * offsets / deviations).T
         n_rows = max(weight, float(statistics.n_rows))
-        return cls(
-            centre, deviations, weight * values, vectors, projections, shares, weight, n_rows, rounding
-        )
+        banded = Banded.of(matrix, means)
+        return cls(centre, deviations, matrix, means, banded, shares, weight, n_rows, rounding)
 
     @classmethod
     def of(cls, statistics: Statistics, *, scale: bool, rounding: float = 2.0**-52) -> RidgePath:
@@ -100,99 +132,131 @@ class RidgePath:
         return paths[scale, rounding]
 
     @property
+    def _mean_eigenvalue(self) -> float:
+        varying = max(1, int(np.isfinite(self.deviations).sum()))
+        mean = self.weight * float(np.trace(self.correlations)) / varying
+        return mean or 1.0
+
+    @property
     def alphas(self) -> Array:
         """The penalties that are tried, in ascending order: (n_alphas,)."""
-        mean = self.eigenvalues.sum() / max(1, np.isfinite(self.deviations).sum()) or 1.0
-        least = max(_ROUNDING * np.sqrt(len(self.eigenvalues)) * self.rounding, _LEAST_ALPHA)
-        return np.geomspace(least * mean, _LARGEST_ALPHA * mean, _N_ALPHAS)
+        least = max(_ROUNDING * np.sqrt(len(self.centre)) * self.rounding, _LEAST_ALPHA)
+        tried: Array = np.geomspace(least, _LARGEST_ALPHA, _N_ALPHAS) * self._mean_eigenvalue
+        return tried
 
-    def _inverses(self, alpha: float) -> Array:
-        """1 / (e + λ); 0 for a direction in which nothing varies, if there is no penalty."""
-        sums = self.eigenvalues + alpha
-        return np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+    def _shift(self, alpha: float) -> float:
+        """The penalty of one row; a smaller one than the rounding errors of eigenvalues counts as these."""
+        n = len(self.centre)
+        least = _ROUNDING * max(math.sqrt(n) * self.rounding, n * 2.0**-52) * self._mean_eigenvalue
+        return max(alpha, least) / self.weight
 
-    def degrees_of_freedom(self, alpha: float) -> float:
-        """The trace of the matrix that maps labels to fitted values, intercept included."""
-        return 1.0 + float(self.eigenvalues @ self._inverses(alpha))
-
-    def residual_sum(self, alpha: float) -> float:
-        """Σ_k Σ (y_k − f_k)² over all rows, where y_k is 1 for a row of class k and else 0."""
-        inverses, squares = self._inverses(alpha), np.vecdot(self.projections, self.projections)
-        total = self.weight * float(self.shares @ (1 - self.shares))
-        return total - float(squares @ (inverses * (2.0 - self.eigenvalues * inverses)))
-
-    def gcv(self, alpha: float) -> float:
-        """The criterion of generalised cross-validation: n RSS / (n − df)².
-
-        References
-        ----------
-        Golub, Heath & Wahba (1979), "Generalized cross-validation as a method for choosing a good ridge
-        parameter", Technometrics 21.
-        """
-        freedom = self.n_rows - self.degrees_of_freedom(alpha)
-        return self.n_rows * self.residual_sum(alpha) / freedom**2 if freedom > 0 else np.inf
+    def criterion(self, alpha: float) -> Criterion:
+        """What chooses the penalty, of one of them."""
+        shift = self._shift(alpha)
+        (first, second), (fitted, squares, cubes) = self.banded.powers(shift)
+        df = 1.0 + len(self.centre) - shift * first
+        share = float(self.shares @ (1 - self.shares)) - fitted - shift * squares
+        left = self.n_rows - df
+        slope = shift**2 * cubes * left - shift * (first - shift * second) * share
+        gcv = self.n_rows * self.weight * share / left**2 if left > 0 else np.inf
+        return Criterion(float(df), float(self.weight * share), float(gcv), float(slope))
 
     def best_alpha(self, max_df: float) -> float:
         """The penalty of the least criterion among those with at most `max_df` degrees of freedom a row.
 
-        With as many degrees of freedom as rows, the criterion is 0 / 0, and the regression interpolates.
+        With as many degrees of freedom as rows, the criterion is 0 / 0, and the regression interpolates. The
+        penalty is the root of the criterion's slope: a minimum is flat, and of its place only half of the
+        digits are known from values.
         """
-        tried = self.alphas
-        while not self._allows(tried[-1], max_df):
-            tried = np.append(tried, 2 * tried[-1])
-        first = next(i for i, alpha in enumerate(tried) if self._allows(alpha, max_df))
-        least = first + int(np.argmin([self.gcv(alpha) for alpha in tried[first:]]))
-        if least in (first, len(tried) - 1):
-            return float(tried[least])
-        low, high = np.log(tried[[least - 1, least + 1]])
-        if self._slope(low) > 0 or self._slope(high) < 0:
-            return float(tried[least])
-        return float(np.exp(brentq(self._slope, low, high, xtol=1e-14, rtol=1e-14)))
+        most = max(1.5, max_df * self.n_rows) * (1 - 1e-12)  # of which no rounding leads over the limit
+        at = cache(lambda log: self.criterion(np.exp(log)))
+        logs = [float(log) for log in np.log(self.alphas)]
+        while at(logs[-1]).df > most:
+            logs.append(logs[-1] + np.log(2))
+        first = next(i for i, log in enumerate(logs) if at(log).df <= most)
+        least = min(range(first, len(logs)), key=lambda i: at(logs[i]).gcv)
+        low, best, high = logs[max(least - 1, 0)], logs[least], logs[min(least + 1, len(logs) - 1)]
+        if at(best).slope < 0:
+            low = best
+        else:
+            high = best
+        if at(low).df > most:
+            low = best = brentq(lambda log: most - at(log).df, low, high, xtol=_PLACE, rtol=_PLACE)
+        if at(low).slope < 0 < at(high).slope:
+            best = brentq(lambda log: at(log).slope, low, high, xtol=_PLACE, rtol=_PLACE)
+        return float(np.exp(best))
 
-    def _slope(self, log_alpha: float) -> float:
-        """Half the derivative of ln GCV by ln λ.
+    def at(self, alpha: float) -> RidgeRegression:
+        """The regression of a penalty; LinAlgError if its matrix is not positive definite."""
+        matrix = self.correlations.T.copy(order="F")
+        matrix.flat[:: len(matrix) + 1] += self._shift(alpha)
+        with single_blas_thread():
+            factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
+            if problem:
+                raise np.linalg.LinAlgError(
+                    f"the correlations with penalty {alpha} are not positive definite"
+                )
+            slopes, _ = dpotrs(factor, self.means, lower=True)
+        return RidgeRegression(self, factor, slopes)
 
-        A minimum is flat: from values of the criterion, only half of the digits of its place are known.
-        """
-        alpha = float(np.exp(log_alpha))
-        inverses, squares = self._inverses(alpha), np.vecdot(self.projections, self.projections)
-        of_residuals = alpha * float(squares @ inverses**3) / self.residual_sum(alpha)
-        left = self.n_rows - self.degrees_of_freedom(alpha)
-        return alpha * (of_residuals - float(self.eigenvalues @ inverses**2) / left)
 
-    def _allows(self, alpha: float, max_df: float) -> bool:
-        return self.degrees_of_freedom(alpha) <= max(1.5, max_df * self.n_rows)
+@dataclass(frozen=True, eq=False)
+class RidgeRegression:
+    """The regression of one penalty.
 
-    def coefficients(self, alpha: float) -> Array:
+    Attributes
+    ----------
+    path : RidgePath
+        The regressions of all penalties.
+    factor : ndarray of shape (d, d)
+        L, in whose lower triangle L Lᵀ = C + λ / N.
+    slopes : ndarray of shape (d, K)
+        The coefficients of features that are divided by their deviations.
+    """
+
+    path: RidgePath
+    factor: Array
+    slopes: Array
+
+    @property
+    def coefficients(self) -> Array:
         """The coefficients of the deviations x − centre: (d, K)."""
-        made: Array = self.vectors @ (self._inverses(alpha)[:, None] * self.projections)
-        return made / self.deviations[:, None]
+        made: Array = self.slopes / self.path.deviations[:, None]
+        return made
 
-    def left_out(self, alpha: float, X: Array, codes: NDArray[np.intp], weights: Array) -> Array:
+    def left_out(self, X: NDArray[np.floating], codes: NDArray[np.intp], weights: Array) -> Array:
         """The fitted values of rows by the regressions of all other rows, in closed form: (n, K).
 
-        f₋ᵢ = y_i − (y_i − f_i) / (1 − h_i), with the leverage h_i = w_i (1 / N + Σ_j (v_jᵀ z_i)² / (e_j + λ))
-        of a row z_i in scaled deviations.
+        f₋ᵢ = y_i − (y_i − f_i) / (1 − h_i), with the leverage h_i = w_i (1 + |L⁻¹ z_i|²) / N of a row z_i in
+        scaled deviations.
 
         Parameters
         ----------
-        alpha : float
-            The penalty.
         X : ndarray of shape (n, d)
-            Rows among those of the statistics.
+            Rows among those of the statistics. Those in single precision have their leverages in it.
         codes : ndarray of int of shape (n,)
             Their classes.
         weights : ndarray of shape (n,)
             Their weights in the statistics.
         """
-        inverses = self._inverses(alpha)
-        components = ((X - self.centre) / self.deviations) @ self.vectors
-        fitted = self.shares + components @ (inverses[:, None] * self.projections)
-        leverages = weights * (1 / self.weight + components**2 @ inverses)
-        indicators = np.eye(len(self.shares))[codes]
-        rest = np.maximum(1 - leverages, 2.0**-26)
-        left: Array = indicators - (indicators - fitted) / rest[:, None]
+        path, left = self.path, np.eye(len(self.path.shares))[codes]
+        factor = self.factor.astype(X.dtype, copy=False)
+        solve = get_blas_funcs("trsm", (factor,))
+        with single_blas_thread():
+            for start in range(0, len(X), _ROWS_TOGETHER):
+                own = slice(start, start + _ROWS_TOGETHER)
+                scaled = (X[own] - path.centre) / path.deviations
+                residuals = left[own] - path.shares - scaled @ self.slopes
+                components = solve(1.0, factor, scaled.astype(X.dtype).T, lower=True, overwrite_b=True)
+                leverages = weights[own] * (1 + np.square(components).sum(axis=0)) / path.weight
+                left[own] -= residuals / np.maximum(1 - leverages, 2.0**-26)[:, None]
         return left
+
+
+def _strips(matrix: Array) -> list[slice]:
+    """Rows that take a few megabytes, in turn."""
+    step = max(1, (1 << 18) // len(matrix))
+    return [slice(start, start + step) for start in range(0, len(matrix), step)]
 
 
 def _paths_of(statistics: Statistics) -> dict[tuple[bool, float], RidgePath]:

@@ -27,7 +27,7 @@ from streamgda.data.sources.running import Scheduler
 from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method, Softmax
 from streamgda.extensions.ridge.classifier import RidgeClassifier
 from streamgda.extensions.ridge.features import RandomFeatures
-from streamgda.extensions.ridge.path import RidgePath
+from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
 from streamgda.extensions.ridge.rule import MappedRows
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.jobs.passes.compute import opening_on, scheduler_for
@@ -262,16 +262,17 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     # ------------------------------------------------------------------ calibration
 
-    def _calibration_for(self, statistics: Statistics, path: RidgePath, alpha: float) -> Calibrated | None:
-        own = super()._calibration_for(statistics, path, alpha)
+    def _calibration_for(self, statistics: Statistics, regression: RidgeRegression) -> Calibrated | None:
+        own = super()._calibration_for(statistics, regression)
         if own is not None or self.calibration is None or not self._is_sampled(statistics):
             return own
         X, codes, weights = self._sample.rows(statistics.classes)
-        fitted = path.left_out(alpha, self._map_of(statistics).transformed(X), codes, weights)
+        fitted = regression.left_out(self._map_of(statistics).transformed(X), codes, weights)
         calibrated = Labelled(fitted, codes, weights).calibrated(statistics.classes, self.calibration)
         if calibrated.softmax is not None:
             return calibrated
-        scaling = Softmax(np.eye(len(path.shares)) / calibrated.temperature, np.zeros(len(path.shares)))
+        n_classes = len(regression.path.shares)
+        scaling = Softmax(np.eye(n_classes) / calibrated.temperature, np.zeros(n_classes))
         return replace(calibrated, softmax=scaling, temperature=1.0)
 
     def _is_sampled(self, statistics: Statistics) -> bool:

@@ -232,10 +232,13 @@ class MappedColumns(MadeColumns):
         if not kind.has_products:
             raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
         rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
-        if self.rule.products == "float64":
+        if hasattr(self.given, "moments"):  # where the rows lie
+            moments = self.given.moments(rows, kind, self.rule.features)
+        elif self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
-        with np.errstate(over="ignore", invalid="ignore"), single_blas_thread():
-            moments = _reduced_in_single(rows, self.rule, kind)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"), single_blas_thread():
+                moments = _reduced_in_single(rows, self.rule, kind)
         if not moments.are_finite():
             rows.raise_for_values(other_remedy=FILL_IN)
         return moments

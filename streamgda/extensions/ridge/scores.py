@@ -18,6 +18,8 @@ from streamgda.models.gaussians.products import multiply_rows
 from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
 
+_ROWS_TOGETHER = 256  # whose mapped features are in memory
+
 
 @dataclass(frozen=True, eq=False)
 class LinearScores:
@@ -58,17 +60,20 @@ class LinearScores:
 
     @property
     def linear_terms(self) -> tuple[Array, Array, Array]:
-        """Centre, slopes and intercepts; ValueError if rows are mapped first."""
-        if self.features is not None:
-            raise ValueError(
-                "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
-                "scikit-learn's RidgeClassifier"
-            )
+        """Centre, slopes and intercepts, for rows that have been mapped."""
         return self.centre, self.slopes, self.intercepts
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
-        X = X if self.features is None else self.features.transformed(X)
+        if self.features is None:
+            return self._of_mapped(X, out)
+        parts = [
+            self._of_mapped(self.features.transformed(X[start : start + _ROWS_TOGETHER]))
+            for start in range(0, len(X), _ROWS_TOGETHER)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _of_mapped(self, X: NDArray[np.floating], out: Array | None = None) -> Array:
         scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores

@@ -69,16 +69,36 @@ class Mixtures(Densities):
     def _log_shares(self) -> Array:
         return np.log(self.shares)
 
+    @cached_property
+    def _layers(self) -> tuple[NDArray[np.intp], list[slice], NDArray[np.intp]]:
+        """The order in which subclasses are added, where each layer of it lies, and that of each class.
+
+        The first layer has the first subclass of each class, the classes of most subclasses first. So each
+        layer is of the first classes of the layer before, and is added to them by one slice.
+        """
+        by_size = np.argsort(-self._sizes, kind="stable")
+        layers = [self.starts[by_size[self._sizes[by_size] > j]] + j for j in range(self._sizes.max())]
+        bounds = np.cumsum([0, *map(len, layers)]).tolist()
+        return np.concatenate(layers), list(map(slice, bounds, bounds[1:])), np.argsort(by_size)
+
     def _added(self, scores: Array) -> Array:
         """Ln Σ_j exp(score) of the subclasses of each class: (n, K), of scores (n, M)."""
-        by_subclass = scores.T
-        highest = np.maximum.reduceat(by_subclass, self.starts)
+        order, layers, places = self._layers
+        terms = np.ascontiguousarray(scores.T[order])
+        added, highest = terms[layers[0]], terms[layers[0]].copy()
+        sizes = [layer.stop - layer.start for layer in layers]
+        for layer, n in zip(layers, sizes, strict=True):
+            np.maximum(highest[:n], terms[layer], out=highest[:n])
         highest[np.isneginf(highest)] = 0.0
-        gaps = by_subclass - np.repeat(highest, self._sizes, axis=0)
+        for layer, n in zip(layers, sizes, strict=True):
+            terms[layer] -= highest[:n]
+        np.exp(terms, out=terms)
+        for layer, n in zip(layers[1:], sizes[1:], strict=True):
+            added[:n] += terms[layer]
         with np.errstate(divide="ignore"):
-            added: Array = np.log(np.add.reduceat(np.exp(gaps, out=gaps), self.starts))
+            np.log(added, out=added)
         added += highest
-        return added.T
+        return added[places].T
 
     def squared_distances(self, X: Array) -> Array:
         """The least squared distance of rows (n, d) from the mean of a subclass of each class: (n, K)."""

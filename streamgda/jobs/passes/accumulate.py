@@ -275,7 +275,7 @@ def _labels_ahead(split: Split) -> tuple[int, int]:
 def _check_source(source: object) -> None:
     if not isinstance(source, Source):
         raise TypeError(
-            f"only a source can be accumulated, got {type(source).__name__}; scan_parquet makes a source of "
+            f"only a source can be accumulated, got {type(source).__name__}; scan makes a source of "
             "a path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
             "ClassStatistics().update(X, y), or become a source by scan_arrow"
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
+from math import prod
 from typing import Any, overload
 
 import numpy as np
@@ -26,10 +28,12 @@ from streamgda.models.estimators.reading import check_batch, check_no_name, chec
 from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import Array, order_of
 from streamgda.statistics.kernels.blas import single_blas_thread
+from streamgda.statistics.kernels.threads import in_threads
 
 Batch = Sequence[Any]
 
 _ROWS_AT_ONCE = 1 << 12
+_BLOCKS_OF_RUN = 4  # of rows in memory
 _ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 
 
@@ -111,12 +115,13 @@ def evaluate(
         if not groups:
             raise ValueError(f"there is nothing to evaluate: {source!r} has no rows")
         n_rows = total(split.n_rows for group in groups for split in group)
+        n_rows = n_rows and round(n_rows * prod(part.share_of_rows for part in source.parts))
         plan = Plan(groups, evaluate_splits, (model, decision, temperatures * _share_of(n_rows)))
         evaluation: Evaluation = compute_plan(plan, scheduler, progress)
     else:
         rows = source if maps is None else maps.transform(source)
         blocks, (n_rows, *_) = _blocks_of(model, rows, y, sample_weight), getattr(rows, "shape", (None,))
-        evaluation = _evaluate_blocks(model, blocks, decision, temperatures * _share_of(n_rows))
+        evaluation = _evaluate_in_memory(model, blocks, decision, temperatures * _share_of(n_rows))
     _check_labels(model, evaluation)
     evaluation.pos_label = None if pos_label is None else model.known_labels.tolist()[decision.positive]
     return evaluation
@@ -251,7 +256,7 @@ def _scored_batches(
                 faded = weights_after((newest.values - times.values) / unit, weight)
             options |= {"time": times} if getattr(model, "half_life", None) else {}
         if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and model.statistics_.n_rows:
-            of_batch = _evaluate_blocks(model, _blocks_of(model, X, y, faded), inference.Decision())
+            of_batch = _evaluate_in_memory(model, _blocks_of(model, X, y, faded), inference.Decision())
             yield of_batch, (of_batch.n_rows if age is None else age) / unit
         model.partial_fit(X, y, **options)
 
@@ -309,8 +314,20 @@ def _share_of(n_rows: int | None) -> float:
     return min(1.0, _ROWS_FOR_TEMPERATURES / (n_rows or 1))
 
 
+def _evaluate_in_memory(
+    model: Model, blocks: Iterator[Block], decision: inference.Decision, share: float = 1.0
+) -> Evaluation:
+    """The evaluation of rows in memory: of runs of blocks, which several threads score, merged in order."""
+    runs = iter(lambda: list(islice(blocks, _BLOCKS_OF_RUN)), [])
+    parts = in_threads(lambda run: _evaluate_blocks(model, run, decision, share), runs)
+    evaluation = next(parts, None) or Evaluation()
+    for part in parts:
+        evaluation.merge(part)
+    return evaluation
+
+
 def _evaluate_blocks(
-    model: Model, blocks: Iterable[Block], decision: inference.Decision, share: float = 1.0
+    model: Model, blocks: Iterable[Block], decision: inference.Decision, share: float
 ) -> Evaluation:
     evaluation, labels = Evaluation(), model.known_labels
     calibration = Calibration(float(model.temperature))

@@ -24,6 +24,7 @@ from streamgda.data.blocks.arrays import (
     group_codes,
     readable,
     with_columns,
+    with_places,
 )
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
 from streamgda.data.blocks.wording import counted, named
@@ -301,7 +302,7 @@ class ArraySource(Source):
     ) -> None:
         if y is None:
             raise ValueError("models are compared on labelled rows, but the target y is None")
-        X = as_table(X)
+        X = with_places(as_table(X))
         check_batch(X)
         check_no_name(y)
         if not columns_of_other_types(X):

@@ -35,7 +35,7 @@ The modules, from the top down:
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.
 - `lazy`: methods that take Dask collections.
 - `options`: parameters that hold several, and what replaced those of older versions.
-- `priors`, `dtypes`: prior probabilities, types.
+- `priors`, `dtypes`: prior probabilities, types. `libraries`: arrays of other libraries.
 """
 
 from importlib import import_module
@@ -70,6 +70,13 @@ JOBS = {
     "calibrate": "streamgda.jobs.selection.calibration:calibrate",
 }
 """What runs over whole datasets and stands above the models."""
+
+DEVICES = {
+    "learn": "streamgda.extensions.devices.rows:rows_to_learn",
+    "answer": "streamgda.extensions.devices.scores:answer",
+    "map": "streamgda.extensions.devices.features:transformed",
+}
+"""What takes rows that lie on a device, by scikit-learn's dispatch."""
 
 SKOPS_TYPES = [
     "streamgda.extensions.categories.columns.Categories",

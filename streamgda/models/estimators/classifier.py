@@ -26,7 +26,7 @@ from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.options import OptionOf
 from streamgda.models.estimators.priors import priors_of, sum_to_one
 from streamgda.models.estimators.reading import one_of
-from streamgda.models.estimators.scores import Finalised, G, RowScores, score_finalised
+from streamgda.models.estimators.scores import Finalised, G, RowScores, score_each, score_finalised
 from streamgda.models.estimators.view import View
 from streamgda.models.gaussians.absent import PriorsAlone
 from streamgda.models.gaussians.base import Densities
@@ -341,11 +341,15 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
         rows = reading.check_rows(self, X)
         result: NDArray[Any] | None = None
-        for scores in score_rows(self, rows, best_alone=best_alone):
+
+        def write(scores: RowScores) -> None:
+            nonlocal result
             part = view(scores)
-            if result is None:
+            if result is None:  # in the first block, before there are threads
                 result = np.empty((len(rows), *part.shape[1:]), dtype=part.dtype)
             result[scores.positions] = part
+
+        score_each(write, score_rows(self, rows, best_alone=best_alone), len(rows))
         assert result is not None  # check_rows raises if there are no rows
         return result
 
@@ -424,8 +428,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         rows = reading.check_rows(self, X)
         state = finalised(self)
         result = np.empty((len(rows), len(state.classes)))
-        for scores in score_finalised(state, rows, self.missing):
-            scores.write_probabilities(result)
+        blocks = score_finalised(state, rows, self.missing)
+        score_each(lambda scores: scores.write_probabilities(result), blocks, len(rows))
         return result
 
     def predict_set(self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
@@ -465,12 +469,12 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         reading.check_has_learnt(self)
         checked_quantile(quantile, len(self.classes_))
 
-        def sets(model: Self, X: Any) -> NDArray[np.bool_]:
+        def predict_set(model: Self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
             return model._apply(
                 X, lambda s: s.log_odds >= checked_quantile(quantile, len(s.finalised.classes))
             )
 
-        return lazy_on_dask(columns=class_labels)(sets)(self, X)
+        return lazy_on_dask(columns=class_labels)(predict_set)(self, X, quantile=quantile)
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:

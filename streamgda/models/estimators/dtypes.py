@@ -67,7 +67,11 @@ class FittedTypes:
 
 def _dtype_of(values: Any) -> np.dtype[Any]:
     dtype = getattr(values, "dtype", None)
-    return dtype if isinstance(dtype, np.dtype) else np.asarray(values).dtype
+    if isinstance(dtype, np.dtype):
+        return dtype
+    if hasattr(values, "__dlpack__"):  # of another library, on any device
+        return np.dtype("float32" if str(dtype).endswith("float32") else "float64")
+    return np.asarray(values).dtype
 
 
 def _label_type(dtype: np.dtype[Any]) -> str:

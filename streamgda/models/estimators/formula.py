@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.models.estimators.classifier import finalised
+from streamgda.models.estimators.scores import Finalised
 from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.densities import DiagonalGaussians
 from streamgda.models.gaussians.products import large_mean_tails
@@ -66,13 +67,28 @@ def score_formula(model: Any, system: str) -> ScoreFormula:
     sklearn.exceptions.NotFittedError
         If the model has learnt no rows.
     ValueError
-        If the model has ``missing="marginal"`` or ``predictive="student"``.
+        If the model has ``missing="marginal"`` or ``predictive="student"``, or maps rows first.
     """
     state = finalised(model)
+    check_formula(model, system)
+    if model.maps_rows:
+        raise ValueError(
+            "no other system has the map of random features; to_sklearn() makes a pipeline of it and "
+            "scikit-learn's RidgeClassifier"
+        )
+    return formula_of(state)
+
+
+def check_formula(model: Any, system: str) -> None:
+    """Raise ValueError for ``missing="marginal"`` and ``predictive="student"``, which have no formula."""
     if model.missing != "raise":
         raise ValueError(f"{system} takes no missing values; set missing='raise'")
     if model.predictive != "plugin":
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
+
+
+def formula_of(state: Finalised[Any]) -> ScoreFormula:
+    """The scores by the densities and priors of a model; of rows after the map, if it has one."""
     seen = state.seen
     densities, constants, starts = seen.densities.parts_with(seen.log_priors.copy())
     constants[list(densities.singular)] = -np.inf

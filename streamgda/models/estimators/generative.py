@@ -16,16 +16,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from streamgda.data.blocks.arrays import in_numpy
 from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
 from streamgda.models.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.models.estimators.libraries import in_numpy
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.pipeline import ModelPipeline
 from streamgda.models.estimators.reading import check_rows
-from streamgda.models.estimators.scores import Finalised, G, score_finalised
+from streamgda.models.estimators.scores import Finalised, G, RowScores, score_each, score_finalised
 from streamgda.models.estimators.sql import select_of
 from streamgda.models.estimators.traps import warn_of_traps
 from streamgda.models.gaussians.base import Gaussians
@@ -142,15 +142,18 @@ class GenerativeClassifier(GaussianClassifier[G]):
         """
         rows = check_rows(self, X, missing="marginal")
         completed = rows.astype(np.float64)
-        for scores in score_rows(self, rows, missing="marginal"):
+
+        def fill(scores: RowScores) -> None:
             if isinstance(scores.positions, slice) or scores.rows.shape[1] == rows.shape[1]:
-                continue  # nothing is missing
+                return  # nothing is missing
             missing = np.isnan(rows[scores.positions[0]])
             with np.errstate(over="ignore", invalid="ignore"):
                 means = scores.finalised.densities.conditional_mean(
                     ~missing, scores.gaussians, scores.rows, scores.probabilities
                 )
             completed[np.ix_(scores.positions, np.flatnonzero(missing))] = means
+
+        score_each(fill, score_rows(self, rows, missing="marginal"), len(rows))
         return completed
 
     # ------------------------------------------------------------------ outliers
@@ -200,7 +203,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([2.5])
         """
 
-        def distances(model: Self, X: Any) -> Array:
+        def mahalanobis(model: Self, X: Any, relative: bool) -> Array:
             rows = check_rows(model, X)
             with at_one_moment(model):
                 state = finalised(model)
@@ -215,7 +218,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
                 squared -= total if codes is None else total[:, 0]
             return squared
 
-        return distances(self, X) if y is not None else lazy_on_dask(class_labels)(distances)(self, X)
+        own = mahalanobis if y is not None else lazy_on_dask(class_labels)(mahalanobis)
+        return own(self, X, relative=relative)
 
     def _as_one_class(self) -> Finalised[G]:
         """The density of all rows as of one class, by the parameters of this model."""
@@ -483,11 +487,14 @@ def _squared_distances(
 ) -> Array:
     """The squared distances of rows from all classes, (n_rows, K); or from those given by `codes`."""
     result = np.empty((len(rows), len(state.classes)) if codes is None else len(rows))
-    for scores in score_finalised(state, rows, missing, codes):
+
+    def write(scores: RowScores) -> None:
         some = scores.positions
         result[some] = (
             scores.squared_distances if codes is None else scores.own_squared_distances(codes[some])
         )
+
+    score_each(write, score_finalised(state, rows, missing, codes), len(rows))
     return result
 
 

@@ -1,10 +1,11 @@
-"""A decorator for methods on rows, so that they also take and return lazy Dask collections."""
+"""A decorator for methods on rows, so that they also take Dask collections, and arrays on a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, wraps
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,18 +14,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda.data.blocks.arrays import readable
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.conversion import is_dask
+from streamgda.data.sources.lists import column_of
+from streamgda.models.estimators import DEVICES
+from streamgda.models.estimators.libraries import lies_elsewhere
 
 R = TypeVar("R")
 Columns = Callable[[Any], Any]
 Score = Callable[[Any], Any]
 
 
-def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callable[[Any, Any], R]]:
+def lazy_on_dask(columns: Columns) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Decorate a method of a fitted model that scores rows, so that it also takes Dask collections.
 
     For a dask array it returns a dask array; for a dask DataFrame, a dask Series or DataFrame with the index
     of the rows. The scores are those of the model at the time of the call: later learning does not change
-    them.
+    them. Within scikit-learn's ``array_api_dispatch``, an array of another library is scored on its device.
 
     Parameters
     ----------
@@ -32,14 +36,18 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[[Any, Any], R]], Callab
         Returns the column names of such a DataFrame for a model: `class_labels` or `feature_names`.
     """
 
-    def decorate(method: Callable[[Any, Any], R]) -> Callable[[Any, Any], R]:
+    def decorate(method: Callable[..., R]) -> Callable[..., R]:
         @wraps(method)
-        def method_or_lazy(model: Any, X: Any) -> Any:
-            if isinstance(X, np.ndarray) or not is_dask(X):
-                return method(model, X)
+        def method_or_lazy(model: Any, X: Any, **options: Any) -> Any:
+            if isinstance(X, np.ndarray):
+                return method(model, X, **options)
+            if lies_elsewhere(X):
+                return resolve_name(DEVICES["answer"])(method, model, X, **options)
+            if not is_dask(X):
+                return method(model, X, **options)
             check_lazy(model, X)
             model = model.snapshot()
-            score = partial(method, model)
+            score = partial(method, model, **options)
             if hasattr(X, "map_partitions"):
                 return _score_frame(score, model, X, columns(model))
             return _score_array(score, model, X)
@@ -74,8 +82,10 @@ def check_lazy(model: Any, X: Any) -> None:
     if not schema.is_numeric and hasattr(X, "columns"):
         check_known(schema.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
-        validate_data(model, X._meta, reset=False, skip_check_array=True)
-        readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
+        lists = {column_of(name) for name in schema.names or ()}.difference(schema.names or ())
+        if lists.isdisjoint(X.columns):  # whose lengths the partitions tell
+            validate_data(model, X._meta, reset=False, skip_check_array=True)
+            readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
     elif X.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
@@ -87,7 +97,7 @@ def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
     schema = model.statistics_.schema_of_rows
-    learnt = X.columns if schema.is_numeric else schema.names
+    learnt = schema.names or X.columns
     names = [name for name in learnt if name not in schema.encoded]
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
     row = pd.DataFrame(means, columns=names).assign(**schema.example())

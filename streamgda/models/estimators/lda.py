@@ -21,7 +21,7 @@ from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.priors import priors_of
 from streamgda.models.estimators.reading import check_rows, one_of
-from streamgda.models.estimators.scores import RowScores, score_finalised
+from streamgda.models.estimators.scores import RowScores, score_each, score_finalised
 from streamgda.models.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
@@ -292,8 +292,11 @@ class LinearDiscriminantAnalysis(
         centre = state.gaussians.centre
         projected = np.empty((len(rows), scalings.shape[1]), dtype=self._types.of_products(rows))
         shift = centre @ scalings if self.solver == "eigen" else 0.0  # with "svd", components stay centred
-        for scores in score_finalised(state, rows, "raise"):
+
+        def project(scores: RowScores) -> None:
             projected[scores.positions] = multiply_rows(scores.rows - centre, scalings) + shift
+
+        score_each(project, score_finalised(state, rows, "raise"), len(rows))
         return projected
 
     @property

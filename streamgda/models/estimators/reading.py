@@ -31,9 +31,11 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
+from streamgda.data.sources.lists import are_of_one_list
 from streamgda.data.sources.running import Progress, Scheduler
-from streamgda.models.estimators import JOBS
+from streamgda.models.estimators import DEVICES, JOBS
 from streamgda.models.estimators.dtypes import FittedTypes
+from streamgda.models.estimators.libraries import in_numpy, lies_elsewhere
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.missing import Keep, MissingRows, Read, Reading
@@ -81,14 +83,21 @@ def check_rows(
     """
     missing = missing or model.missing
     if not isinstance(X, np.ndarray):
+        if lies_elsewhere(X):
+            raise TypeError(
+                "rows on a device are taken by fit, partial_fit and predictions; give them in NumPy here"
+            )
         if isinstance(X, dict | list | tuple):
             X = _records(model, X, fills=missing != "raise", remedy=other_remedy)
         else:
-            X = arrays.in_numpy(X)
+            X = in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
+    if isinstance(X, list | tuple) and X and are_of_one_list(_names(model) or [""]):
+        X = np.asarray(X)
     if not model.statistics_.schema_of_rows.is_numeric:
-        X = _columns_of(model, X).encoded(model.statistics_.schema_of_rows)
+        X = _columns_of(model, arrays.with_places(X, _names(model)))
+        X = X.encoded(model.statistics_.schema_of_rows)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = _valid_rows(model, X)
     if valid is not None:
@@ -111,7 +120,8 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     """
     names = getattr(model, "feature_names_in_", None)
     if type(X) is np.ndarray:
-        rows = X if names is None and X.dtype.kind in "fiu" and X.ndim == 2 else None
+        is_plain = X.dtype.kind in "fiu" and X.ndim == 2
+        rows = X if is_plain and (names is None or are_of_one_list(names)) else None
     else:
         rows = None if names is None or arrays.column_names(X) != tuple(names) else arrays.matrix_of(X)
     is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
@@ -120,11 +130,17 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 
 def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
-    X = _with_known_columns(model, X)
+    X = _with_known_columns(model, arrays.with_places(X, _names(model)))
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     X = arrays.readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
+
+
+def _names(model: Any) -> list[str] | None:
+    """The names of the columns that a model was fitted to."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names.tolist()
 
 
 def _with_known_columns(model: Any, X: Any) -> Any:
@@ -197,7 +213,7 @@ def blocks_to_learn(
     check_missing(missing)
     if isinstance(X, dict | list | tuple):
         X = arrays.as_table(X) if reset else _more_records(model, X, missing)
-    X, y, sample_weight = map(arrays.in_numpy, (X, y, sample_weight))
+    X, y, sample_weight = _of_host(X, y, sample_weight)
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -230,6 +246,15 @@ def _more_records(model: Any, X: Any, missing: Missing) -> Any:
     return _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
 
 
+def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Rows, which may stay where they lie, and their labels and weights in NumPy."""
+    if not isinstance(X, np.ndarray) and not lies_elsewhere(X):
+        X = in_numpy(X)
+    if not isinstance(y, np.ndarray):
+        y = in_numpy(y)
+    return X, y, None if sample_weight is None else in_numpy(sample_weight)
+
+
 def missing_for(model: Any, missing: Missing) -> Missing:
     """What becomes of incomplete rows: those without a label are left out if a model learns from the rest."""
     return "marginal" if missing == "raise" != model.missing else missing
@@ -237,11 +262,14 @@ def missing_for(model: Any, missing: Missing) -> Missing:
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
+    X = arrays.with_places(X, None if reset else _names(model))
     if not reset and not model.statistics_.schema_of_rows.is_numeric:
         return _columns_of(model, X)
     made = encoded_columns(X, model._encoding) if reset else None
     if made is not None:
         return made
+    if lies_elsewhere(X):
+        return resolve_name(DEVICES["learn"])(model, X, reset=reset, min_rows=min_rows)
     X = arrays.readable(arrays.as_table(X) if reset else _with_known_columns(model, X))
     if model.exact:
         arrays.check_no_rounding(X)
@@ -361,7 +389,8 @@ def check_batch(X: Any, otherwise: str = arrays.OR_SCAN) -> None:
             "to evaluate in place of score, and to predict_dataset in place of predict"
         )
     if isinstance(X, str | PathLike):
-        raise TypeError(f"rows or a source are needed, got the path {X}; scan_parquet makes a source of it")
+        scan = "scan_zarr" if str(X).endswith(".zarr") else "scan"
+        raise TypeError(f"rows or a source are needed, got the path {X}; {scan} makes a source of it")
     arrays.check_in_memory(X, otherwise)
 
 

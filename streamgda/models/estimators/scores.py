@@ -9,9 +9,10 @@ Introduction to Multivariate Statistical Analysis", theorem 2.4.3).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from streamgda.models.gaussians.posteriors import (
 from streamgda.models.gaussians.products import TILE_ROWS
 from streamgda.models.gaussians.whitening import Observed, Reason
 from streamgda.statistics.covariances import Array
+from streamgda.statistics.kernels.threads import in_threads
 from streamgda.statistics.missing import MissingRows
 
 G = TypeVar("G", bound=Gaussians)
@@ -41,6 +43,7 @@ Rows = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
 
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
+_VALUES_OF_PRODUCTS = 1 << 17  # larger, so that threads spend little of their time in Python
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
 _FEWEST_OF_DISTANCES = (
     144  # if there are many features; with fewer rows, products of matrices take a quarter longer
@@ -153,15 +156,20 @@ class RowScores:
         The densities of the features that are observed in these rows.
     positions : slice or ndarray of int
         The positions of the rows among all rows to be scored.
-    rows : ndarray of shape (n, n_observed)
-        Their observed features.
+    given : ndarray of shape (n, n_observed)
+        Their observed features, in any type.
     """
 
     finalised: Finalised[Any]
     gaussians: Densities
     positions: Positions
-    rows: Array
+    given: Rows
     _best: dict[int, NDArray[np.intp]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def rows(self) -> Array:
+        """The observed features as float64, in C order: bits of sums depend on the order in memory."""
+        return np.ascontiguousarray(self.given, dtype=np.float64)
 
     @cached_property
     def posterior_scores(self) -> Array:
@@ -186,11 +194,16 @@ class RowScores:
         """The position of a row of these among all rows to be scored."""
         return int(self.positions.start + row if isinstance(self.positions, slice) else self.positions[row])
 
-    def _scores_of(self, log_priors: Array, out: Array | None = None) -> Array:
-        """The scores of rows before calibration, in a new array; or in `out` (n, K), if that saves a copy."""
+    def _scores_of(
+        self, log_priors: Array, out: Array | None = None, gaussians: Densities | None = None
+    ) -> Array:
+        """The scores of rows before calibration, in a new array; or in `out` (n, K), if that saves a copy.
+
+        They are those of all classes, unless the densities of some are given.
+        """
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return self.gaussians.posterior_scores(self.rows, log_priors, out)
+                return (gaussians or self.gaussians).posterior_scores(self.rows, log_priors, out)
         except RowError as error:
             raise error.moved(self._position) from error
 
@@ -280,7 +293,7 @@ class RowScores:
         scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
         highest = np.full(len(self.rows), -np.inf)
         for some, gaussians in self.gaussians.class_blocks:
-            of_block = replace(self, gaussians=gaussians)._scores_of(self.finalised.log_priors[some])
+            of_block = self._scores_of(self.finalised.log_priors[some], gaussians=gaussians)
             best = of_block.max(axis=1)
             highest = np.maximum(highest, best)  # NaN if a score is NaN
             are_few = scores.shape[1] < n_best
@@ -350,14 +363,14 @@ def score_finalised(
     if best_alone and state.densities.has_class_blocks:
         n_scores = CLASSES_AT_ONCE
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
-    size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
+    n_values = _VALUES_OF_PRODUCTS if is_product else _VALUES_PER_BLOCK
+    size = min(max(n_values // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
-    as_rows = partial(np.ascontiguousarray, dtype=np.float64)  # bits of sums depend on the order in memory
     if missing == "raise" or not np.isnan(rows.sum()):
         order = None if codes is None else np.argsort(codes, kind="stable")
         for start in range(0, len(rows), size):
             some = slice(start, start + size) if order is None else order[start : start + size]
-            yield RowScores(state, state.densities, some, as_rows(rows[some]))
+            yield RowScores(state, state.densities, some, rows[some])
         return
     for observed, of_pattern in _patterns(rows):
         densities = state.densities if observed.all() else state.densities.marginal(observed)
@@ -365,7 +378,17 @@ def score_finalised(
         for start in range(0, len(ordered), size):
             positions = ordered[start : start + size]
             values = rows[np.ix_(positions, np.flatnonzero(observed))]
-            yield RowScores(state, densities, positions, as_rows(values))
+            yield RowScores(state, densities, positions, values)
+
+
+def score_each(call: Callable[[RowScores], object], blocks: Iterator[RowScores], n_rows: int) -> None:
+    """Call a function of the scores of each block of `n_rows` rows: of all but the first, in threads."""
+    first = next(blocks)
+    call(first)
+    n_rows -= len(first.given)
+    del first  # else it stays in memory until the end
+    if n_rows:
+        deque(in_threads(call, blocks), maxlen=0)
 
 
 def _patterns(X: Rows) -> Iterator[tuple[Observed, NDArray[np.intp]]]:

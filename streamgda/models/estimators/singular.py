@@ -35,29 +35,28 @@ def whiten_classes(
             if rank == n_features:
                 whitenings.append(whitening)
                 continue
-        reason = partial(_singular_class, statistics, k, rank, least_eigenvalue, solver)
+        reason = partial(_singular_class, statistics, k, rank, least_eigenvalue, solver, is_shrunk)
         whitenings.append(Singular.because(reason, n_features))
     return whitenings
 
 
 def _singular_class(
-    statistics: Statistics, k: int, rank: int | None, least_eigenvalue: float, solver: str
+    statistics: Statistics, k: int, rank: int | None, least_eigenvalue: float, solver: str, is_shrunk: bool
 ) -> np.linalg.LinAlgError:
-    """The error for a class (at position k) with a singular covariance: its features and the remedies.
+    """The error for a class (at position k) with a singular covariance: its features and the remedy.
 
-    The message begins as scikit-learn's does. If the rank is not given, it is computed from the statistics.
+    The message begins as scikit-learn's does, which mostly has a remedy. If the rank is not given, it is
+    computed from the statistics.
     """
     if rank is None:  # n rows span no more than n - 1 dimensions
         one = statistics.of_classes(np.array([k]))
         rank = Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank
         rank = min(rank, int(statistics.counts[k]) - 1)
-    n_rows = int(statistics.counts[k])
+    start, n_rows = _as_in_scikit_learn(statistics, k, solver), int(statistics.counts[k])
+    remedy = ". Set reg_param higher" if is_shrunk else ". Set pooling='bayes'"
     return np.linalg.LinAlgError(
-        f"{_as_in_scikit_learn(statistics, k, solver)} "
-        f"It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
-        f"{singular_features(statistics, k, least_eigenvalue)}. Set reg_param "
-        "higher, or shrinkage where features vary, or pooling='bayes', leave out constant or "
-        "collinear features, bring more rows, or use LinearDiscriminantAnalysis or GaussianNB"
+        f"{start} It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
+        f"{singular_features(statistics, k, least_eigenvalue)}{'' if 'Increase' in start else remedy}"
     )
 
 

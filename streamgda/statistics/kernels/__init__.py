@@ -142,7 +142,7 @@ class RowsToRead:
         self.struct = (_SIZE * len(fields))(*fields)
 
 
-_BYTE = ctypes.c_char * 1
+_BYTE: Any = ctypes.c_char * 1
 _MOMENTS = _SIZE * 5
 
 
@@ -174,7 +174,7 @@ def _to(
     if below is not None and array.size and np.maximum.reduce(array.view(_UNSIGNED[array.itemsize])) >= below:
         raise ValueError(f"the loop takes numbers from 0 to {below - 1}; got {array.min()} to {array.max()}")
     if array.flags.carray:
-        return ctypes.addressof(_BYTE.from_buffer(array.data)) if array.size else 0
+        return ctypes.addressof(_BYTE.from_buffer(array)) if array.size else 0
     (step, between), size = array.strides if array.ndim == 2 else (0, 0), array.itemsize
     is_in_rows = between == size and step % size == 0 and step >= size * array.shape[-1]
     if not (is_spaced and is_in_rows and array.flags.aligned and array.flags.writeable):
@@ -271,7 +271,7 @@ def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatt
             raise ValueError(
                 f"the loop takes float64 of shape {shape}; got {part.dtype} of shape {part.shape}"
             )
-        addresses.append(ctypes.addressof(_BYTE.from_buffer(part.data)) if part.size else 0)
+        addresses.append(ctypes.addressof(_BYTE.from_buffer(part)) if part.size else 0)
     return _MOMENTS(*addresses)
 
 

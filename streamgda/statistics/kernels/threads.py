@@ -43,13 +43,15 @@ def in_threads(
         yield from map(call, first)
         return
     n_threads = min(most_blas_threads() or _n_cores(), _MOST_BYTES // n_bytes_of(first[0]))
+    values = chain(first, values)
+    del first  # else it stays in memory until the end
     with single_blas_thread():
         if n_threads < 2:
-            yield from map(call, chain(first, values))
+            yield from map(call, values)
             return
         with DaemonThreads(n_threads, "streamgda-rows") as threads:
             waiting = deque[Future[T]]()
-            for value in chain(first, values):
+            for value in values:
                 waiting.append(threads.submit(call, value))
                 if len(waiting) > n_threads:
                     yield waiting.popleft().result()

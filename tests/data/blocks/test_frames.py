@@ -147,16 +147,6 @@ def test_a_matrix_made_at_once_has_the_numbers_of_the_columns(columns, made):
 
 
 @pytest.mark.parametrize("made", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
-def test_a_column_of_lists_is_refused_with_the_matrix_to_make(made):
-    frame = made({"embedding": [[1.0, 2.0], [3.0, 5.0]]})
-    for learn in ClassStatistics("diag").update, GaussianNB().fit:
-        with pytest.raises(ValueError, match=r"'embedding' holds lists.*: numpy.stack\(numpy.asarray\(frame"):
-            learn(frame, [0, 1])
-    state = ClassStatistics("diag").update(np.stack(np.asarray(frame["embedding"])), [0, 1])
-    assert state.means.tolist() == [[1, 2], [3, 5]]
-
-
-@pytest.mark.parametrize("made", [pd.DataFrame, pa.table], ids=["pandas", "arrow"])
 def test_all_columns_that_are_no_numbers_are_named_at_once(made):
     wrong = ["p", "q", "r"]
     good = made({"a": [1.0, 2.0, 4.0], "b": [0.0, 1.0, 3.0]})

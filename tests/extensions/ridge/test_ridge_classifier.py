@@ -70,8 +70,8 @@ def test_it_is_that_of_scikit_learn(name, alpha):
 def test_it_has_published_values(name, scale, alpha, gcv, residuals, df, n_errors):
     X, y = rows_of(name)
     model = RidgeClassifier(alpha, scale=scale).fit(X, y)
-    path = RidgePath.of(model.statistics_, scale=scale)
-    assert [model.gcv_, path.residual_sum(alpha), model.df_] == pytest.approx([gcv, residuals, df], abs=6e-10)
+    criterion = RidgePath.of(model.statistics_, scale=scale).criterion(alpha)
+    assert [model.gcv_, criterion.residual_sum, model.df_] == pytest.approx([gcv, residuals, df], abs=6e-10)
     assert (model.predict(X) != y).sum() == n_errors
 
 
@@ -84,6 +84,32 @@ def test_the_penalty_is_that_of_the_least_criterion():
         assert model.gcv_path_[len(model.alphas_) // 2] == pytest.approx(
             RidgeClassifier(model.alphas_[len(model.alphas_) // 2]).fit(*rows_of(name)).gcv_
         )
+
+
+@pytest.mark.parametrize("max_df", [0.5, 0.05])
+def test_of_many_features_it_is_that_of_the_eigenvectors(max_df):
+    rng = np.random.default_rng(1)
+    y, X = rng.integers(3, size=400), rng.normal(size=(400, 150)) @ rng.normal(size=(150, 150))
+    X[:, :9] += y[:, None] * 3
+    model = RidgeClassifier(max_df=max_df).fit(X, y)
+    rows, shares = (X - X.mean(axis=0)) / X.std(axis=0), np.bincount(y) / 400
+    left, singular, right = np.linalg.svd(rows, full_matrices=False)
+    projected = left.T @ (np.eye(3)[y] - shares)
+    alphas = np.geomspace(*model.alphas_[[0, -1]], 1000)
+
+    def criterion(alphas):
+        shrunk = singular**2 / (singular**2 + np.atleast_1d(alphas)[:, None])
+        explained = (2 * shrunk - shrunk**2) @ np.sum(projected**2, axis=1)
+        df = 1 + shrunk.sum(axis=1)
+        return 400 * (400 * (shares @ (1 - shares)) - explained) / (400 - df) ** 2, df
+
+    assert [model.gcv_, model.df_] == pytest.approx(np.ravel(criterion(model.alpha_)), rel=1e-10)
+    gcv, df = criterion(alphas)
+    best = alphas[np.argmin(np.where(df <= max_df * 400, gcv, np.inf))]
+    assert np.log(model.alpha_) == pytest.approx(np.log(best), abs=0.02)
+    assert model.df_ <= max_df * 400
+    slopes = right.T @ ((singular / (singular**2 + model.alpha_))[:, None] * projected)
+    np.testing.assert_allclose(model.decision_function(X), 2 * (rows @ slopes + shares) - 1, atol=1e-10)
 
 
 @pytest.mark.parametrize("n_tables", [8, pytest.param(300, marks=pytest.mark.slow)])
@@ -105,8 +131,8 @@ def test_weights_are_repetitions_and_small_ones_do_not_hide_the_rows():
     X, y = load_iris(return_X_y=True)
     weights = np.random.default_rng(3).integers(0, 4, 150)
     model = RidgeClassifier(1.0, scale=False).fit(X, y, weights)
-    path = RidgePath.of(model.statistics_, scale=False)
-    assert [model.gcv_, path.residual_sum(1.0), model.df_] == pytest.approx(
+    criterion = RidgePath.of(model.statistics_, scale=False).criterion(1.0)
+    assert [model.gcv_, criterion.residual_sum, model.df_] == pytest.approx(
         [0.266748782, 59.888960693, 4.791829856], abs=6e-10
     )
     repeated = RidgeClassifier(1.0, scale=False).fit(np.repeat(X, weights, 0), np.repeat(y, weights))
@@ -158,7 +184,7 @@ def test_rows_are_left_out_in_closed_form(weighted):
     X, y = load_iris(return_X_y=True)
     weights = RNG.uniform(0.5, 2, 150) if weighted else np.ones(150)
     model = RidgeClassifier(1.0, scale=False).fit(X, y, weights)
-    left = RidgePath.of(model.statistics_, scale=False).left_out(1.0, X, y, weights)
+    left = RidgePath.of(model.statistics_, scale=False).at(1.0).left_out(X, y, weights)
     if not weighted:
         assert ((np.eye(3)[y] - left) ** 2).sum() == pytest.approx(42.925305647, abs=1e-9)
     for i in range(0, 150, 15):
@@ -239,15 +265,15 @@ def test_other_classifiers_get_a_temperature(kind):
 # ---------------------------------------------------------------------- wherever a model is taken
 
 
-def test_a_search_computes_one_spectrum_for_all_penalties(monkeypatch):
+def test_a_search_computes_one_path_for_all_penalties(monkeypatch):
     X, y = load_wine(return_X_y=True)
-    spectra = []
+    paths = []
     whole = RidgePath._of.__func__
-    monkeypatch.setattr(RidgePath, "_of", classmethod(lambda *args: spectra.append(1) or whole(*args)))
+    monkeypatch.setattr(RidgePath, "_of", classmethod(lambda *args: paths.append(1) or whole(*args)))
     grid = {"alpha": ["gcv", 0.1, 1.0, 10.0, 1000.0]}
     search = StatisticsSearchCV(RidgeClassifier(), grid, cv=3, scoring=["accuracy"], refit="accuracy")
     search.fit(X, y)
-    assert len(spectra) <= 3 + 1  # of each training part, and of all rows
+    assert len(paths) <= 3 + 1  # of each training part, and of all rows
     assert search.best_score_ > 0.97
 
 

@@ -1,8 +1,7 @@
-"""Arrays of other libraries, with scikit-learn's dispatch by array API and without it."""
+"""Arrays of other libraries in the memory of the host, without scikit-learn's dispatch by array API."""
 
 import numpy as np
 import pytest
-import sklearn
 from sklearn.datasets import load_iris
 
 from streamgda import LinearDiscriminantAnalysis, evaluate
@@ -19,15 +18,6 @@ METHODS = [
 ]
 
 
-@pytest.fixture(params=[False, True], autouse=True)
-def dispatch(request, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    monkeypatch.setattr("scipy._lib._array_api.SCIPY_ARRAY_API", True)  # which is read at import
-    with sklearn.config_context(array_api_dispatch=request.param):
-        yield
-
-
-@pytest.mark.slow_cases("True-Mix", "True-Rid")
 @pytest.mark.slow_cases("Random", "GaussianDisc")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_rows_of_another_library_are_learnt_and_predicted_in_numpy(name):

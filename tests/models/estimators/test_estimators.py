@@ -74,7 +74,7 @@ def test_what_is_no_batch_of_rows(model, tmp_path):
     for call in (fitted.predict, fitted.score_samples, fitted.score):
         with pytest.raises(TypeError, match="a source goes to fit.* evaluate .* predict_dataset in place"):
             call(source)
-    with pytest.raises(TypeError, match="scan_parquet makes a source of it"):
+    with pytest.raises(TypeError, match="scan makes a source of it"):
         fitted.fit("rows.parquet", [0, 1])
 
 

@@ -229,7 +229,7 @@ def _known_rows(split: ScorableSplit) -> int:
     if split.n_rows is None or not split.keeps_all_rows:
         raise ValueError(
             "a Zarr array has its rows in places that are known beforehand; how many a stream has, or a "
-            "filter or missing='drop' leaves, is not. Write Parquet, or scan without them"
+            "filter, a split or missing='drop' leaves, is not. Write Parquet, or do without them"
         )
     return split.n_rows
 

@@ -1,0 +1,72 @@
+"""Rows in memory that hold lists, as rows with a column for each place of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamgda.data.blocks.arrays import column_labels, library_of
+from streamgda.data.sources.batches import matrix_of
+from streamgda.data.sources.lists import column_of, first_length, is_list, places_of
+
+_ROW: Callable[[int], str] = "row {}".format
+
+
+def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None) -> Any:
+    """What `streamgda.data.blocks.arrays.with_places` returns of a frame with columns of lists, or of one."""
+    if not lists:
+        return _of_column(X, known)
+    columns: dict[Any, Any] = {}
+    for name in lists:
+        if known is None or (name not in known and str(name) in map(column_of, known)):
+            column = _in_arrow(X[name], name)
+            if is_list(column.type) or (known and pa.types.is_null(column.type)):
+                columns[name] = _places(column, str(name), known)
+    if not columns:
+        return X
+    each = chain.from_iterable(
+        columns[name].items() if name in columns else [(name, X[name])] for name in column_labels(X) or ()
+    )
+    if library_of(X) == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(dict(each), index=X.index)
+    return pa.table(dict(each)) if library_of(X) == "pyarrow" else type(X)(dict(each))
+
+
+def _of_column(X: Any, known: Sequence[str] | None) -> Any:
+    """A column of lists as a table of their places; as a matrix if no one has a name for it."""
+    lists = _in_arrow(X, "X")
+    if not is_list(lists.type):
+        return X
+    name = column_of(known[0]) if known else getattr(X, "name", None)
+    if name is None:
+        return matrix_of(lists, first_length(lists, "X"), "X", _ROW)
+    return pa.table(_places(lists, str(name), known))
+
+
+def _in_arrow(column: Any, name: Any) -> pa.Array:
+    column = column.to_arrow() if hasattr(column, "to_arrow") else column  # of Polars
+    if not isinstance(column, pa.Array | pa.ChunkedArray):
+        try:
+            column = pa.array(column, from_pandas=True)
+        except (pa.ArrowException, TypeError) as error:
+            raise ValueError(f"column {name!r}: {error}. A column holds values of one type") from error
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _places(lists: pa.Array, name: str, known: Sequence[str] | None) -> dict[str, NDArray[Any]]:
+    """The values of each place of the lists; of those alone that a model knows."""
+    own = [place for place in known or () if column_of(place) == name]
+    is_whole = bool(own) and {*own} == {*places_of(name, len(own))}
+    length = len(own) if is_whole else first_length(lists, f"column {name!r}")
+    matrix = matrix_of(lists, length, name, _ROW)
+    if matrix.dtype == np.float16:  # which not all frames hold
+        matrix = matrix.astype(np.float32)
+    values = dict(zip(places_of(name, length), matrix.T, strict=True))
+    return {place: values[place] for place in own if place in values} if own else values

@@ -1,0 +1,59 @@
+"""Random features of rows on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.externals.array_api_compat import array_namespace, device
+from sklearn.utils.validation import validate_data
+
+from streamgda.models.estimators.libraries import on_host
+
+_FARTHEST = 6.0  # deviations from the mean
+
+
+def putting(X: Any, dtype: Any = None) -> Callable[[Any], Any]:
+    """A function that puts arrays of NumPy beside rows, in their library and on their device."""
+    xp, place = array_namespace(X), device(X)
+    return lambda array: xp.asarray(np.array(array, order="C"), dtype=dtype, device=place)
+
+
+def transformed(features: Any, X: Any) -> Any:
+    """What `RandomFeatures.transform` returns for rows on a device."""
+    X = validate_data(features, X, reset=False, ensure_all_finite=False)
+    xp, made = array_namespace(X), mapped(features, X)
+    return (
+        made if bool(xp.all(xp.isfinite(made))) else features.transform(on_host(X))
+    )  # which raises an error
+
+
+def mapped(features: Any, X: Any) -> Any:
+    """What a map of random features makes of rows (n, d), in float32; NaN where a value is not finite.
+
+    The cosine is by the polynomial of the host, so that the numbers are, too.
+    """
+    xp = array_namespace(X)
+    put, X = putting(X, xp.float64), xp.astype(X, xp.float64)
+    scaled = (X - put(features.mean_)) * put(features.factor_)
+    inputs = [xp.where(xp.isfinite(scaled), xp.clip(scaled, -_FARTHEST, _FARTHEST), xp.nan)]
+    for j, knots, levels in features._ranks:
+        x, at = xp.clip(X[:, j], float(knots[0]), float(knots[-1])), put(knots)
+        place = xp.clip(xp.searchsorted(at, x, side="right"), 1, len(knots) - 1) - 1
+        slopes, level = put(np.diff(levels) / np.diff(knots)), put(levels)
+        rank = xp.take(slopes, place) * (x - xp.take(at, place)) + xp.take(level, place)
+        inputs.append(rank[:, None])
+    single = xp.astype(xp.concat(inputs, axis=1), xp.float32)
+    angles = xp.astype(single, xp.float64) @ put(features.frequencies_) + put(features.offsets_)
+    if features.kind == "relu":
+        made = 0.5 * (angles + xp.abs(angles))
+    else:
+        turns = angles * 0.15915494309189535
+        u = 0.25 - xp.abs(turns - xp.round(turns))
+        v = u * u
+        total = -76.70366782204336 + v * (41.99998972788515 + v * -14.337024055916915)
+        total = -41.34170192977137 + v * (81.60520943094282 + v * total)
+        made = u * (6.283185306487502 + v * total)
+    made = xp.astype(made, xp.float32)
+    return xp.concat([single, made], axis=1) if features.include_inputs else made
