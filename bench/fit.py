@@ -1,9 +1,9 @@
 """Fit from Parquet, beside a bare scan, bare BLAS products, and other libraries on the same data.
 
-Run as ``python -m bench.fit``. Everything runs with the same number of threads. scikit-learn's times
-are of data in memory; what reading the files into memory costs is a row of its own, and the last
-column adds it. Peak memory is that of the contender's process above what it held before the first
-run, so the data that scikit-learn works on in memory is not in it.
+Run as ``python -m bench.fit``. Everything runs with the same number of threads. scikit-learn's times are of
+data in memory, and ours of it are with one thread and with all; what reading the files into memory costs is a
+row of its own, and the last column adds it. Peak memory is that of the contender's process above what it held
+before the first run, so the data that scikit-learn works on in memory is not in it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ SCAN_DATASET = "pyarrow: dataset scan"
 READ = "pyarrow: read into a NumPy matrix"
 OURS = {kind: f"streamgda: {kind} statistics, from Parquet" for kind in ("full", "tied", "diag")}
 OURS_NOT_NULL = {kind: f"{name}, nullable=False" for kind, name in OURS.items()}
+OURS_IN_MEMORY = {kind: f"streamgda: {kind} statistics, in memory" for kind in OURS}
 SKLEARN = {
     "GaussianNB": "scikit-learn: GaussianNB fit",
     "partial_fit": "scikit-learn: GaussianNB partial_fit",
@@ -49,7 +50,8 @@ TREES = {
     "XGBoost": "XGBoost: one round, a tree for each class",
 }
 ONEDAL = "oneDAL: a covariance for each class, batch by batch"
-IN_MEMORY = {*SKLEARN.values(), *TREES.values(), ONEDAL}
+IN_MEMORY = {*SKLEARN.values(), *TREES.values(), ONEDAL, *OURS_IN_MEMORY.values()}
+ONE_THREAD = ", 1 thread"
 DUCKDB_COVARIANCE = "DuckDB: covar_pop per class, from Parquet"
 
 
@@ -64,6 +66,21 @@ def scan_dataset(folder: Path) -> Callable[[], Any]:
 def read_into_memory(folder: Path) -> Callable[[], Any]:
     """What must happen before scikit-learn can begin."""
     return lambda: data.load(folder)
+
+
+def in_memory(folder: Path, kind: str, threads: int) -> Callable[[], Any]:
+    """Statistics of data in memory, by so many threads."""
+    from threadpoolctl import threadpool_limits
+
+    import streamgda
+
+    X, y = data.load(folder)
+
+    def run() -> None:
+        with threadpool_limits(threads, "blas"):
+            streamgda.ClassStatistics(kind).update(X, y)
+
+    return run
 
 
 def sklearn_fit(folder: Path, name: str) -> Callable[[], Any]:
@@ -156,6 +173,15 @@ def others_in_memory(folder: Path, threads: int) -> list[Contender]:
     return [*trees, *sums]
 
 
+def ours_in_memory(folder: Path, threads: int) -> list[Contender]:
+    """Our statistics of data in memory, with one thread and with all."""
+    return [
+        Contender(made, in_memory, (folder, kind, number))
+        for kind, name in OURS_IN_MEMORY.items()
+        for made, number in ((f"{name}{ONE_THREAD}", 1), (name, threads))
+    ]
+
+
 def times_table(results: dict[str, Result]) -> str:
     """Every contender: median, spread, peak memory, and the time with reading for those in memory."""
     read = results[READ].median
@@ -166,7 +192,7 @@ def times_table(results: dict[str, Result]) -> str:
             f"{result.processor:.3f}",
             f"{min(result.seconds):.3f}–{max(result.seconds):.3f}",
             f"{result.peak:.0f}",
-            f"{result.median + read:.3f}" if name in IN_MEMORY else "",
+            f"{result.median + read:.3f}" if name.removesuffix(ONE_THREAD) in IN_MEMORY else "",
         )
         for name, result in results.items()
     ]
@@ -193,6 +219,13 @@ def goals(results: dict[str, Result]) -> report.Goals:
         report.at_least("DuckDB avg and var_pop ÷ diag", time[DUCKDB_VARIANCE] / diag, 1),
         report.at_least("DuckDB covar_pop ÷ full", time[DUCKDB_COVARIANCE] / full, 1),
     ]
+    for kind, name in OURS_IN_MEMORY.items():
+        alone, together = results[f"{name}{ONE_THREAD}"], results[name]
+        rows.append(
+            report.at_least(f"{kind} in memory: 1 thread ÷ all threads", alone.median / together.median, 1.7)
+        )
+        ratio = together.processor / alone.processor
+        rows.append(report.at_most(f"{kind} in memory, processor time: all threads ÷ 1 thread", ratio, 1.1))
     return report.Goals(rows)
 
 
@@ -205,7 +238,8 @@ def main() -> None:
     limit_threads(options.threads)
     folder = data.make(options.data, options.rows, options.features, options.classes)
     results = contest(contenders(folder, options), options.repeats)
-    results |= contest(others_in_memory(folder, options.threads), options.repeats)
+    for contenders_in_memory in (ours_in_memory, others_in_memory):
+        results |= contest(contenders_in_memory(folder, options.threads), options.repeats)
     title = f"{size(options)}, {options.threads} threads"
     memory, *details = growth(options)
     tables = f"{times_table(results)}\n\n{memory}", goals(results), *details

@@ -1,7 +1,8 @@
 """predict_proba of the three models beside scikit-learn's, fitted to the same rows.
 
 Run as ``python -m bench.predict``. Every contender is fitted, to the same rows, before its clock runs, and
-has a process and the same threads of its own. Calls on few rows are timed in one process, in turn, with one
+has a process and the same threads of its own; ours run with one thread too, and so does the map of random
+features. Calls on few rows are timed in one process, in turn, with one
 thread, beside the formula alone in NumPy and the ONNX graph of the model in onnxruntime. Wide rows have 512
 features: for LDA with 1,000 classes; for QDA, a tenth of the rows with 10 classes, beside the products with
 triangles that it cannot do without.
@@ -21,6 +22,7 @@ import skl2onnx
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from sklearn import discriminant_analysis, naive_bayes
+from threadpoolctl import threadpool_limits
 
 import streamgda
 import streamgda.onnx
@@ -36,6 +38,9 @@ MODELS: dict[str, tuple[type, type]] = {
 }
 WIDE = 512  # features
 GOALS = {"QDA": 0.33, "LDA": 1.0, "GaussianNB": 0.33}
+MAP = "RandomFeatures(1000).transform, a tenth of the rows"
+GOALS_OF_THREADS = {"QDA, streamgda": 1.7, "LDA, streamgda": 1.4, "GaussianNB, streamgda": 1.4, MAP: 1.7}
+ONE_THREAD = ", 1 thread"
 HEADERS = ["rows", "model", "streamgda µs", "scikit-learn µs", "bare formula µs", "onnxruntime µs", "÷ bare"]
 HEADERS += ["÷ scikit-learn", "goal", ""]
 
@@ -49,12 +54,34 @@ def fitted(estimator: type, n_features: int, n_classes: int, rows_per_class: int
 
 
 def predict_proba(
-    estimator: type, n_rows: int, n_features: int, n_classes: int, rows_per_class: int = 200
+    estimator: type,
+    n_rows: int,
+    n_features: int,
+    n_classes: int,
+    rows_per_class: int = 200,
+    threads: int | None = None,
 ) -> Callable[[], Any]:
     """What is timed: the posteriors of many rows."""
     model = fitted(estimator, n_features, n_classes, rows_per_class)
     rows = np.random.default_rng(1).normal(size=(n_rows, n_features))
-    return lambda: model.predict_proba(rows)
+    return with_threads(threads, lambda: model.predict_proba(rows))
+
+
+def random_features(n_rows: int, n_features: int, threads: int) -> Callable[[], Any]:
+    """The map of many rows."""
+    rows = np.random.default_rng(1).normal(size=(n_rows, n_features))
+    features = streamgda.RandomFeatures(1000).fit(rows[:1000])
+    return with_threads(threads, lambda: features.transform(rows))
+
+
+def with_threads(threads: int | None, call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call with so many threads; None for those of all contenders."""
+
+    def run() -> None:
+        with threadpool_limits(threads):
+            call()
+
+    return run
 
 
 def triangular_products(n_rows: int, n_features: int, n_classes: int) -> Callable[[], Any]:
@@ -87,16 +114,34 @@ def wide_rows(options: argparse.Namespace) -> tuple[str, report.Goals]:
     return timings, report.Goals(goals)
 
 
-def many_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], str]:
-    """Rows of the table for one call on many rows, and its memory."""
+def many_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], report.Goals, str]:
+    """Rows of the table for one call on many rows, what its threads gain, and its memory."""
     shape = options.rows, options.features, options.classes
     contenders = [
         Contender(f"{name}, {whose}", predict_proba, (estimator, *shape))
         for name, pair in MODELS.items()
         for whose, estimator in zip(("streamgda", "scikit-learn"), pair, strict=True)
     ]
+    contenders += [
+        Contender(f"{name}, streamgda{ONE_THREAD}", predict_proba, (pair[0], *shape, 200, 1))
+        for name, pair in MODELS.items()
+    ]
+    mapped = options.rows // 10, options.features
+    contenders += [
+        Contender(MAP, random_features, (*mapped, options.threads)),
+        Contender(f"{MAP}{ONE_THREAD}", random_features, (*mapped, 1)),
+    ]
     results = contest(contenders, options.repeats)
-    memory = [(r.name, f"{r.median:.3f}", f"{min(r.seconds):.3f}", f"{r.peak:.0f}") for r in results.values()]
+    memory = [
+        (r.name, f"{r.median:.3f}", f"{min(r.seconds):.3f}", f"{r.processor:.3f}", f"{r.peak:.0f}")
+        for r in results.values()
+    ]
+    gains = []
+    for name, goal in GOALS_OF_THREADS.items():
+        alone, together = results[f"{name}{ONE_THREAD}"], results[name]
+        gains.append(report.at_least(f"{name}: 1 thread ÷ all", alone.median / together.median, goal))
+        ratio = together.processor / alone.processor
+        gains.append(report.at_most(f"{name}, processor time: all ÷ 1 thread", ratio, 1.1))
     rows = []
     for name in MODELS:
         ours, theirs = (results[f"{name}, {whose}"].median for whose in ("streamgda", "scikit-learn"))
@@ -104,7 +149,8 @@ def many_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], str]:
         rows.append(
             (f"{options.rows:,}", name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}", "", "", "", *verdict)
         )
-    return rows, report.table(["predict_proba", "median s", "fastest s", "peak MB"], memory)
+    headers = ["predict_proba", "median s", "fastest s", "processor s", "peak MB"]
+    return rows, report.Goals(gains), report.table(headers, memory)
 
 
 class OnnxGraph:
@@ -160,15 +206,13 @@ def main() -> None:
     parser.add_argument("--wide", type=int, default=100_000, help="rows of 512 features")
     options = parser.parse_args()
     limit_threads(options.threads)
-    (many, memory), wide = many_rows(options), wide_rows(options)
-    from threadpoolctl import threadpool_limits
-
+    (many, gains, memory), wide = many_rows(options), wide_rows(options)
     with threadpool_limits(1):
         few, goals = few_rows(options)
     rows = [*few, *many]
     of_table = report.Goals((f"{row[0]} rows, {row[1]} ÷ scikit-learn", *row[-3:]) for row in rows)
     title = f"{size(options)}, {options.threads} threads"
-    table, details = report.table(HEADERS, rows), (of_table, goals, memory, *wide)
+    table, details = report.table(HEADERS, rows), (of_table, goals, gains, memory, *wide)
     report.publish("predict", title, table, *details, keep=not options.print_only)
 
 

@@ -2,8 +2,10 @@
 
 Run as ``python -m bench.tables``. A table has ten numbers and five columns of 10 to 50 strings, and another
 one fifteen numbers. The pass over the first is to take at most twice the time of the other. scikit-learn
-encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The ten
-numbers are also read from CSV, where DuckDB and Polars compute the mean and variance of each for each class.
+encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The first
+table is also read from CSV, its numbers alone and with its strings, where DuckDB, Polars and a loop over
+Arrow's batches compute the same by class: the mean and variance of each number, the count of each string.
+`bench.lists` adds a tenth of the rows with a list of 256 numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import report
+from bench import lists, report
 from bench.arguments import add_data, parser_of
 from bench.contest import Contender, contest, limit_threads
 
@@ -42,10 +44,16 @@ def main() -> None:
     ]
     csv = csv_of(mixed)
     contenders += [
-        Contender("diag: 10 numbers, from CSV", statistics_of_csv, (csv,)),
-        Contender("DuckDB: mean and variance per class, from CSV", duckdb_of_csv, (csv,)),
-        Contender("Polars: mean and variance per class, from CSV", polars_of_csv, (csv,)),
+        Contender(f"{who}, {what}, from CSV", make_pass, (csv, names))
+        for what, names in (("10 numbers", []), ("10 numbers and 5 columns of strings", [*CATEGORIES]))
+        for who, make_pass in (
+            ("diag", statistics_of_csv),
+            ("DuckDB", duckdb_of_csv),
+            ("Polars", polars_of_csv),
+            ("a loop by hand", by_hand_of_csv),
+        )
     ]
+    contenders += lists.contenders(folder, options.rows // 10)
     results = contest(contenders, options.repeats)
     rows = [
         (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
@@ -60,6 +68,7 @@ def main() -> None:
         )
         for kind in ("tied", "full", "diag")
     ]
+    goals += lists.goals(results)
     table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
     title = f"{options.rows:,} rows, {CLASSES} classes"
     report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)
@@ -107,28 +116,54 @@ def csv_of(mixed: Path) -> Path:
     return path
 
 
-def statistics_of_csv(path: Path) -> Callable[[], Any]:
+def statistics_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
     """The pass of this project over a file of text."""
     from streamgda import accumulate, scan
 
-    return lambda: accumulate(scan(path, "y", features=["x*"]), "diag")
+    return lambda: accumulate(scan(path, "y", features=["x*", *strings]), "diag")
 
 
-def duckdb_of_csv(path: Path) -> Callable[[], Any]:
-    """The moments of the numbers, by DuckDB."""
+def duckdb_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
+    """The moments of the numbers and the counts of the strings, by DuckDB, in one read."""
     import duckdb
 
     moments = ", ".join(f"avg(x{i}), var_pop(x{i})" for i in range(NUMBERS))
-    return lambda: duckdb.sql(f"SELECT y, {moments} FROM '{path}' GROUP BY y").fetchall()
+    counts = "".join(f", histogram({name})" for name in strings)
+    return lambda: duckdb.sql(f"SELECT y, {moments}{counts} FROM '{path}' GROUP BY y").fetchall()
 
 
-def polars_of_csv(path: Path) -> Callable[[], Any]:
-    """The moments of the numbers, by Polars, as a stream."""
+def polars_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
+    """The moments of the numbers and the counts of the strings, by Polars, as a stream."""
     import polars as pl
 
     x = pl.col("^x.*$")
     moments = x.mean().name.suffix("_mean"), x.var(0).name.suffix("_variance")
-    return lambda: pl.scan_csv(path).group_by("y").agg(*moments).collect(engine="streaming")
+    counts = [pl.col(name).value_counts() for name in strings]
+    return lambda: pl.scan_csv(path).group_by("y").agg(*moments, *counts).collect(engine="streaming")
+
+
+def by_hand_of_csv(path: Path, strings: list[str]) -> Callable[[], Any]:
+    """The sums that these are made of, batch by batch, by pyarrow and pandas."""
+    import pyarrow.csv
+
+    columns = [*(f"x{i}" for i in range(NUMBERS)), *strings, "y"]
+    numbers = columns[:NUMBERS]
+
+    def loop() -> Any:
+        total: Any = None
+        for batch in pyarrow.csv.open_csv(
+            path, convert_options=pyarrow.csv.ConvertOptions(include_columns=columns)
+        ):
+            frame = batch.to_pandas()
+            x, y = frame[numbers], frame["y"]
+            sums = [x.groupby(y).sum(), (x**2).groupby(y).sum()]
+            sums += [frame.groupby(["y", name]).size() for name in strings]
+            total = (
+                sums if total is None else [a.add(b, fill_value=0) for a, b in zip(total, sums, strict=True)]
+            )
+        return total
+
+    return loop
 
 
 def group_by(path: Path) -> Callable[[], Any]:

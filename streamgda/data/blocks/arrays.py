@@ -43,6 +43,7 @@ def library_of(X: Any) -> str:
 def as_table(X: Any) -> Any:
     """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
+    X = [X] if type(X) is dict and any(map(_is_single, X.values())) else X
     rows = X if isinstance(X, list | tuple) and X and type(X[0]) is dict else None
     if not (is_batch or rows or type(X) is dict):
         return X
@@ -50,12 +51,15 @@ def as_table(X: Any) -> Any:
 
     if is_batch:
         return pa.Table.from_batches([X])
-    if type(X) is dict:
-        columns = {name: [value] if np.ndim(value) == 0 else value for name, value in X.items()}
-        return pa.table({name: column_of(name, values) for name, values in columns.items()})
+    columns: dict[Any, Any] = X if type(X) is dict else {}
     names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
-    columns = {name: [row.get(name) for row in rows or ()] for name in names}
+    columns = columns or {name: [row.get(name) for row in rows or ()] for name in names}
     return pa.table({name: column_of(name, values) for name, values in columns.items()})
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value of a dict is no column, so that the dict is a row."""
+    return not isinstance(value, list | tuple) and np.ndim(value) == 0
 
 
 def as_arrow(frame: Any, origin: str = "the frame") -> Any:
@@ -164,15 +168,15 @@ def with_places(X: Any, known: Sequence[str] | None = None) -> Any:
     return resolve_name(LISTS)(X, lists, known) if lists else X
 
 
-_OF_LISTS = ("object", "list", "large_list", "fixed_size_list", "array", "extension")
-"""How the types of columns begin that may hold lists."""
+_OF_LISTS = ("object", "list", "large_list", "fixed_size_list", "array", "extension", "null")
+"""How the types of columns begin that may hold lists, or nothing in place of lists."""
 
 
 def _holds_lists(column: Any, kind: Any) -> bool:
     """Whether a column is of lists, by its type, or if that is of objects, by its first value."""
     if str(kind) == "object":
         first = next((value for value in column if value is not None), None)
-        return isinstance(first, list | tuple | np.ndarray)
+        return first is None or isinstance(first, list | tuple | np.ndarray)
     return str(kind).lower().startswith(_OF_LISTS)
 
 

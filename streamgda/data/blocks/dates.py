@@ -96,6 +96,7 @@ def column_of(name: Any, values: Any) -> Any:
     """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC."""
     import pyarrow as pa
 
+    values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
     if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
         return values
     if any(isinstance(value, date | np.datetime64) for value in values):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,8 +81,9 @@ class Part:
             return self._has(mixed(places.numbers(n_rows).astype(np.uint64), start))
         assert column is not None  # a source without columns refuses to be split by one
         values, codes = column(self.column)
-        hashed = [self._hash(str(value), depth) for value in values.tolist()]
-        of_values = self._has(np.array(hashed, np.uint64))
+        texts = (crc32(str(value).encode()) for value in values.tolist())  # of which there may be very many
+        hashed = mixed(np.fromiter(texts, np.uint64, len(values)), self._hash("", depth))
+        of_values = self._has(hashed)
         return of_values[codes]
 
     def _hash(self, text: str, depth: int) -> int:

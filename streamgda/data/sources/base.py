@@ -211,8 +211,10 @@ class Source(ABC):
 
         Features without names are one column "X" of lists, or the array of a Zarr group.
         """
-        first: pa.Schema = self._first_rows().schema
-        return first
+        import pyarrow as pa
+
+        first = self._first_rows()
+        return pa.schema([]) if first is None else first.schema
 
     @property
     def n_rows(self) -> int | None:
@@ -261,15 +263,17 @@ class Source(ABC):
         """
         if self.is_one_shot:
             raise ValueError(f"{self!r} can be read once, and a look at its first rows would be that")
-        return self._first_rows().slice(0, n).rename_columns(self.schema.names).to_pandas()
+        schema, first = self.schema, self._first_rows()
+        first = schema.empty_table() if first is None else first
+        return first.slice(0, n).rename_columns(schema.names).to_pandas()
 
-    def _first_rows(self) -> pa.Table:
+    def _first_rows(self) -> pa.Table | None:
         """The first batch that has rows; the last one if none has."""
-        table: pa.Table = None
+        table = None
         for table in chain.from_iterable(split.tables() for split in self.first_splits()):
             if table.num_rows:
                 break
-        return self.schema.empty_table() if table is None else table
+        return table
 
     def first_splits(self) -> Iterator[Split]:
         """The same parts as `splits`, planned one after the other."""
@@ -283,19 +287,17 @@ class Source(ABC):
     def _repr_html_(self) -> str:
         import pandas as pd
 
-        text = repr(self)
-        if type(self).schema is Source.schema:  # which reads rows
-            return as_html(text)
-        schema = self.schema
-        columns = {"column": schema.names, "type": map(str, schema.types)}
-        columns["learnt as"] = list(map(self._learnt_as, schema))
-        if self.is_quick_to_show:
-            with suppress(OSError, ValueError):  # of which a pass tells
-                columns["first rows"] = [
-                    ", ".join(f"{value!s:.40}" for value in values) for _, values in self.head(3).items()
-                ]
-                text += "" if self.n_rows is None else f"\n{counted(self.n_rows, 'row')}"
-        return as_html(text, pd.DataFrame(columns))
+        text, table = repr(self), None
+        with suppress(OSError, ValueError):  # of which a pass tells
+            if type(self).schema is not Source.schema:  # which reads rows
+                schema = self.schema
+                table = pd.DataFrame({"column": schema.names, "type": map(str, schema.types)})
+                table["learnt as"] = list(map(self._learnt_as, schema))
+            if self.is_quick_to_show and table is not None:
+                first, n_rows = self.head(3), self.n_rows
+                table["first rows"] = [", ".join(f"{one!s:.40}" for one in first[name]) for name in first]
+                text += "" if n_rows is None else f"\n{counted(n_rows, 'row')}"
+        return as_html(text, table)
 
     def _learnt_as(self, column: pa.Field) -> str:
         if column.name in self.beside:
@@ -459,8 +461,8 @@ class Source(ABC):
         raise TypeError(
             f"{self!r} is a source, and rows in memory are needed here, as by scikit-learn's own classes. "
             "Sources are read by accumulate and by the fit of streamgda's estimators, which need no scaler. "
-            "In place of a pipeline, source.map takes a fitted transformer. In place of GridSearchCV and "
-            "cross_val_score there are StatisticsSearchCV and cross_validate"
+            "In place of a pipeline, source.map takes a fitted transformer. In place of train_test_split, "
+            "GridSearchCV and cross_val_score there are source.split, StatisticsSearchCV and cross_validate"
         )
 
     def map(self, transformer: Any, features: Sequence[str] | None = None) -> Source:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -86,22 +85,25 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The names of the features."""
         return np.array(self.features, dtype=object)
 
-    def transform(self, X: Any) -> pd.DataFrame:
-        """The features of the rows of a frame, of an Arrow table or of dicts."""
+    def transform(self, X: Any) -> Any:
+        """The features of the rows of a frame, of an Arrow table or of dicts, as a frame.
+
+        Dicts that leave out a column give a dict of columns without it, of which the model decides.
+        """
         names = self.feature_names_in_.tolist()
         if column_labels(rows := with_places(as_table(X), names)) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table, schema = pa.table(rows), _schema(self.columns)
-        if isinstance(X, dict | list | tuple):  # of which the model decides what may be left out
-            for name in sorted({*names}.difference(table.column_names)):
-                table = table.append_column(name, pa.nulls(len(table)))
+        absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
+        for name in sorted(absent):
+            table = table.append_column(name, pa.nulls(len(table)))
         check_known(names, table.column_names, "the rows")
         needed = _dated(table.select(schema.names), schema).cast(schema).combine_chunks()
         batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)
         columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
         values = {**{name: table[name] for name in self.stored}, **values_of(batch, columns)}
-        frame: pd.DataFrame = pa.table({name: values[name] for name in self.features}).to_pandas()
-        return frame
+        features = {name: values[name] for name in self.features if name not in absent}
+        return pa.table(features).to_pandas() if len(features) == len(self.features) else features
 
 
 def _dated(table: pa.Table, schema: pa.Schema) -> pa.Table:

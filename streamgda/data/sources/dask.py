@@ -10,10 +10,11 @@ from functools import partial
 from itertools import accumulate, repeat
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
-from streamgda.data.blocks.arrays import array_blocks, as_arrow
+from streamgda.data.blocks.arrays import array_blocks, as_arrow, with_places
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
@@ -21,7 +22,8 @@ from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import LazySplit, Source, Split
 from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
-from streamgda.data.sources.roles import Roles, TabularSource
+from streamgda.data.sources.lists import expanded
+from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
 
 _FRAME = "the data frame"
 _MANY_CHUNKS = 1000
@@ -53,7 +55,8 @@ def scan_dask(
         partition, a series is put into the order of the data frame's index.
     features : sequence of str, optional
         Columns of a data frame whose target is named, or patterns such as "x*"; all but the target and the
-        weight by default.
+        weight by default. Columns of lists are learnt as by `scan_parquet`. If columns are of objects, the
+        first partition is computed, to see whether they are of lists.
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
@@ -108,9 +111,9 @@ def scan_dask(
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
-        types = _known_types(frame, encoding)
+        types = _with_lists(_known_types(frame, encoding), frame)
         choice = target, features, exclude, encoding, weight, missing
-        return FrameSource(frame, Roles.choose(types, _FRAME, *choice))
+        return FrameSource(frame, Roles.choose(types, _FRAME, *choice, types, partial(_first_rows, frame)))
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
     return _rows_and_labels(collection, target, weight, missing, encoding)
@@ -264,6 +267,7 @@ class RowsPartition(Split):
         if (columns := tuple(frame.columns)) != self.columns:
             declared = list(self.columns)
             raise ValueError(f"{origin} has the columns {list(columns)}; the data frame declares {declared}")
+        frame = with_places(frame, names)
         if not self.roles.encoded:
             return frame[list(names)], names
         features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
@@ -299,10 +303,30 @@ def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles |
         if encoding is not None and encoding.by_name and encoding.columns:
             raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
-    types = _known_types(rows.rename(columns=str), encoding)
-    roles = Roles(names, None, None, missing).with_encoded(encoding, types, _FRAME)
+    frame = rows.rename(columns=str)
+    types = _with_lists(_known_types(frame, encoding), frame)
+    with_places, _ = expanded(names, types, _FRAME, partial(_first_rows, frame))
+    roles = Roles(with_places, None, None, missing).with_encoded(encoding, types, _FRAME)
     roles.check_types(types, _FRAME, is_frame=True)
     return roles
+
+
+def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
+    """The types of the columns, of which those of objects are lists if the first rows say so."""
+    objects = [name for name, dtype in frame.dtypes.items() if dtype.name == "object"]
+    first = frame[objects].partitions[0].compute().head(FIRST_ROWS) if objects else {}
+    for name in objects:
+        if _is_listed(first[name]):
+            types = types.set(types.get_field_index(name), as_arrow(first[[name]], _FRAME).schema.field(0))
+    return types
+
+
+def _is_listed(column: Any) -> bool:
+    return isinstance(next(iter(column.dropna()), None), list | tuple | np.ndarray)
+
+
+def _first_rows(frame: Any, names: list[str]) -> pa.Table:
+    return as_arrow(frame[names].partitions[0].compute().head(FIRST_ROWS), _FRAME)
 
 
 def _rows_and_labels(

@@ -58,7 +58,7 @@ def check_columns(path: str, schema: pa.Schema, kind: ds.FileFormat) -> None:
     """Raise ValueError if all of a line of CSV became one column, or text became bytes."""
     if not isinstance(kind, ds.CsvFileFormat):
         return
-    if len(schema) == 1 and re.search("[\t;|]|^sep=", schema.names[0]):
+    if len(schema) == 1 and re.search("(?i)[\t;|]|^sep=", schema.names[0]):
         raise ValueError(
             f"{path}: the only column is {schema.names[0]!r}, so values end elsewhere (delimiter=)"
         )
@@ -92,11 +92,10 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     if delimiter != parse.delimiter:
         changes["delimiter"] = delimiter
     fields = [line.split(delimiter) for line in lines[skip:] if line]
+    changes["skip_rows"] = read.skip_rows + skip
     if not (read.column_names or read.autogenerate_column_names):
         above = lines[skip - 1].split(delimiter) if skip else []
-        changes |= _names(fields, above if len(above) == usual else [])
-    if skip:
-        changes["skip_rows"] = read.skip_rows + skip
+        changes |= _names(fields, above if len(above) == usual else [], read.skip_rows + skip)
     decimals = {match[1] for row in fields for one in row if (match := _DECIMAL.fullmatch(one.strip('"')))}
     if delimiter != "," and decimals == {","}:
         changes["decimal_point"] = ","
@@ -121,7 +120,7 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
     plain = [_QUOTED.sub("", line) for line in lines]
     found = []
     for delimiter in _DELIMITERS:
-        counts = [-1 if line.startswith("sep=") else line.count(delimiter) for line in plain]
+        counts = [-1 if line.lower().startswith("sep=") else line.count(delimiter) for line in plain]
         of_text = [n for n, line in zip(counts, lines, strict=True) if line]
         usual = mode(of_text)
         skip = counts.index(usual)
@@ -130,13 +129,19 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
     return min(found, key=lambda one: (one[0] == " ", one[1]), default=None)
 
 
-def _names(fields: Sequence[Sequence[str]], above: Sequence[str]) -> dict[str, Any]:
-    """The options for the names of columns, if rows come first or below fewer names than values."""
+def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) -> dict[str, Any]:
+    """The options for the names of columns: if rows come first, or below fewer names; or if names repeat."""
     n_numbers = sum(_NUMBER.fullmatch(one.strip('"')) is not None for one in fields[0])
     if n_numbers and above:
         names = [name.strip('"') for name in above]
-        return {"column_names": ["row", *names] if any(row[-1] for row in fields) else [*names, "none"]}
-    return {"autogenerate_column_names": True} if n_numbers > len(fields[0]) / 2 else {}
+        return {"column_names": ["row", *names] if any(row[-1] for row in fields) else [*names, ""]}
+    if n_numbers > len(fields[0]) / 2:
+        return {"autogenerate_column_names": True}
+    names = [name.strip('"') for name in fields[0]]
+    if len({*names}) == len(names):
+        return {}
+    names = [f"{name}_{i}" if name in names[:i] else name for i, name in enumerate(names)]
+    return {"column_names": names, "skip_rows": start + 1}
 
 
 def _reads(written: str, content: bytes) -> bool:

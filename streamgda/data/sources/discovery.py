@@ -258,7 +258,8 @@ class Folder(Location):
             known = ", ".join(
                 f"*{end}" for end in self.endings if end.count(".") == 1
             )  # of texts, not packed
-            raise FileNotFoundError(f"folder {self.path} holds no file named {known}")
+            other = "; scan reads other formats" if self.endings == SUFFIXES else ""
+            raise FileNotFoundError(f"folder {self.path} holds no file named {known}{other}")
         return listed, files
 
     root = property(attrgetter("path"))

@@ -17,6 +17,13 @@ _ENCRYPTED = (
 NOT_UTF8 = "it is not UTF-8: say its encoding, such as format='csv encoding=latin1' (--format)"
 """What to do about a file of CSV in another encoding."""
 
+_KNOWN = {
+    "codec can't decode": NOT_UTF8,
+    "CSV parse error": "it is of another format, or a line has another number of values than the first",
+    "crypt": _ENCRYPTED,
+}
+"""What is wrong with a file, by what errors say."""
+
 _NO_FOLDERS = (
     "it is damaged, of another format or a folder, of which a web server gives a page: name the files by a "
     "glob such as 'https://host/folder/*.parquet', or by a list"
@@ -70,10 +77,7 @@ def decoding(
         if written_as == "Parquet" and not path.endswith(SUFFIXES):
             is_web = path.startswith(("http://", "https://"))
             reasons = _NO_FOLDERS if is_web else OTHER_FORMATS
-        if isinstance(error, UnicodeError) and written_as == "CSV":
-            reasons = NOT_UTF8
-        if "crypt" in str(error):
-            reasons = _ENCRYPTED
+        reasons = next((told for known, told in _KNOWN.items() if known in str(error)), reasons)
         raise ValueError(f"{path} cannot be read as {written_as}, {reasons}: {error}") from error
 
 

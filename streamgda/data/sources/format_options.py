@@ -27,6 +27,18 @@ _UNTOLD = {"use_threads", "invalid_row_handler"}  # which change no row; which p
 
 _OPTION = re.compile(r"""(\w+)=(\[[^]]*\]|\{[^}]*\}|'[^']*'|"[^"]+"|.*?)(?= +\w+=|$) *""", re.DOTALL)
 
+_OF_PANDAS = {
+    "sep": "delimiter",
+    "decimal": "decimal_point",
+    "quotechar": "quote_char",
+    "na_values": "null_values",
+    "names": "column_names",
+    "skiprows": "skip_rows",
+    "dtype": "column_types",
+    "date_format": "timestamp_parsers",
+}
+"""What options are called that users of pandas know by other names."""
+
 _ALIASES = {"ipc": "feather", "arrow": "feather"}
 
 FORMATS = ("parquet", "csv", "json", "feather", "orc")
@@ -92,10 +104,10 @@ def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> with_options(format_of("csv delimiter=;"), {"skip_rows": 1, "column_names": ["width", "kind"]})
-    'csv delimiter=; skip_rows=1 column_names=width,kind'
+    'csv delimiter=; column_names=width,kind skip_rows=1'
     """
     usual = _values(format_of(word_of(kind)))
-    values = {name: value for name, value in _values(kind).items() if value != usual[name]} | dict(changes)
+    values = {name: value for name, value in {**_values(kind), **changes}.items() if value != usual[name]}
     return " ".join([word_of(kind), *(f"{name}={_written(value)}" for name, value in values.items())])
 
 
@@ -134,6 +146,8 @@ def _filled(
     word: str, parts: tuple[Any, ...], given: Mapping[str, str], defaults: Mapping[str, Any]
 ) -> list[Any]:
     """The parts of a format's options with values."""
+    if renamed := [name for name in given if name in _OF_PANDAS]:
+        raise ValueError(f"format {word}: {renamed[0]}= is {_OF_PANDAS[renamed[0]]}= here, as in pyarrow")
     check_known(given, [name for part in parts for name in _names(part)], f"format {word}", "option")
     made = []
     for part in parts:

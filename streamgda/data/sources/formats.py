@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -154,7 +154,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     listing = find()
     made = format_of(kinds[0] if kind is None else kind, listing.files)
     text_of(made)  # raises for options that no text tells
-    return FormatDataset.of(listing, find, check, made)
+    return FormatDataset.of(listing, find, partial(_check_rows, check), made)
 
 
 def _kinds(names: Any) -> list[str]:
@@ -183,7 +183,13 @@ class FormatDataset(Dataset):
             with decoding(path, name_of_format(kind)):
                 schema = repeated(partial(_schema_of, storage, kind, path, version))
             check_columns(path, schema, kind)
+        if isinstance(kind, ds.CsvFileFormat):  # a delimiter at the end of each line is no column
+            schema = pa.schema([one for one in schema if one.name or not pa.types.is_null(one.type)])
         return Footer(path, version, schema)
+
+    def relisted(self, check: Check) -> Self:
+        """The dataset with the files that are there now."""
+        return super().relisted(partial(_check_rows, check))
 
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file."""
@@ -221,6 +227,14 @@ class FormatDataset(Dataset):
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
             rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
             yield replace(file, splits=[rows], columns=columns)
+
+
+def _check_rows(check: Check | None, columns: pa.Schema, origin: str) -> None:
+    """Raise ValueError for a file that tells no types, such as one of names alone, as Spark writes them."""
+    if all(pa.types.is_null(one.type) for one in columns):
+        raise ValueError(f"{origin} has no rows that tell the types of columns")
+    if check is not None:
+        check(columns, origin)
 
 
 def _as_float(column: pa.Field) -> pa.Field:
@@ -333,6 +347,8 @@ class FileRows(RowGroups):
             column, line, reason = there.names[int(match[1])], match[2], match[3]
             if "invalid UTF8" in reason:
                 reason = NOT_UTF8
+            if reason.endswith(f"invalid value {column!r}"):
+                reason = "the names of columns again, as in files that were joined; delete such lines"
             return ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,21 @@ def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None
     if not lists:
         return _of_column(X, known)
     columns: dict[Any, Any] = {}
-    for name in column_labels(X) or ():
-        column = _in_arrow(X[name], name) if name in lists else None
-        is_learnt = known is None or (name not in known and str(name) in map(column_of, known))
-        if column is not None and is_list(column.type) and is_learnt:
-            columns.update(_places(column, str(name), known))
-        else:
-            columns[name] = X[name]
+    for name in lists:
+        if known is None or (name not in known and str(name) in map(column_of, known)):
+            column = _in_arrow(X[name], name)
+            if is_list(column.type) or (known and pa.types.is_null(column.type)):
+                columns[name] = _places(column, str(name), known)
+    if not columns:
+        return X
+    each = chain.from_iterable(
+        columns[name].items() if name in columns else [(name, X[name])] for name in column_labels(X) or ()
+    )
     if library_of(X) == "pandas":
         import pandas as pd
 
-        return pd.DataFrame(columns, index=X.index)
-    return pa.table(columns) if library_of(X) == "pyarrow" else type(X)(columns)
+        return pd.DataFrame(dict(each), index=X.index)
+    return pa.table(dict(each)) if library_of(X) == "pyarrow" else type(X)(dict(each))
 
 
 def _of_column(X: Any, known: Sequence[str] | None) -> Any:

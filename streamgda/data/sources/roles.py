@@ -520,12 +520,9 @@ def _tells_nothing(column: pa.ChunkedArray) -> bool:
 
 
 def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default.
-
-    So does a column of nulls without a name, as CSV has it whose lines end with a delimiter.
-    """
-    suspects = {one.name for one in schema if pa.types.is_integer(one.type) or pa.types.is_null(one.type)}
-    ids = [name for name in features if name in suspects and is_identifier(name)]
+    """Warn if columns of integers that are named like identifiers are features by default."""
+    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
+    ids = [name for name in features if name in integers and is_identifier(name)]
     if ids:
         warnings.warn(
             (

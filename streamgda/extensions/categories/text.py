@@ -32,17 +32,27 @@ def read_as_what(name: str, values: Sequence[Any]) -> str:
         return ""
     dates = [match for match in map(_DATE.fullmatch, sample) if match]
     if len(dates) >= _NEARLY_ALL * len(sample) and (written := _format(dates)):
+        swapped = written.translate(str.maketrans("dm", "md"))
+        other = f", or {swapped} if months come first," if _is_ambiguous(dates) else ","
         return (
             f"dates as text, such as {dates[0][0]!r}: read CSV with format='csv timestamp_parsers={written}' "
-            "(--format), frames by pandas.to_datetime, others by with_columns and pyarrow.compute.strptime"
+            f"(--format){other} frames by pandas.to_datetime, others by with_columns and "
+            "pyarrow.compute.strptime"
         )
     marked = [text for text in sample if _NUMBER.fullmatch(text) and not text.isdigit()]
     if len(marked) < _NEARLY_ALL * len(sample) / 2:  # digits alone may be codes
         return ""
     odd = [text for text in texts if not _NUMBER.fullmatch(text)]
+    if odd == [name]:
+        return "numbers, and its name again, as in files that were joined: delete such lines"
     if len(odd) > (1 - _NEARLY_ALL) * len(texts):
         return ""
     return f"numbers as text, such as {marked[0]!r}: {_remedy(name, {*texts}.difference(odd), odd)}"
+
+
+def _is_ambiguous(dates: Sequence[re.Match[str]]) -> bool:
+    """Whether either of two numbers may be the day."""
+    return len(dates[0][1]) < 4 and all(int(match[place]) <= 12 for match in dates for place in (1, 3))
 
 
 def _format(dates: Sequence[re.Match[str]]) -> str:

@@ -57,8 +57,9 @@ class GivenCategories:
         assert isinstance(categories, Categories)  # models of numbers do not ask
         p = categories.n_numbers()
         if not p:
+            misread = [f"column {name!r} holds {holds}. " for name, holds in categories.misread().items()]
             raise ValueError(
-                "all columns have categories, and a density needs a column of numbers; "
+                "".join(misread) + "all columns have categories, and a density needs a column of numbers; "
                 "LinearDiscriminantAnalysis with Categorical(model='dummies') needs none"
             )
         means, weights = statistics.means, statistics.weights

@@ -319,7 +319,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         """
         if method not in ("auto", "temperature", "softmax"):
             raise ValueError(f"method is 'auto', 'temperature' or 'softmax'; got {method!r}")
-        rows = np.asarray(check_rows(self, X), dtype=np.float64)
+        rows: NDArray[np.floating] = np.asarray(check_rows(self, X), dtype=np.float64)
         check_consistent_length(rows, y, sample_weight)
         with at_one_moment(self):
             scores, classes = self._scores, self.statistics_.classes
@@ -334,7 +334,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         self,
         scores: LinearScores,
         classes: NDArray[Any],
-        rows: Array,
+        rows: NDArray[np.floating],
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         learnt: bool,

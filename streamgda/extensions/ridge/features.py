@@ -257,11 +257,11 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             self._refuse_missing(rows)
         return made
 
-    def transformed(self, rows: NDArray[Any]) -> Array:
-        """What the map makes of rows that have been checked, in double precision: (n_rows, n_outputs)."""
+    def transformed(self, rows: NDArray[Any]) -> Singles:
+        """What the map makes of rows that have been checked: (n_rows, n_outputs)."""
         made = np.empty((len(rows), self.n_outputs), np.float32)
         self.write(rows, made)
-        return made.astype(np.float64)
+        return made
 
     def write(self, rows: NDArray[Any], out: Singles) -> bool:
         """Write what the map makes of rows to an array (n_rows, n_outputs); return whether all are finite."""

@@ -16,9 +16,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrsm
+from scipy.linalg import get_blas_funcs
 from scipy.linalg.lapack import dpotrf, dpotrs
-from scipy.optimize import toms748
+from scipy.optimize import brentq
 
 from streamgda.extensions.ridge.banded import Banded
 from streamgda.models.gaussians.components import pooled_covariance, weighted_offsets
@@ -31,6 +31,7 @@ from streamgda.statistics.locking import at_one_moment
 _N_ALPHAS = 17  # two for each power of ten: between its neighbours, the least criterion has one minimum
 _LEAST_ALPHA, _LARGEST_ALPHA = (1e-7, 10.0)  # of the path, in units of the mean eigenvalue
 _ROUNDING = 4.0  # times √d and the rounding of its elements: the error of an eigenvalue of a matrix
+_PLACE = 1e-12  # to which ln λ is found
 _ROWS_TOGETHER = 1 << 10
 
 
@@ -174,14 +175,16 @@ class RidgePath:
             logs.append(logs[-1] + np.log(2))
         first = next(i for i, log in enumerate(logs) if at(log).df <= most)
         least = min(range(first, len(logs)), key=lambda i: at(logs[i]).gcv)
-        low, high = logs[max(least - 1, 0)], logs[min(least + 1, len(logs) - 1)]
+        low, best, high = logs[max(least - 1, 0)], logs[least], logs[min(least + 1, len(logs) - 1)]
+        if at(best).slope < 0:
+            low = best
+        else:
+            high = best
         if at(low).df > most:
-            low = toms748(lambda log: most - at(log).df, low, logs[first], xtol=1e-13, k=2)
-        if at(low).slope >= 0:
-            return float(np.exp(low if low < logs[first] else logs[least]))
-        if at(high).slope <= 0:
-            return float(np.exp(logs[least]))
-        return float(np.exp(toms748(lambda log: at(log).slope, low, high, xtol=1e-13, k=2)))
+            low = best = brentq(lambda log: most - at(log).df, low, high, xtol=_PLACE, rtol=_PLACE)
+        if at(low).slope < 0 < at(high).slope:
+            best = brentq(lambda log: at(log).slope, low, high, xtol=_PLACE, rtol=_PLACE)
+        return float(np.exp(best))
 
     def at(self, alpha: float) -> RidgeRegression:
         """The regression of a penalty; LinAlgError if its matrix is not positive definite."""
@@ -221,7 +224,7 @@ class RidgeRegression:
         made: Array = self.slopes / self.path.deviations[:, None]
         return made
 
-    def left_out(self, X: Array, codes: NDArray[np.intp], weights: Array) -> Array:
+    def left_out(self, X: NDArray[np.floating], codes: NDArray[np.intp], weights: Array) -> Array:
         """The fitted values of rows by the regressions of all other rows, in closed form: (n, K).
 
         f₋ᵢ = y_i − (y_i − f_i) / (1 − h_i), with the leverage h_i = w_i (1 + |L⁻¹ z_i|²) / N of a row z_i in
@@ -230,20 +233,22 @@ class RidgeRegression:
         Parameters
         ----------
         X : ndarray of shape (n, d)
-            Rows among those of the statistics.
+            Rows among those of the statistics. Those in single precision have their leverages in it.
         codes : ndarray of int of shape (n,)
             Their classes.
         weights : ndarray of shape (n,)
             Their weights in the statistics.
         """
         path, left = self.path, np.eye(len(self.path.shares))[codes]
+        factor = self.factor.astype(X.dtype, copy=False)
+        solve = get_blas_funcs("trsm", (factor,))
         with single_blas_thread():
             for start in range(0, len(X), _ROWS_TOGETHER):
                 own = slice(start, start + _ROWS_TOGETHER)
                 scaled = (X[own] - path.centre) / path.deviations
                 residuals = left[own] - path.shares - scaled @ self.slopes
-                components = dtrsm(1.0, self.factor, scaled.T, lower=True, overwrite_b=True)
-                leverages = weights[own] * (1 + np.einsum("ij,ij->j", components, components)) / path.weight
+                components = solve(1.0, factor, scaled.astype(X.dtype).T, lower=True, overwrite_b=True)
+                leverages = weights[own] * (1 + np.square(components).sum(axis=0)) / path.weight
                 left[own] -= residuals / np.maximum(1 - leverages, 2.0**-26)[:, None]
         return left
 

@@ -78,7 +78,7 @@ class LinearScores:
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _of_mapped(self, X: Array, out: Array | None = None) -> Array:
+    def _of_mapped(self, X: NDArray[np.floating], out: Array | None = None) -> Array:
         scores = multiply_rows(X - self.centre, self.slopes, order_of(len(self.intercepts)), out)
         scores += self.intercepts
         return scores

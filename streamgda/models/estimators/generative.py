@@ -320,7 +320,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Its columns are those to keep, ``label``, and ``probability_`` and the label for each class. They are
         NULL in a row where a number is NULL, NaN, infinite or so large that scores exceed float64, or, in the
         conditional Gaussian model, where a category was not learnt. Probabilities differ from those of
-        `predict_proba` by the rounding of the database.
+        `predict_proba` by the rounding of the database. Columns of dates are cast to days: DATE and
+        TIMESTAMP, and in DuckDB, BigQuery, Spark and SQLite text by ISO 8601. Dates without a time zone are
+        in UTC, as are all of Snowflake's; Spark takes them to be of the zone of its session.
 
         Parameters
         ----------

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from streamgda.data.blocks.arrays import readable
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.conversion import is_dask
+from streamgda.data.sources.lists import column_of
 from streamgda.models.estimators import DEVICES
 from streamgda.models.estimators.libraries import lies_elsewhere
 
@@ -81,8 +82,10 @@ def check_lazy(model: Any, X: Any) -> None:
     if not schema.is_numeric and hasattr(X, "columns"):
         check_known(schema.names, X.columns, "the data frame")
     elif hasattr(X, "map_partitions"):
-        validate_data(model, X._meta, reset=False, skip_check_array=True)
-        readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
+        lists = {column_of(name) for name in schema.names or ()}.difference(schema.names or ())
+        if lists.isdisjoint(X.columns):  # whose lengths the partitions tell
+            validate_data(model, X._meta, reset=False, skip_check_array=True)
+            readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
     elif X.shape[1] != model.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
@@ -94,7 +97,7 @@ def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     import pandas as pd
 
     schema = model.statistics_.schema_of_rows
-    learnt = X.columns if schema.is_numeric else schema.names
+    learnt = schema.names or X.columns
     names = [name for name in learnt if name not in schema.encoded]
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
     row = pd.DataFrame(means, columns=names).assign(**schema.example())

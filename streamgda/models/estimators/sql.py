@@ -26,6 +26,11 @@ class Dialect:
     greatest: str = "GREATEST"
     escapes: bool = False
     materialised: str = ""
+    epoch: str = ""
+
+    def days(self, name: str) -> str:
+        """A column of dates as days since 1970 in UTC."""
+        return f"({self.epoch.format(self.name(name))})"
 
     def name(self, name: str) -> str:
         """A name of a column or table, quoted."""
@@ -46,13 +51,27 @@ class Dialect:
         return number(label) if isinstance(label, float) else str(label).upper()
 
 
+_EPOCH_OF_DUCKDB = (  # of text too; one without a zone would be of the zone of the session
+    "EPOCH_US(CAST(CASE WHEN REGEXP_MATCHES(CAST({0} AS VARCHAR), ':[0-9.]+(Z|[+-][0-9:]+)$') "
+    "THEN CAST({0} AS VARCHAR) ELSE CAST(CAST({0} AS TIMESTAMP) AS VARCHAR) || '+00' END "
+    "AS TIMESTAMPTZ)) / 8.64e10"
+)
+
 DIALECTS = {
-    "duckdb": Dialect(materialised="MATERIALIZED "),
-    "postgres": Dialect("DOUBLE PRECISION", materialised="MATERIALIZED "),
-    "bigquery": Dialect("FLOAT64", "`", escapes=True),
-    "snowflake": Dialect(escapes=True),
-    "spark": Dialect(quote="`", escapes=True),
-    "sqlite": Dialect("REAL", greatest="MAX", materialised="MATERIALIZED "),
+    "duckdb": Dialect(materialised="MATERIALIZED ", epoch=_EPOCH_OF_DUCKDB),
+    "postgres": Dialect(
+        "DOUBLE PRECISION",
+        materialised="MATERIALIZED ",
+        epoch="CAST(EXTRACT(EPOCH FROM {}) AS DOUBLE PRECISION) / 8.64e4",
+    ),
+    "bigquery": Dialect("FLOAT64", "`", escapes=True, epoch="UNIX_MICROS(TIMESTAMP({})) / 8.64e10"),
+    "snowflake": Dialect(
+        escapes=True, epoch="DATE_PART(EPOCH_MICROSECOND, CAST({} AS TIMESTAMP_NTZ)) / 8.64e10"
+    ),
+    "spark": Dialect(quote="`", escapes=True, epoch="UNIX_MICROS(CAST({} AS TIMESTAMP)) / 8.64e10"),
+    "sqlite": Dialect(
+        "REAL", greatest="MAX", materialised="MATERIALIZED ", epoch="JULIANDAY({}) - 2440587.5e0"
+    ),
 }
 """The databases that a model can be written for."""
 
@@ -135,9 +154,13 @@ def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
     """Add the numbers as gda_x0, gda_x1 and so on, and what is made of other columns."""
     schema, sql = model.statistics_.schema, steps.sql
     names = [name for name in model.feature_names_in_.tolist() if name not in schema.encoded]
+    values = [
+        sql.days(name) if name in schema.dates else f"CAST({sql.name(name)} AS {sql.double})"
+        for name in names
+    ]
     numbers = [
-        _number_or_null(f"CAST({sql.name(name)} AS {sql.double})", limit, f"gda_x{j}")
-        for j, (name, limit) in enumerate(zip(names, _limits(formula), strict=False))
+        _number_or_null(value, limit, f"gda_x{j}")
+        for j, (value, limit) in enumerate(zip(values, _limits(formula), strict=False))
     ]
     depends = formula.linear is not None and formula.kind != "diagonal"
     codes, made = schema.sql_of(sql, depends=depends)

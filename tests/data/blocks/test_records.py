@@ -66,3 +66,8 @@ def test_categories_and_computed_columns_may_be_left_out():
     expected = piped.predict_proba({"a": 0.5, "double": 0.4})
     np.testing.assert_array_equal(pipeline.predict_proba({"a": 0.5, "c": 0.2}), expected)
     np.testing.assert_array_equal(pipeline.predict_proba([{"a": 0.5, "b": None, "c": 0.2}]), expected)
+    pipeline[-1].set_params(missing="raise")
+    with pytest.raises(ValueError, match=r"leave out 'b'.*set_params\(missing='marginal'\)"):
+        pipeline.predict({"a": 0.5, "c": 0.2})
+    with pytest.raises(ValueError, match="'double' is NaN or null"):
+        pipeline.predict({"a": 0.5, "b": 0.2})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgda import accumulate, scan
+from streamgda import GaussianNB, StatisticsLedger, accumulate, scan
 from streamgda.data.sources.dialects import as_written
 from streamgda.data.sources.format_options import format_of
 
@@ -35,6 +35,7 @@ CASES = {
     "UTF-16 of SQL Server": written(sep="\t").encode("utf-16"),
     "UTF-16 without a mark": TEXT.encode("utf-16-le"),
     "carriage returns": written(sep=";", lineterminator="\r\n"),
+    "names that repeat": TEXT.replace("n,kind", "width,kind"),
     "delimiters at the ends of rows": TEXT.replace("a\n", "a,\n").replace("b\n", "b,\n"),
     "names of rows, as R has them": TEXT.split("\n")[0] + "\n" + FRAME.to_csv(header=False),
 }
@@ -50,7 +51,9 @@ def test_the_error_names_the_options_that_read_the_file(name, tmp_path):
     path.write_bytes(CASES[name] if isinstance(CASES[name], bytes) else CASES[name].encode())
     with pytest.raises(ValueError, match=r"a\.csv.*format=") as caught:
         scan(path, "kind")
-    state = accumulate(scan(path, "kind", features=["width", "n"], format=option_named(caught.value)))
+    source = scan(path, "kind", exclude=["row"] if "R has" in name else [], format=option_named(caught.value))
+    assert len(source.feature_names) == 2
+    state = accumulate(source)
     np.testing.assert_allclose(state.means, FRAME.groupby("kind").mean(), rtol=1e-12)
 
 
@@ -83,7 +86,7 @@ def test_options_that_were_given_are_kept(tmp_path):
     path.write_text(written(FRAME, sep=";", decimal=",", na_rep="?"))
     with pytest.raises(ValueError, match=r"a\.txt") as caught:
         scan(path, "kind", format="csv null_values=?")
-    assert option_named(caught.value) == "csv null_values=? delimiter=; decimal_point=,"
+    assert option_named(caught.value) == "csv delimiter=; decimal_point=, null_values=?"
 
 
 def test_one_file_among_others_is_named(tmp_path):
@@ -124,3 +127,43 @@ def test_what_is_named_reads_every_number(numbers, sep, decimal, above, encoding
     ).to_pandas()
     assert [*read] == [*frame]
     pd.testing.assert_frame_equal(read, frame, check_dtype=False, rtol=1e-15)
+
+
+def test_a_column_that_a_delimiter_at_the_end_of_each_line_makes_is_none(tmp_path):
+    (tmp_path / "a.csv").write_text("x,kind,\n1,a,\n2,b,\n")
+    source = scan(tmp_path / "a.csv", "kind")
+    assert source.feature_names == ("x",)
+    assert accumulate(source).n_rows == 2
+
+
+def test_the_types_are_those_of_the_first_file_with_rows(tmp_path):
+    """Spark writes a file for each partition, also for those without rows."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for name, text in {"0.csv": "width,n,kind\n", "1.csv": TEXT, "2.csv": "width,n,kind\n"}.items():
+        (data / name).write_text(text)
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(scan(data, "kind"))
+    (data / "3.csv").write_text(TEXT)
+    ledger.refresh(data)
+    assert ledger.statistics().n_rows == accumulate(scan(data, "kind")).n_rows == 80
+
+
+def test_codes_with_leading_zeros_may_be_text(tmp_path):
+    (tmp_path / "a.csv").write_text("zip,x,kind\n00501,1,a\n00501,2,b\n10001,3,b\n")
+    source = scan(tmp_path / "a.csv", "kind", format="csv column_types={'zip': 'string'}")
+    assert accumulate(source).schema.feature_names == ("x", "zip=00501", "zip=10001")
+
+
+@pytest.mark.parametrize("n_before", [1, 40_000], ids=["first block", "later"])
+def test_names_among_the_rows_are_told(n_before, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(TEXT + FRAME.to_csv(index=False, header=False) * (n_before // 40) + TEXT)
+    with pytest.raises(ValueError, match="'width'.*names? .*again.*delete such lines"):
+        GaussianNB().fit(scan(path, "kind"))
+
+
+def test_a_line_with_fewer_values_is_told_with_its_number(tmp_path):
+    (tmp_path / "a.csv").write_text(TEXT + "Total: 40\n")
+    with pytest.raises(ValueError, match=r"a\.csv.*number of values.*#42: Expected 3 columns, got 1: Total"):
+        scan(tmp_path / "a.csv", "kind")

@@ -109,6 +109,16 @@ def test_a_notebook_shows_columns_and_first_rows(folder):
     assert "double" in source._repr_html_()  # its columns are known
 
 
+def test_where_there_are_no_rows(tmp_path):
+    pq.write_table(TABLE.slice(0, 0), tmp_path / "0.parquet")
+    for source in (
+        scan_parquet(tmp_path, "kind", features=["n"]),
+        scan_arrow(TABLE.slice(0, 0), "kind", features=["n"]),
+    ):
+        assert source.n_rows == 0
+        assert source.head().columns.tolist() == ["n", "kind"]
+
+
 def test_columns_of_lists_are_shown_as_lists(tmp_path):
     table = pa.table({"n": [1, 2], "emb": pa.array([[0.5, 1.5], [2.5, 3.5]]), "kind": ["a", "b"]})
     pq.write_table(table, tmp_path / "1.parquet")

@@ -188,6 +188,26 @@ def test_options_as_users_write_them():
             format_of(odd)
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("sep=;", "delimiter=;"),
+        ("decimal=,", "decimal_point=,"),
+        ("na_values=-9", "null_values=-9"),
+        ("names=a,b", "column_names=a,b"),
+        ("skiprows=2", "skip_rows=2"),
+        ("dtype={'a': 'string'}", "column_types={'a': 'string'}"),
+        ("date_format=%d.%m.%Y", "timestamp_parsers=%d.%m.%Y"),
+        ("quotechar='", "quote_char='"),
+    ],
+)
+def test_options_of_pandas_are_told_by_their_names_here(text, options):
+    word, now = text.partition("=")[0], options.partition("=")[0]
+    with pytest.raises(ValueError, match=f"format csv: {word}= is {now}="):
+        format_of(f"csv {text}")
+    assert format_of(f"csv {options}").equals(format_of(f"csv {text.replace(word, now, 1)}"))
+
+
 def test_options_that_no_text_tells_are_refused_by_name(tmp_path):
     write_csv(TABLE, tmp_path / "a.csv")
     types = pa.csv.ConvertOptions(column_types={"shop": pa.dictionary(pa.int32(), pa.string())})
@@ -217,13 +237,6 @@ def test_the_row_numbers_that_pandas_writes_are_mentioned(tmp_path):
     with pytest.warns(UserWarning, match="also ''. A column of such a name mostly identifies rows"):
         assert "" in scan(tmp_path, "kind").feature_names
     assert scan(tmp_path, "kind", exclude=[""]).feature_names == ("x", "n", "shop")
-
-
-def test_a_column_that_a_delimiter_at_the_end_of_each_line_makes_is_mentioned(tmp_path):
-    (tmp_path / "a.csv").write_text("x,kind,\n1,a,\n2,b,\n")
-    with pytest.warns(UserWarning, match=r"a\.csv.*Set exclude=\[''\]"):
-        scan(tmp_path, "kind")
-    assert accumulate(scan(tmp_path, "kind", exclude=[""])).n_rows == 2
 
 
 def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path):

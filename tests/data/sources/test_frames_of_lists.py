@@ -101,6 +101,20 @@ def test_categories_numbers_and_lists_stand_beside_each_other_in_frames():
     assert len(scores["test_score"]) == 3
 
 
+def test_a_dict_is_a_table_with_lists_or_a_row_with_one():
+    X, y = rows()
+    table = {"emb": X, "u": X[:, 0] ** 2}
+    model = GaussianNB(missing="marginal").fit(table, y)
+    assert list(model.feature_names_in_) == [*NAMES, "u"]
+    expected = model.predict_proba(pd.DataFrame({"emb": list(X), "u": table["u"]}))
+    np.testing.assert_allclose(model.predict_proba(table), expected, rtol=1e-6)
+    for row in {"emb": X[0], "u": table["u"][0]}, {"emb": X[0].tolist(), "u": float(table["u"][0])}:
+        np.testing.assert_allclose(model.predict_proba(row), expected[:1], rtol=1e-6)
+    without = model.predict_proba({"emb_0": None, "emb_1": None, "emb_2": None, "u": 0.5})
+    for row in {"emb": None, "u": 0.5}, [{"u": 0.5}], pd.DataFrame({"emb": [None], "u": [0.5]}):
+        np.testing.assert_allclose(model.predict_proba(row), without)
+
+
 @pytest.mark.parametrize("learn", ["fit", "partial_fit", "predict", "update"])
 def test_a_row_of_another_length_is_named_with_both_lengths(learn):
     X, y = rows()

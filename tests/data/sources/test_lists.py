@@ -1,7 +1,9 @@
 """Columns of lists: each place of a list is a feature, in a pass as in predictions."""
 
 import datetime
+import json
 
+import dask.dataframe as dd
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import feather, orc
 
 from streamgda import (
     Categorical,
@@ -22,6 +25,7 @@ from streamgda import (
     predict_dataset,
     scan,
     scan_arrow,
+    scan_dask,
     scan_parquet,
 )
 
@@ -233,3 +237,49 @@ def test_categories_named_by_the_user_stand_beside_lists():
     table = pa.table({"emb": lists_of(X, "fixed"), "shop": np.arange(60) % 3, "kind": y})
     source = scan_arrow(table, "kind", categories=Categorical(columns=["shop"]))
     assert accumulate(source).feature_names == (*NAMES, "shop=0", "shop=1", "shop=2")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "feather", "orc"])
+def test_lists_are_read_of_other_formats(ending, tmp_path):
+    X, y = rows()
+    table = pa.table({"emb": lists_of(X), "u": X[:, 0] ** 2, "kind": y})
+    path = tmp_path / f"rows.{ending}"
+    if ending == "jsonl":
+        lines = [json.dumps({**row, "emb": list(map(int, row["emb"]))}) for row in table.to_pylist()]
+        lines += ['{"emb": [0.5, 1, null], "u": 1, "kind": 0}', '{"emb": null, "u": 1, "kind": 1}']
+        path.write_text("\n".join(lines))
+    else:
+        {"feather": feather.write_feather, "orc": orc.write_table}[ending](table, path)
+    state = accumulate(scan(path, "kind", missing="drop"))
+    beside = plain(X, y).add_column(3, "u", table["u"])
+    np.testing.assert_allclose(state.scatter, accumulate(scan_arrow(beside, "kind")).scatter, rtol=1e-12)
+    assert state.n_dropped == (2 if ending == "jsonl" else 0)
+
+
+def test_a_line_of_json_whose_list_has_another_length_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    lines = [f'{{"emb": [{i}, 1, 2], "kind": {i % 2}}}' for i in range(1_500)]
+    path.write_text("\n".join([*lines, '{"emb": [1], "kind": 0}']))
+    with pytest.raises(ValueError, match=r"rows\.jsonl, row 1500: .*'emb' has 1 numbers, and 3"):
+        accumulate(scan(path, "kind"))
+
+
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow", None])
+def test_lists_in_dask_frames_are_learnt_and_scored(backend, tmp_path):
+    X, y = rows()
+    table = pa.table({"emb": lists_of(X, "fixed"), "u": X[:, 0] ** 2, "kind": y})
+    for i in range(2):
+        table.slice(30 * i, 30).to_pandas().to_parquet(tmp_path / f"{i}.parquet")
+    options = {} if backend is None else {"dtype_backend": backend}
+    frame = dd.read_parquet(tmp_path, **options)
+    beside = scan_arrow(plain(X, y).add_column(3, "u", table["u"]), "kind")
+    source = scan_dask(frame, "kind")
+    assert source.feature_names == (*NAMES, "u")
+    np.testing.assert_allclose(accumulate(source).scatter, accumulate(beside).scatter, rtol=1e-12)
+    features = frame[["emb", "u"]]
+    model = LinearDiscriminantAnalysis().fit(features, frame["kind"])
+    other = LinearDiscriminantAnalysis().fit(beside)
+    np.testing.assert_allclose(model.coef_, other.coef_, rtol=1e-9)
+    lazy = model.predict_proba(features)
+    np.testing.assert_allclose(lazy.compute(), model.predict_proba(table.select(["emb", "u"])), rtol=1e-9)
+    assert evaluate(model, scan_dask(frame, "kind")).accuracy == evaluate(other, beside).accuracy

@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from itertools import pairwise
 
 import dask.dataframe as dd
 import numpy as np
@@ -9,12 +10,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import zarr
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
+from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from streamgda import (
@@ -34,6 +37,7 @@ from streamgda import (
 )
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.sources.base import LazySplit
+from tests.logged_filesystem import NotingHandler
 
 N = 3_000
 RNG = np.random.default_rng(0)
@@ -189,6 +193,29 @@ def test_a_part_by_files_opens_no_file_of_the_other(tmp_path):
     assert ids(test) == expected
     with pytest.raises(ValueError, match="damaged"):
         ids(training)
+
+
+def test_a_part_reads_no_byte_of_a_column_twice(tmp_path):
+    n_rows, path = 60_000, tmp_path / "1.parquet"
+    values = {
+        "x": RNG.normal(size=n_rows),
+        "who": RNG.integers(0, 1 << 60, n_rows),
+        "kind": np.arange(n_rows) % 2,
+    }
+    pq.write_table(pa.table(values), path, row_group_size=8_000, compression="none", use_dictionary=False)
+    footer = pq.read_metadata(path)
+    chunks = [footer.row_group(i).column(j) for i in range(footer.num_row_groups) for j in range(3)]
+    end = max(chunk.data_page_offset + chunk.total_compressed_size for chunk in chunks)
+    for by in ("rows", "who"):
+        for part in range(2):
+            noting = NotingHandler(tmp_path / f"{by} {part}")
+            source = scan_parquet(str(path), "kind", features=["x"], filesystem=pafs.PyFileSystem(noting))
+            accumulate(source.split(0.5, by=by)[part], scheduler="synchronous")
+            ranges = sorted(
+                (start, start + length) for _, start, length in noting.reads if start + length <= end
+            )
+            assert sum(stop - start for start, stop in ranges) > n_rows * 8
+            assert all(stop <= start for (_, stop), (start, _) in pairwise(ranges))
 
 
 @pytest.mark.parametrize("by", ["rows", "who"])
@@ -359,6 +386,11 @@ def test_rows_beside_their_labels_have_no_columns_to_be_split_by():
         scan_dask(X, y).split(by="x")
     with pytest.raises(TypeError, match="no files"):
         scan_dask(X, y).split(by="files")
+
+
+def test_the_splitter_of_scikit_learn_names_ours(source):
+    with pytest.raises(TypeError, match=r"train_test_split.*source\.split"):
+        train_test_split(source)
 
 
 def test_a_part_says_which_it_is(source):

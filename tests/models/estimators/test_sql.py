@@ -212,3 +212,56 @@ def test_columns_to_keep_are_none_of_the_result(keep):
         model.to_sql("rows", keep=keep)
     with pytest.raises(ValueError, match="names its own tables"):
         model.to_sql("gda_0")
+
+
+def dated(n_rows=60):
+    """A frame with dates, whole seconds of which make a difference, and labels."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n_rows) % 2
+    seconds = np.round(rng.normal(size=n_rows) * 90 + 150 * y).astype(int)
+    when = pd.Timestamp("2026-03-01T23:58:00") + pd.to_timedelta(seconds, unit="s")
+    return pd.DataFrame({"x": rng.normal(size=n_rows), "when": when}), y
+
+
+TYPES = {
+    "timestamps": lambda when: when,
+    "of nanoseconds": lambda when: when.astype("datetime64[ns]"),
+    "with a zone": lambda when: when.dt.tz_localize("UTC").dt.tz_convert("Asia/Kolkata"),
+    "text": lambda when: when.map(pd.Timestamp.isoformat),
+    "text with a zone": lambda when: when.dt.tz_localize("UTC").dt.tz_convert("Asia/Kolkata").map(str),
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_dates_are_cast_to_days(dialect, kind):
+    X, y = dated()
+    model = LinearDiscriminantAnalysis().fit(X, y)
+    table = X.assign(when=TYPES[kind](X["when"]), key=np.arange(len(X)))
+    query = model.to_sql("rows", dialect, keep=["key"])
+    if dialect == "duckdb":
+        with duckdb.connect() as connection:
+            connection.register("rows", pa.table(table))
+            for zone in ("UTC", "Asia/Tokyo"):
+                connection.sql(f"SET TimeZone='{zone}'")
+                found = sorted(connection.sql(query).fetchall())
+                np.testing.assert_allclose(
+                    [row[2:] for row in found], model.predict_proba(X), rtol=0, atol=1e-7
+                )
+        return
+    found = sorted(in_sqlite(query, table.assign(when=table["when"].map(str))))
+    np.testing.assert_allclose([row[2:] for row in found], model.predict_proba(X), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dialect", DATABASES)
+def test_days_and_what_is_no_date_in_databases(dialect):
+    X, y = dated()
+    X["when"] = X["when"].dt.floor("D") + pd.to_timedelta(y * 3, unit="D")
+    model = GaussianNB().fit(X, y)
+    days = X.assign(when=X["when"].dt.date)
+    check(model, days if dialect == "duckdb" else days.assign(when=days["when"].map(str)), dialect)
+    ((label, *_),) = DATABASES[dialect](model.to_sql("rows", dialect), X[:1].assign(when=pd.NaT))
+    assert label is None
+    for other in ("postgres", "bigquery", "snowflake", "spark"):
+        query = model.to_sql("rows", other)
+        assert query.count("EPOCH") or query.count("UNIX_MICROS")
