@@ -2,6 +2,6 @@
 
 In come the same rows, states and models; out come states of another kind (`exact`, `incomplete`,
 `private`), features and classes of another kind (`categories`, `subclasses`), densities and estimators
-(`edda`, `students`, `ridge`), graphs (`onnx`), and answers on a GPU (`devices`). Each folder stands by
-itself. Open the `__init__` of one first.
+(`edda`, `students`, `ridge`), graphs (`onnx`), and answers on a GPU (`devices`). Each folder stands alone.
+Open the `__init__` of one first.
 """
