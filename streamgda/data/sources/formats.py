@@ -136,8 +136,8 @@ def scan(
 
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
-    names = [path] if isinstance(path, str | PathLike) else path
-    if any(".zarr/" in f"{os.fspath(name)}/" for name in names if isinstance(name, str | PathLike)):
+    names = _names_in([path] if isinstance(path, str | PathLike) else path)
+    if any(".zarr/" in f"{name}/" for name in names):
         raise ValueError(f"{path} is a Zarr store, of which scan_zarr makes a source")
     kinds = _kinds(names) if kind is None else [word_of(kind)]
     if kinds in ([], ["parquet"]):
@@ -157,11 +157,14 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     return FormatDataset.of(listing, find, partial(_check_rows, check), made)
 
 
-def _kinds(names: Any) -> list[str]:
+def _names_in(paths: Any) -> list[str]:
+    entries = paths if isinstance(paths, Collection) else ()
+    return [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
+
+
+def _kinds(names: Collection[str]) -> list[str]:
     """The formats that names of files tell."""
-    entries = names if isinstance(names, Collection) else ()
-    texts = [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
-    return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
+    return [kind for kind, ends in _NAMES.items() if any(name.endswith(ends) for name in names)]
 
 
 # ---------------------------------------------------------------------- the files
