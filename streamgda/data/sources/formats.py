@@ -136,7 +136,7 @@ def scan(
 
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
-    names = _names_in([path] if isinstance(path, str | PathLike) else path)
+    names = _texts([path] if isinstance(path, str | PathLike) else path)
     if any(".zarr/" in f"{name}/" for name in names):
         raise ValueError(f"{path} is a Zarr store, of which scan_zarr makes a source")
     kinds = _kinds(names) if kind is None else [word_of(kind)]
@@ -145,7 +145,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
         try:
             return Dataset.of(find(), find, check)
         except FileNotFoundError:
-            kinds = [] if kinds else _kinds(find(endings=_ENDINGS).files)
+            kinds = [] if kinds else _kinds(_texts(find(endings=_ENDINGS).files))
             if not kinds:
                 raise
     if len(kinds) > 1:
@@ -157,12 +157,13 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     return FormatDataset.of(listing, find, partial(_check_rows, check), made)
 
 
-def _names_in(paths: Any) -> list[str]:
+def _texts(paths: Any) -> list[str]:
+    """The names of files among paths, which may be those of a table of another library."""
     entries = paths if isinstance(paths, Collection) else ()
     return [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
 
 
-def _kinds(names: Collection[str]) -> list[str]:
+def _kinds(names: Sequence[str]) -> list[str]:
     """The formats that names of files tell."""
     return [kind for kind, ends in _NAMES.items() if any(name.endswith(ends) for name in names)]
 
