@@ -110,8 +110,8 @@ def _first(column: Any) -> Any:
 
 
 def date_columns(frame: Any) -> tuple[str, ...]:
-    """The names of the columns of a frame that hold dates; none of an array."""
-    names = column_names(frame)
+    """The names of the columns of a frame in memory that hold dates; none of an array."""
+    names = column_names(frame) if hasattr(frame, "__array__") else None
     if names is None:
         return ()
     kinds = list(frame.schema.types if library_of(frame) == "pyarrow" else frame.dtypes)
