@@ -221,8 +221,8 @@ class Source(ABC):
     def n_rows(self) -> int | None:
         """How many rows there are, by the footers of files; None where rows must be read to be counted.
 
-        These are files of text, streams, Dask collections, and sources that leave rows out: by a filter, by
-        ``missing="drop"``, or as a part by rows.
+        These are files other than Parquet, streams, Dask collections, and sources that leave rows out: by a
+        filter, by ``missing="drop"``, or as a part of `split`, unless by files.
         """
         splits = () if self.is_one_shot else self.splits()
         if self.is_one_shot or not all(split.keeps_all_rows for split in splits):
