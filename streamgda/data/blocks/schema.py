@@ -172,17 +172,17 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
     def rows(self, rows: slice | NDArray[np.intp]) -> Self:
         """Some of the rows."""
 
-    @abstractmethod
     def by_name(self) -> dict[str, NDArray[Any]]:
         """The columns of the table, by their names."""
+        return dict(zip(self.schema.feature_names or (), self, strict=False))
 
-    @abstractmethod
     def onto(self, schema: Any) -> Self:
         """The same rows in another schema of the same columns."""
+        return self
 
-    @abstractmethod
     def encoded(self, schema: Any) -> NDArray[np.float64]:
         """The rows as numbers in another schema, with a warning of values that it does not have."""
+        return np.stack([*self], axis=1).astype(np.float64)
 
     @abstractmethod
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:

@@ -2,6 +2,6 @@
 
 In come arrays of PyTorch, CuPy and JAX, where scikit-learn's `array_api_dispatch` is on. A batch becomes
 moments where it lies, in float64; the state that they go into is NumPy's. Scores come from a model's
-`ScoreFormula`, and stay on the device. `rows` has what is learnt, `scores` what a model answers, and
-`features` the map of random features. The core finds them by name in `streamgda.models.estimators.DEVICES`.
+`ScoreFormula`, and stay on the device. `rows` has what is learnt, and `scores` what a model answers. The core
+finds them by name in `streamgda.models.estimators.DEVICES`.
 """

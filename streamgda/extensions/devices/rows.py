@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from sklearn.externals.array_api_compat import array_namespace, device
 from sklearn.utils.validation import validate_data
 
-from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns
-from streamgda.extensions.devices.features import mapped, putting
-from streamgda.models.estimators.libraries import on_host
+from streamgda.data.blocks.schema import UNNAMED, MadeColumns
+from streamgda.models.estimators.libraries import in_double, on_host, putting
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
 
-_VALUES_AT_ONCE = 1 << 26  # 512 MB
-_BLOCKS_TOGETHER = 64  # what a host adds up in as many blocks is one here
+_VALUES_AT_ONCE = 1 << 25  # 256 MB, of which there are up to five at once
 
 
 def rows_to_learn(model: Any, X: Any, *, reset: bool, min_rows: int) -> DeviceRows:
@@ -33,19 +31,8 @@ def rows_to_learn(model: Any, X: Any, *, reset: bool, min_rows: int) -> DeviceRo
     for name, usual in {"exact": False, "missing": "raise", "covariance_estimator": None}.items():
         if getattr(model, name) != usual:
             raise ValueError(f"rows on a device are learnt with {name}={usual!r} alone; give them in NumPy")
-    check_float64(X)
     rows = validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
     return DeviceRows(rows.detach() if hasattr(rows, "detach") else rows)
-
-
-def check_float64(X: Any) -> None:
-    """Raise ValueError if there is no float64 where an array lies."""
-    kinds = array_namespace(X).__array_namespace_info__().dtypes(device=device(X), kind="real floating")
-    if "float64" not in kinds:
-        raise ValueError(
-            f"the device {device(X)} has no float64, in which rows are added up and scored (JAX has it with "
-            "jax_enable_x64); give the rows in NumPy"
-        )
 
 
 def pieces(n_rows: int, width: int) -> Iterator[slice]:
@@ -62,6 +49,7 @@ class DeviceRows(MadeColumns):
 
     schema = UNNAMED
     of_one_thread = True
+    n_columns = 1  # in the memory of the host there is none, so that blocks are long
 
     @property
     def numbers(self) -> Self:  # type: ignore[override]
@@ -78,39 +66,19 @@ class DeviceRows(MadeColumns):
         """How many rows there are."""
         return int(self.X.shape[0])
 
-    @property
-    def n_columns(self) -> int:
-        """As how many columns on the host these count, for the size of blocks."""
-        return max(1, len(self) // _BLOCKS_TOGETHER)
-
     def __len__(self) -> int:
         return int(self.X.shape[1])
 
     def __getitem__(self, index: Any) -> Any:
-        xp = array_namespace(self.X)
-        return on_host(xp.astype(self.X[:, index], xp.float64)).T
+        return on_host(in_double(self.X[:, index])).T
 
     def __iter__(self) -> Iterator[NDArray[np.float64]]:
         return iter(self[:])
 
     def rows(self, rows: slice | NDArray[np.intp]) -> Self:
         """Some of the rows."""
-        if isinstance(rows, slice):
-            return type(self)(self.X[slice(*rows.indices(self.n_rows)), :])
-        return type(self)(array_namespace(self.X).take(self.X, putting(self.X)(rows), axis=0))
-
-    def by_name(self) -> dict[str, NDArray[Any]]:
-        """No columns: they have no names."""
-        return {}
-
-    def onto(self, schema: Columns) -> Self:
-        """The same rows."""
-        return self
-
-    def encoded(self, schema: Columns) -> NDArray[np.float64]:
-        """The rows on the host."""
-        rows: NDArray[np.float64] = self[:].T
-        return rows
+        places = putting(self.X)(np.arange(self.n_rows)[rows])
+        return type(self)(array_namespace(self.X).take(self.X, places, axis=0))
 
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Moments | None:
         """The moments of the classes of a block; None for an unknown kind of covariance.
@@ -125,15 +93,16 @@ class DeviceRows(MadeColumns):
             block.raise_for_values()
         return moments
 
-    def moments(self, block: Any, kind: Any, features: Any = None) -> Moments:
-        """The moments of the classes of a block, whose rows go through a map first if `features` is given.
+    def moments(
+        self, block: Any, kind: Any, mapped: Callable[[Any], Any] = lambda X: X, n_features: int | None = None
+    ) -> Moments:
+        """The moments of the classes of a block, whose rows first go through a map to `n_features`.
 
         Products are formed and added in float64. Sums over classes are products with indicators, which have
         the same bits each time, as atomic additions have not.
         """
-        xp, n_classes = array_namespace(self.X), len(block.classes)
-        n_features = len(self) if features is None else features.n_outputs
-        put = putting(self.X)
+        xp, put = array_namespace(self.X), putting(self.X)
+        n_classes, n_features = len(block.classes), n_features or len(self)
         order = np.argsort(block.codes, kind="stable")
         codes, weights = block.codes[order].astype(np.int64), block.row_weights[order]
         totals = np.bincount(codes, weights).astype(np.float64)
@@ -141,15 +110,12 @@ class DeviceRows(MadeColumns):
 
         def centred(some: slice, means: Any) -> tuple[Any, Any]:
             places, roots = put(codes[some]), put(np.sqrt(weights[some]))[:, None]
-            rows = self.rows(order[some]).X
-            rows = xp.astype(rows if features is None else mapped(features, rows), xp.float64)
-            are_of = xp.where(places[:, None] == classes, roots, xp.zeros_like(roots))
-            return (rows - xp.take(means, places, axis=0)) * roots, are_of
+            rows = (in_double(mapped(self.rows(order[some]).X)) - xp.take(means, places, axis=0)) * roots
+            return rows, xp.where(places[:, None] == classes, roots, 0.0)
 
         means, tails = xp.zeros((n_classes, n_features), dtype=xp.float64, device=device(self.X)), 0.0
         cut, total, scatters = list(pieces(len(codes), max(n_features, n_classes))), 0.0, [0.0] * n_classes
-        for some in cut:
-            rows, are_of = centred(some, means)
+        for rows, are_of in (centred(some, means) for some in cut):
             total = total + are_of.T @ rows
         means = total / divisor
         for some in cut:
@@ -159,11 +125,8 @@ class DeviceRows(MadeColumns):
                 scatters[0] = scatters[0] + xp.astype(are_of > 0, xp.float64).T @ (rows * rows)
                 continue
             known = np.arange(n_classes + 1) if kind.is_complete else [0, n_classes]
-            bounds = np.searchsorted(codes[some], known).tolist()
-            for k, (start, stop) in enumerate(pairwise(bounds)):
-                if start < stop:
-                    own = rows[start:stop, :]
-                    scatters[k] = scatters[k] + own.T @ own
+            for k, (start, stop) in enumerate(pairwise(np.searchsorted(codes[some], known).tolist())):
+                scatters[k] = scatters[k] + rows[start:stop, :].T @ rows[start:stop, :]
         scatter = xp.stack(scatters) if kind.is_complete else scatters[0]
         if kind.has_products:
             scatter = (scatter + xp.matrix_transpose(scatter)) / 2

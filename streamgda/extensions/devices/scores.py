@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,11 +10,10 @@ import numpy as np
 from sklearn.externals.array_api_compat import array_namespace, device
 from sklearn.utils.validation import validate_data
 
-from streamgda.extensions.devices.features import mapped, putting
-from streamgda.extensions.devices.rows import DeviceRows, check_float64, pieces
+from streamgda.extensions.devices.rows import pieces
 from streamgda.models.estimators.classifier import checked_quantile, finalised
 from streamgda.models.estimators.formula import ScoreFormula, check_formula, formula_of
-from streamgda.models.estimators.libraries import on_host
+from streamgda.models.estimators.libraries import in_double, on_host, putting
 from streamgda.models.estimators.moment import at_one_moment
 from streamgda.models.estimators.scores import Finalised
 from streamgda.models.gaussians.posteriors import decisions
@@ -33,7 +31,7 @@ def answer(method: Callable[..., Any], model: Any, X: Any, **options: Any) -> An
     ValueError
         If the rows are not those of the model, or it scores rows of the host alone.
     """
-    name, xp = method.__name__, array_namespace(X)
+    name, xp, put = method.__name__, array_namespace(X), putting(X)
     if name not in _ANSWERS:
         raise TypeError(f"{name} takes no rows on a device; give it a copy in NumPy")
     with at_one_moment(model) as statistics:
@@ -41,181 +39,124 @@ def answer(method: Callable[..., Any], model: Any, X: Any, **options: Any) -> An
             raise ValueError("a device takes no categories; give the rows in a frame")
         check_formula(model, "a device")
         X = validate_data(model, X, reset=False, ensure_all_finite=False)
-        state, good, parts = finalised(model), [], []
-        own = _Scores.of(state, X, model) if state.gaussians.why_none is None else None
-        for some in pieces(X.shape[0], own.width) if own else ():
-            part, best = _ANSWERS[name](own, X[some, :], model, **options)
-            good.append(xp.all(xp.isfinite(best)))
-            parts.append(part)
-        labels = model._types.of_labels(state.classes)
-    put = putting(X)
-    if not parts or not bool(xp.all(xp.stack(good))):
-        result = method(model, on_host(xp.astype(X, xp.float64)), **options)
+        state = finalised(model)
+        width = max(X.shape[1], statistics.n_features, len(statistics.classes))
+        cut = pieces(X.shape[0], width) if state.gaussians.why_none is None else ()
+        answers = [_ANSWERS[name](_Rows(state, X[some, :]), model, **options) for some in cut]
+    if not answers or not all(bool(xp.all(xp.isfinite(best))) for _, best in answers):
+        result = method(model, on_host(in_double(X)), **options)
         return result if result.dtype.kind == "U" else put(result)
-    result = xp.concat(parts) if len(parts) > 1 else parts[0]
+    result = xp.concat([part for part, _ in answers])
     if name != "predict":
         return result
+    labels = model._types.of_labels(state.classes)
     return labels[on_host(result)] if labels.dtype.kind == "U" else xp.take(put(labels), result)
 
 
-_KNOWN: WeakKeyDictionary[Finalised[Any], dict[str, _Scores]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Finalised[Any], dict[Any, tuple[ScoreFormula, list[Any]]]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """The arrays of a formula on a device, with those that distances and decisions need besides."""
+class _Rows:
+    """Rows (n, d) where they lie, to be scored by the densities of a model."""
 
-    xp: Any
-    put: Callable[..., Any]
-    formula: ScoreFormula
-    features: Any
-    arrays: dict[str, Any]
+    def __init__(self, state: Finalised[Any], X: Any) -> None:
+        self.state, self.X, self.xp = state, X, array_namespace(X)
+        self.put = putting(X, self.xp.float64)
+        self.rows = in_double(getattr(state.seen.densities, "mapped", lambda X: X)(X))
 
-    @classmethod
-    def of(cls, state: Finalised[Any], X: Any, model: Any = None) -> _Scores:
-        """The arrays of a model where these rows lie; they are put there once."""
-        xp, known = array_namespace(X), _KNOWN.setdefault(state, {})
-        place = f"{xp.__name__} {device(X)}"
-        if place not in known:
-            check_float64(X)
-            formula, seen = formula_of(state), state.seen
-            arrays = {
-                "centres": formula.centres,
-                "matrices": formula.matrices,
-                "constants": formula.constants[None],
-            }
-            arrays["tails"] = 0.0 * formula.centres if formula.mean_tails is None else formula.mean_tails
-            if (linear := getattr(model, "_linear_terms", None)) is not None:
-                slopes, centre = np.atleast_2d(linear[0]), seen.gaussians.centre[None]
-                arrays |= {"centre": centre, "slopes": slopes.T, "intercepts": linear[1] + centre @ slopes.T}
-            normal: Any = seen.densities.parts_with(np.zeros(len(seen.classes)))[0]
-            if formula.kind == "linear" and hasattr(normal, "whitening"):
-                present = np.searchsorted(state.classes, seen.classes).tolist()
-                places = np.concatenate([formula.members[k] for k in present])
-                arrays |= {
-                    "axes": normal.whitening.matrix,
-                    "means": np.zeros((len(formula.constants), normal.whitening.rank)),
-                }
-                arrays["means"][places] = normal.whitened_means
-            if hasattr(state.densities, "squared_distances"):  # infinite for a class without a density
-                nowhere = state.densities.squared_distances(np.zeros((1, X.shape[1])))
-                arrays["nowhere"] = np.where(np.isinf(nowhere), np.inf, 0.0)
-            put = putting(X, xp.float64)
-            on_device = {name: put(array) for name, array in arrays.items()}
-            known[place] = cls(xp, put, formula, getattr(seen.densities, "features", None), on_device)
-        return known[place]
+    def formula(self, of_distances: bool) -> tuple[ScoreFormula, list[Any]]:
+        """The formula, and its arrays on the device, which are put there once for a state of the model."""
+        key, known = (self.xp.__name__, str(device(self.X)), of_distances), _KNOWN.setdefault(self.state, {})
+        if key not in known:
+            own = formula_of(self.state, of_distances=of_distances)
+            tails = np.zeros((1, 1)) if own.mean_tails is None else own.mean_tails
+            matrices = own.matrices if own.matrices.strides[0] else own.matrices[:1]  # those of all are one
+            known[key] = own, [*map(self.put, (own.centres, tails, matrices, own.constants[None]))]
+        return known[key]
 
-    @property
-    def width(self) -> int:
-        """How many numbers are made of a row at once."""
-        return max(*map(int, self.formula.matrices.shape), len(self.formula.constants))
-
-    def rows(self, X: Any) -> Any:
-        """Rows in float64, after the map if there is one."""
-        X = self.xp.astype(X, self.xp.float64)
-        return X if self.features is None else self.xp.astype(mapped(self.features, X), self.xp.float64)
-
-    def squares(self, rows: Any) -> Any:
-        """The squared distances from the means of the subclasses: (n, M)."""
-        xp, a, kind = self.xp, self.arrays, self.formula.kind
-        whitened, columns = (rows - a["centres"]) @ a["axes"] if kind == "linear" else None, []
-        for k in range(len(self.formula.constants)):
-            if kind == "linear":
-                own = whitened - a["means"][k, :]
-            else:
-                own, matrix = rows - a["centres"][k, :] - a["tails"][k, :], a["matrices"][k, ...]
-                own = own @ matrix if kind == "full" else own * matrix
-            columns.append(xp.sum(own * own, axis=1))
-        return xp.stack(columns, axis=1)
-
-    def scores(self, rows: Any) -> tuple[Any, Any]:
+    def scores(self, *, of_distances: bool = False) -> tuple[Any, Any]:
         """Ln p(x, k), up to a term for each row, and the largest of each row: (n, K), (n, 1)."""
-        xp, a = self.xp, self.arrays
-        if self.formula.kind == "linear":
-            scores = (rows - a["centres"]) @ a["matrices"] + a["constants"]
+        formula, (centres, tails, matrices, constants) = self.formula(of_distances)
+        xp, columns = self.xp, []
+        if formula.kind == "linear":
+            scores = (self.rows - centres) @ matrices + constants
         else:
-            scores = a["constants"] - 0.5 * self.squares(rows)
-        scores = self.by_class(scores, lambda own: _log_sum(xp, own))
-        return scores, xp.max(scores, axis=1, keepdims=True)
+            for k in range(len(formula.constants)):
+                own = self.rows - centres[k, :] - tails[k % tails.shape[0], :]
+                matrix = matrices[k % matrices.shape[0], ...]
+                own = own @ matrix if formula.kind == "full" else own * matrix
+                columns.append(xp.sum(own * own, axis=1))
+            scores = constants - 0.5 * xp.stack(columns, axis=1)
+        if len(formula.members) < len(formula.constants):
+            parts = [scores[:, int(own[0]) : int(own[-1]) + 1] for own in formula.members]
+            join = self.most if of_distances else self.log_sum
+            scores = xp.concat([join(part) for part in parts], axis=1)
+        return scores, self.most(scores)
 
-    def by_class(self, values: Any, join: Callable[[Any], Any]) -> Any:
-        """Values of the classes (n, K), from those of their subclasses (n, M)."""
-        members = self.formula.members
-        if len(members) == len(self.formula.constants):
-            return values
-        return self.xp.stack([join(values[:, int(own[0]) : int(own[-1]) + 1]) for own in members], axis=1)
+    def most(self, values: Any) -> Any:
+        """The largest value of each row: (n, 1)."""
+        return self.xp.max(values, axis=1, keepdims=True)
+
+    def log_sum(self, values: Any) -> Any:
+        """Ln Σ exp(value) of each row: (n, 1)."""
+        xp, most = self.xp, self.most(values)
+        most = xp.where(xp.isfinite(most), most, 0.0)
+        return xp.log(xp.sum(xp.exp(values - most), axis=1, keepdims=True)) + most
+
+    def log_probabilities(self) -> tuple[Any, Any]:
+        """Ln p(k | x), and the largest score of each row: (n, K), (n, 1)."""
+        scores, best = self.scores()
+        gaps = (scores - best) / self.state.calibration.divisor
+        return gaps - self.log_sum(gaps), best
 
 
-def _log_sum(xp: Any, values: Any) -> Any:
-    """Ln Σ exp(value) of each row."""
-    most = xp.max(values, axis=1, keepdims=True)
-    most = xp.where(xp.isfinite(most), most, xp.zeros_like(most))
-    return xp.log(xp.sum(xp.exp(values - most), axis=1)) + most[:, 0]
-
-
-def _predict(own: _Scores, X: Any, model: Any) -> tuple[Any, Any]:
-    scores, best = own.scores(own.rows(X))
+def _predict(own: _Rows, model: Any) -> tuple[Any, Any]:
+    scores, best = own.scores()
     return own.xp.argmax(scores, axis=1), best
 
 
-def _log_proba(own: _Scores, X: Any, model: Any) -> tuple[Any, Any]:
-    scores, best = own.scores(own.rows(X))
-    gaps = (scores - best) / own.formula.calibration.divisor
-    return gaps - _log_sum(own.xp, gaps)[:, None], best
-
-
-def _proba(own: _Scores, X: Any, model: Any) -> tuple[Any, Any]:
-    logs, best = _log_proba(own, X, model)
+def _proba(own: _Rows, model: Any) -> tuple[Any, Any]:
+    logs, best = own.log_probabilities()
     return own.xp.exp(logs), best
 
 
-def _set(own: _Scores, X: Any, model: Any, quantile: Any) -> tuple[Any, Any]:
-    xp, (logs, best) = own.xp, _log_proba(own, X, model)
-    shares, classes = xp.exp(logs), xp.arange(logs.shape[1], device=device(X))[None, :]
+def _set(own: _Rows, model: Any, quantile: Any) -> tuple[Any, Any]:
+    xp, (logs, best) = own.xp, own.log_probabilities()
+    shares, classes = xp.exp(logs), xp.arange(logs.shape[1], device=device(logs))[None, :]
     is_best = classes == xp.argmax(logs, axis=1)[:, None]
     beside = xp.sum(xp.where(is_best, 0.0, shares), axis=1, keepdims=True)
-    odds = logs - xp.log(
-        xp.where(is_best, beside, 1.0 - shares)
-    )  # 1 - p of the most likely class would cancel
+    odds = logs - xp.log(xp.where(is_best, beside, 1.0 - shares))  # the best would cancel
     return odds >= own.put(np.atleast_1d(checked_quantile(quantile, logs.shape[1]))), best
 
 
-def _decision(own: _Scores, X: Any, model: Any) -> tuple[Any, Any]:
-    a, rows = own.arrays, own.rows(X)
-    if "slopes" not in a:
-        scores, best = own.scores(rows)
-        return decisions(scores / own.formula.calibration.divisor), best
-    result = (rows - a["centre"]) @ a["slopes"] + a["intercepts"]
-    return (result if result.shape[1] > 1 else result[:, 0]), own.xp.max(result, axis=1)
+def _decision(own: _Rows, model: Any) -> tuple[Any, Any]:
+    if not hasattr(model, "_linear_terms"):
+        scores, best = own.scores()
+        return decisions(scores / own.state.calibration.divisor), best
+    (slopes, intercepts), centre = model._linear_terms, own.state.seen.gaussians.centre
+    result = (own.rows - own.put(centre)) @ own.put(slopes.T) + own.put(intercepts + slopes @ centre)
+    return (result if result.shape[1] > 1 else result[:, 0]), own.most(result)
 
 
-def _joint_log_proba(own: _Scores, X: Any, model: Any) -> tuple[Any, Any]:
-    return own.scores(own.rows(X))
-
-
-def _mahalanobis(own: _Scores, X: Any, model: Any, relative: bool) -> tuple[Any, Any]:
-    rows = own.rows(X)
-    squares = own.by_class(own.squares(rows), lambda parts: own.xp.min(parts, axis=1))
-    result = squares + own.arrays["nowhere"]
+def _mahalanobis(own: _Rows, model: Any, relative: bool) -> tuple[Any, Any]:
+    scores, best = own.scores(of_distances=True)
     if not relative:
-        return own.xp.sqrt(result), squares
+        return own.xp.sqrt(-2.0 * scores), best
     every = finalised(model).once("of one class", model._as_one_class)
-    return result - _Scores.of(every, X).squares(rows), squares
+    return 2.0 * (_Rows(every, own.X).scores(of_distances=True)[0] - scores), best
 
 
-def _transform(own: _Scores, X: Any, model: Any) -> tuple[Any, Any]:
-    scalings, centre = own.put(model._components), own.arrays["centre"]
-    shift = centre @ scalings if model.solver == "eigen" else 0.0
-    result = (own.rows(X) - centre) @ scalings + shift
-    kind = model._types.of_products(DeviceRows(X))
-    return own.xp.astype(result, getattr(own.xp, str(kind))), result
+def _transform(own: _Rows, model: Any) -> tuple[Any, Any]:
+    scalings, centre = own.put(model._components), own.put(own.state.gaussians.centre)[None, :]
+    result = (own.rows - centre) @ scalings + (centre @ scalings if model.solver == "eigen" else 0.0)
+    return own.xp.astype(result, getattr(own.xp, str(model._types.of_products(own.X)))), result
 
 
 _ANSWERS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "predict": _predict,
     "predict_proba": _proba,
-    "predict_log_proba": _log_proba,
-    "predict_joint_log_proba": _joint_log_proba,
+    "predict_log_proba": lambda own, model: own.log_probabilities(),
+    "predict_joint_log_proba": lambda own, model: own.scores(),
     "predict_set": _set,
     "decision_function": _decision,
     "mahalanobis": _mahalanobis,

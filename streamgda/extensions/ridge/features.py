@@ -6,7 +6,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
 from operator import index
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -17,7 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from streamgda.models.estimators import DEVICES
+from streamgda.extensions.ridge.array_api import transformed
 from streamgda.models.estimators.libraries import lies_elsewhere
 from streamgda.statistics.kernels import Singles, map_angles
 from streamgda.statistics.kernels.blas import single_blas_thread
@@ -251,7 +250,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if lies_elsewhere(X):
-            return cast("Singles", resolve_name(DEVICES["map"])(self, X))
+            return cast("Singles", transformed(self, X))
         rows = validate_data(self, X, reset=False, ensure_all_finite=False)
         made = np.empty((len(rows), self.n_outputs), np.float32)
         if not self.write(rows, made):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from math import fsum
 from typing import Any, ClassVar, Literal, Self
@@ -24,6 +24,7 @@ from streamgda.data.blocks.block import Block, rows_of
 from streamgda.data.blocks.labels import drop_unused
 from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.wording import listed
+from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.arrays import two_sum
@@ -214,18 +215,6 @@ class MappedColumns(MadeColumns):
         """Some of the rows."""
         return MappedColumns(self.rule, rows_of(self.given, rows))
 
-    def by_name(self) -> dict[str, NDArray[Any]]:
-        """The features by their names."""
-        return dict(zip(self.schema.feature_names or (), self._all.T, strict=True))
-
-    def onto(self, schema: Any) -> Self:
-        """The same rows."""
-        return self
-
-    def encoded(self, schema: Any) -> NDArray[np.float64]:
-        """The features as numbers: (n_rows, n_features)."""
-        return self._all.astype(np.float64)
-
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
         """The moments of the classes, with few mapped rows in memory.
 
@@ -238,7 +227,7 @@ class MappedColumns(MadeColumns):
             raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
         rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
         if hasattr(self.given, "moments"):  # where the rows lie
-            moments = self.given.moments(rows, kind, self.rule.features)
+            moments = self.given.moments(rows, kind, partial(mapped, self.rule.features), len(self))
         elif self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
         else:

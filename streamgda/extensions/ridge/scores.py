@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.calibration import Calibrated
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath
@@ -62,6 +63,10 @@ class LinearScores:
     def linear_terms(self) -> tuple[Array, Array, Array]:
         """Centre, slopes and intercepts, for rows that have been mapped."""
         return self.centre, self.slopes, self.intercepts
+
+    def mapped(self, X: Any) -> Any:
+        """Rows on a device, after the map."""
+        return X if self.features is None else mapped(self.features, X)
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""

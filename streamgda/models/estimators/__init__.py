@@ -74,7 +74,6 @@ JOBS = {
 DEVICES = {
     "learn": "streamgda.extensions.devices.rows:rows_to_learn",
     "answer": "streamgda.extensions.devices.scores:answer",
-    "map": "streamgda.extensions.devices.features:transformed",
 }
 """What takes rows that lie on a device, by scikit-learn's dispatch."""
 

@@ -87,12 +87,18 @@ def check_formula(model: Any, system: str) -> None:
         raise ValueError(f"{system} takes no {model.predictive} densities; set predictive='plugin'")
 
 
-def formula_of(state: Finalised[Any]) -> ScoreFormula:
-    """The scores by the densities and priors of a model; of rows after the map, if it has one."""
+def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFormula:
+    """The scores by the densities and priors of a model; of rows after the map, if it has one.
+
+    If it is `of_distances`, scores are −½ times squared distances, and −∞ for a class without a density.
+    """
     seen = state.seen
-    densities, constants, starts = seen.densities.parts_with(seen.log_priors.copy())
+    priors = np.zeros(len(seen.classes)) if of_distances else seen.log_priors.copy()
+    densities, constants, starts = seen.densities.parts_with(priors)
+    constants = np.zeros(len(constants)) if of_distances else constants
     constants[list(densities.singular)] = -np.inf
-    formula = ScoreFormula(*_normal(densities, constants), starts, state.calibration)
+    normal = _quadratic(densities, constants) if of_distances else _normal(densities, constants)
+    formula = ScoreFormula(*normal, starts, state.calibration)
     formula = cast("ScoreFormula", seen.densities.with_rest(formula))
     if seen is state:
         return formula
@@ -127,7 +133,12 @@ def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None,
     if densities.linear_terms is not None:
         centre, slopes, intercepts = densities.linear_terms
         return "linear", centre[None], None, slopes, constants + intercepts
-    constants = constants + densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
+    at_means = densities.posterior_scores_from(np.zeros((1, len(constants))))[0]
+    return _quadratic(densities, constants + at_means)
+
+
+def _quadratic(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:
+    """The same by squared distances. The matrices of classes that share one are one in memory."""
     n_classes, n_features = densities.means.shape
     mean_tails = large_mean_tails(
         densities.mean_tails, np.array([np.diag(densities.covariance(k)) for k in range(n_classes)])
@@ -135,9 +146,10 @@ def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None,
     if isinstance(densities, DiagonalGaussians):
         return "diagonal", densities.means, mean_tails, 1 / np.sqrt(densities.variances), constants
     shared = isinstance(densities, SharedGaussians)
-    whitenings = [densities.whitening] * n_classes if shared else densities.whitenings
-    matrices = np.zeros((n_classes, n_features, n_features))
+    whitenings = [densities.whitening] if shared else densities.whitenings
+    matrices = np.zeros((len(whitenings), n_features, n_features))
     for matrix, whitening in zip(matrices, whitenings, strict=True):
         triangle = whitening.triangle
         matrix[:, : len(triangle)] = triangle.T
+    matrices = np.broadcast_to(matrices, (n_classes, n_features, n_features))
     return "full", densities.means, mean_tails, matrices, constants

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
+from sklearn.externals.array_api_compat import array_namespace, device
 
 _OF_HOST = (1, 3)  # DLPack's numbers for its memory, and for that of it which a GPU reads
 _ON_DEVICE = (
@@ -48,3 +50,20 @@ def on_host(array: Any) -> NDArray[Any]:
         if hasattr(array, name):
             array = getattr(array, name)()
     return np.require(np.from_dlpack(array, device="cpu"), requirements="W")
+
+
+def in_double(X: Any) -> Any:
+    """An array in float64, where it lies; ValueError if the device has no such type."""
+    xp = array_namespace(X)
+    if "float64" not in xp.__array_namespace_info__().dtypes(device=device(X), kind="real floating"):
+        raise ValueError(
+            f"the device {device(X)} has no float64, in which rows are added up and scored (JAX has it with "
+            "jax_enable_x64); give the rows in NumPy"
+        )
+    return xp.astype(X, xp.float64)
+
+
+def putting(beside: Any, dtype: Any = None) -> Callable[[Any], Any]:
+    """A function that copies an array of NumPy to where another array lies, into its library."""
+    xp, place = array_namespace(beside), device(beside)
+    return lambda array: xp.asarray(np.array(array, order="C"), dtype=dtype, device=place)

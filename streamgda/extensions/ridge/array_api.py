@@ -1,41 +1,33 @@
-"""Random features of rows on a device."""
+"""The map of random features by the array API standard, for rows on a device."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.externals.array_api_compat import array_namespace, device
+from sklearn.externals.array_api_compat import array_namespace
 from sklearn.utils.validation import validate_data
 
-from streamgda.models.estimators.libraries import on_host
+from streamgda.models.estimators.libraries import in_double, on_host, putting
 
 _FARTHEST = 6.0  # deviations from the mean
-
-
-def putting(X: Any, dtype: Any = None) -> Callable[[Any], Any]:
-    """A function that puts arrays of NumPy beside rows, in their library and on their device."""
-    xp, place = array_namespace(X), device(X)
-    return lambda array: xp.asarray(np.array(array, order="C"), dtype=dtype, device=place)
 
 
 def transformed(features: Any, X: Any) -> Any:
     """What `RandomFeatures.transform` returns for rows on a device."""
     X = validate_data(features, X, reset=False, ensure_all_finite=False)
     xp, made = array_namespace(X), mapped(features, X)
-    return (
-        made if bool(xp.all(xp.isfinite(made))) else features.transform(on_host(X))
-    )  # which raises an error
+    is_finite = bool(xp.all(xp.isfinite(made)))
+    return made if is_finite else features.transform(on_host(X))  # which raises an error
 
 
 def mapped(features: Any, X: Any) -> Any:
     """What a map of random features makes of rows (n, d), in float32; NaN where a value is not finite.
 
-    The cosine is by the polynomial of the host, so that the numbers are, too.
+    The cosine is by the polynomial of `streamgda.statistics.kernels`, so that numbers are those of the host.
     """
     xp = array_namespace(X)
-    put, X = putting(X, xp.float64), xp.astype(X, xp.float64)
+    put, X = putting(X, xp.float64), in_double(X)
     scaled = (X - put(features.mean_)) * put(features.factor_)
     inputs = [xp.where(xp.isfinite(scaled), xp.clip(scaled, -_FARTHEST, _FARTHEST), xp.nan)]
     for j, knots, levels in features._ranks:
