@@ -37,7 +37,7 @@ START = GUIDES / "getting-started.md"  # which writes the data of all pages, and
 FRONT_PAGE = ROOT / "examples" / "index.md"
 DOCUMENTS = [ROOT / "README.md", FRONT_PAGE, *sorted(GUIDES.glob("*.md"))]
 QUICK = {"README.md", "index.md", "getting-started.md"}  # the others take seconds
-OPTIONAL = ["fastapi", "polars", "pyspark", "ray", "river"]  # not everywhere installed
+OPTIONAL = ["fastapi", "polars", "pyspark", "ray", "river", "torch"]  # not everywhere installed
 
 
 def name_of(document):
@@ -131,6 +131,8 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    monkeypatch.setattr("scipy._lib._array_api.SCIPY_ARRAY_API", True)  # which is read at import
     yield
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None:
