@@ -437,6 +437,10 @@ class Source(ABC):
         """
         raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
 
+    def with_computed(self, referenced: Any, expressions: Mapping[str, Any]) -> Self:
+        """The same source with the features of a pipeline, whose expressions refer to these columns."""
+        return self.with_columns(**expressions)
+
     def with_dates(self, names: Collection[str]) -> Self:
         """The same source, where the texts of these columns are those of dates; unchanged without columns."""
         return self

@@ -14,6 +14,7 @@ from streamgda import (
     RandomFeatureClassifier,
     RandomFeatures,
     RidgeClassifier,
+    SubclassCenters,
     evaluate,
 )
 from streamgda.extensions.devices import rows as devices_rows
@@ -157,6 +158,17 @@ def test_random_features_are_those_of_the_host(library):
         features = RandomFeatures(50, **options).fit(X[::3], Y[::3])
         made = library.taken(features.transform(library.put(3 * X)))
         np.testing.assert_allclose(made, features.transform(3 * X), rtol=0, atol=1e-6)
+
+
+def test_rows_between_two_centers_go_to_the_first(library):
+    centers = SubclassCenters({0: [[3.0, 2.0], [2.0, 1.0]], 1: [[0.0, 0.0], [1.0, 0.0]]}, 4.25 * np.eye(2))
+    rows = np.random.default_rng(0).integers(-3, 5, (300, 2)).astype(float)
+    labels = np.arange(300) % 2
+    here, there = (
+        MixtureDiscriminantAnalysis(centers).fit(x, labels).statistics_ for x in (rows, library.put(rows))
+    )
+    assert there.counts.tolist() == here.counts.tolist()
+    assert there.allclose(here, 1e-12)
 
 
 def test_errors_name_what_the_host_names(library):
