@@ -5,7 +5,7 @@ one fifteen numbers. The pass over the first is to take at most twice the time o
 encodes and fits data that is already in memory. DuckDB counts the rows of each class and category. The first
 table is also read from CSV, its numbers alone and with its strings, where DuckDB, Polars and a loop over
 Arrow's batches compute the same by class: the mean and variance of each number, the count of each string.
-`bench.lists` adds a tenth of the rows with a list of 256 numbers.
+`bench.lists` adds a tenth of the rows with a list of 256 numbers, `bench.dates` rows with ten timestamps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import lists, report
+from bench import dates, lists, report
 from bench.arguments import add_data, parser_of
 from bench.contest import Contender, contest, limit_threads
 
@@ -54,6 +54,7 @@ def main() -> None:
         )
     ]
     contenders += lists.contenders(folder, options.rows // 10)
+    contenders += dates.contenders(folder, options.rows)
     results = contest(contenders, options.repeats)
     rows = [
         (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
@@ -68,7 +69,7 @@ def main() -> None:
         )
         for kind in ("tied", "full", "diag")
     ]
-    goals += lists.goals(results)
+    goals += [*lists.goals(results), *dates.goals(results)]
     table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
     title = f"{options.rows:,} rows, {CLASSES} classes"
     report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)

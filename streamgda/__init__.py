@@ -1,6 +1,7 @@
 """Gaussian discriminant analysis for data that does not fit in memory or never stops coming.
 
-- Describe data: `scan`, `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`.
+- Describe data: `scan`, `scan_parquet`, `scan_arrow`, `scan_zarr`, `scan_dask`. A source shows its first
+  rows by `head`, and is divided for training and testing by `split`.
 - Read it once: `accumulate` returns `ClassStatistics` or `ExactClassStatistics`; of rows in which features
   are missing, `IncompleteStatistics`; `Marginal` says how. `WindowedStatistics` holds the last batches of a
   stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states. `private_statistics`

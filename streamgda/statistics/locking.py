@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import cached_property, partial, wraps
 from threading import RLock
 from time import monotonic
-from typing import Any, Never, ParamSpec, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Never, ParamSpec, Self, TypeAlias, TypeVar
 from weakref import ref
 
 import streamgda.statistics.kernels.blas  # noqa: F401  a fork takes its lock after those of states, as threads do
@@ -22,14 +22,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Lock: TypeAlias = AbstractContextManager[Any]
-
-
-class Lockable(Protocol):
-    """What several threads may share."""
-
-    @property
-    def lock(self) -> Lock:
-        """Held while the object changes, and while more than one of its arrays is read."""
 
 
 class Locked:
@@ -127,7 +119,7 @@ if hasattr(os, "register_at_fork"):
 # ---------------------------------------------------------------------- several states
 
 
-def in_order(one: Lockable, other: Lockable) -> tuple[Lock, Lock]:
+def in_order(one: Locked, other: Locked) -> tuple[Lock, Lock]:
     """The locks of two objects, always in one order: threads that hold both never wait for each other.
 
     Examples

@@ -6,7 +6,8 @@ dropped, and what they weigh.
 - `block`: a block of checked rows, how rows are cut into blocks, and the names of rows in errors and their
   folds, for cross-validation. `arrays`: the blocks of an array or a data frame.
 - `schema`: what the features of rows are: columns of numbers, or what another room makes of columns.
-- `labels`: class labels and their codes.
+- `labels`: class labels and their codes. `dates`: dates of any kind as days.
+- `records`: rows as those know them who have learnt such rows: dicts that leave out keys, dates as text.
 - `options`: several parameters as one value, which most rooms hand on and one reads.
 - `wording`: the messages of errors and warnings.
 """

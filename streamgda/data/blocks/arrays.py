@@ -111,15 +111,15 @@ def _first(column: Any) -> Any:
 
 def date_columns(frame: Any) -> tuple[str, ...]:
     """The names of the columns of a frame that hold dates; none of an array."""
-    names = column_names(frame)
+    names = column_names(frame) if hasattr(frame, "__array__") else None  # a lazy one is refused later
     if names is None:
         return ()
-    kinds = list(frame.schema.types if library_of(frame) == "pyarrow" else frame.dtypes)
+    kinds = frame.schema.types if library_of(frame) == "pyarrow" else getattr(frame, "dtypes", ())
     dated = {kind for kind in set(kinds) if is_date(kind)}
     objects = np.dtype(object) if library_of(frame) == "pandas" else None
     return tuple(
         name
-        for name, kind in zip(names, kinds, strict=True)
+        for name, kind in zip(names, kinds, strict=False)
         if kind in dated or (kind == objects and isinstance(_first(frame[name]), date))
     )
 

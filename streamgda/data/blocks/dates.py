@@ -1,7 +1,7 @@
 """Dates and times as days since 1970 in UTC, whoever holds them: Arrow, Python, NumPy, pandas or text.
 
-The days of a moment are the same to the last bit, whatever its type and unit. A date without a time zone is
-in UTC.
+The days of a moment of whole microseconds are the same to the last bit, whatever its type and unit. A date
+without a time zone is in UTC.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def days(column: Any) -> NDArray[np.float64]:
 
     unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
     counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    values = _days_of(counts.fill_null(0).to_numpy().astype(np.int64, copy=False), unit)
+    values = _days_of(counts.fill_null(0).to_numpy(), unit)
     if column.null_count:
         values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values
@@ -45,11 +45,12 @@ def days_of_moments(moments: Moments) -> NDArray[np.float64]:
     return np.where(np.isnat(moments), np.nan, values)
 
 
-def _days_of(counts: NDArray[np.int64], unit: Any) -> NDArray[np.float64]:
-    """Counts of a unit as days. Whole days are split off first, so that the rest has few digits."""
-    per_day = np.timedelta64(1, "D") // np.timedelta64(1, unit)
-    whole = counts // per_day
-    values: NDArray[np.float64] = whole + (counts - whole * per_day) / per_day
+def _days_of(counts: NDArray[np.integer[Any]], unit: Any) -> NDArray[np.float64]:
+    """Counts of a unit as days. Float64 does not hold those of nanoseconds, so they become microseconds."""
+    if unit == "ns":
+        counts, unit = counts // 1000, "us"
+    values: NDArray[np.float64] = counts.astype(np.float64)
+    values /= np.timedelta64(1, "D") / np.timedelta64(1, unit)  # in place, or new memory costs more
     return values
 
 

@@ -66,7 +66,7 @@ class Part:
     @property
     def identity(self) -> list[Any]:
         """Which rows it has, as plain values."""
-        return [self.by, self.test, int(self.random_state), self.is_test]
+        return [self.by, float(self.test), int(self.random_state), self.is_test]
 
     def has_file(self, name: str, depth: int) -> bool:
         """Whether it has the rows of a file, if it is divided by files."""

@@ -165,6 +165,7 @@ class Source(ABC):
 
     feature_names: tuple[str, ...] | None = None
     encoded: tuple[str, ...] = ()  # the features that are not numbers
+    lists: tuple[str, ...] = ()  # the columns of lists whose places are features
 
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
@@ -220,8 +221,8 @@ class Source(ABC):
     def n_rows(self) -> int | None:
         """How many rows there are, by the footers of files; None where rows must be read to be counted.
 
-        These are files of text, streams, Dask collections, and sources that leave rows out: by a filter, by
-        ``missing="drop"``, or as a part by rows.
+        These are files other than Parquet, streams, Dask collections, and sources that leave rows out: by a
+        filter, by ``missing="drop"``, or as a part of `split`, unless by files.
         """
         splits = () if self.is_one_shot else self.splits()
         if self.is_one_shot or not all(split.keeps_all_rows for split in splits):
@@ -435,6 +436,10 @@ class Source(ABC):
                [1., 6.]])
         """
         raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
+
+    def with_computed(self, referenced: Any, expressions: Mapping[str, Any]) -> Self:
+        """The same source with the features of a pipeline, whose expressions refer to these columns."""
+        return self.with_columns(**expressions)
 
     def with_dates(self, names: Collection[str]) -> Self:
         """The same source, where the texts of these columns are those of dates; unchanged without columns."""

@@ -154,6 +154,8 @@ def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[s
     if roles.derived:
         try:
             columns |= values_of(batch, roles.computed)
+        except RowError as error:
+            raise error.named(row_name) from error
         except pa.ArrowException as error:
             raise ValueError(f"{row_name.origin}: {in_words(error)}") from error
     return columns
@@ -222,7 +224,11 @@ def labels_of(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.
 
 def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Codes]:
     """The values of the column that groups the rows or names their folds, and their codes."""
-    values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
+    if is_time(column.type):
+        values, codes = np.unique(moments := days(column), return_inverse=True)
+        missing = np.isnan(moments) if column.null_count else None
+    else:
+        values, codes, missing = labels_of(column, f"{row_name.origin}: groups or folds {name!r}")
     if missing is not None:
         raise ValueError(
             f"{row_name(int(np.argmax(missing)))}: column {name!r} has no value, "

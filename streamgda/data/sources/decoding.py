@@ -98,7 +98,12 @@ def _json(kind: ds.JsonFileFormat, file: pa.NativeFile, path: str, types: pa.Sch
     if types is not None:
         parse.explicit_schema, parse.unexpected_field_behavior = types, "ignore"
     text = _ShallowText(unpacked(file, path), parse)
-    reader = pa.json.open_json(pa.PythonFile(text, mode="r"), read, parse)
+    try:
+        reader = pa.json.open_json(pa.PythonFile(text, mode="r"), read, parse)
+    except pa.ArrowInvalid as error:
+        if "Empty JSON" not in str(error):
+            raise
+        return Decoded(pa.schema([]), iter(()))  # of no lines, as Spark writes a partition without rows
     return Decoded(reader.schema, iter(reader))
 
 

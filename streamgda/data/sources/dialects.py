@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from statistics import mode
 from typing import Any
 
@@ -20,9 +21,10 @@ BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
 
 _DELIMITERS = "\t;|, "  # in numbers are commas too, and in texts spaces
+_LINES = 1_000  # that are looked at
 _NEARLY_ALL = 0.9  # lines that have as many delimiters
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?!(?:19|20)\d\d$)-?\d+(\.\d+)?([eE][-+]?\d+)?")  # years may be names of columns
 _DECIMAL = re.compile(r"-?\d+([.,])\d+")
 
 
@@ -83,7 +85,8 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     encoding = read.encoding
     if encoding in ("utf8", "utf-8") and (found := _encoding(beginning)):
         encoding = changes["encoding"] = found
-    text = [*io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")]
+    content = io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")
+    text = [*islice(content, read.skip_rows + _LINES)]
     whole = text[:-1] if len(beginning) == BEGINNING else text
     lines = [line.rstrip("\r\n") for line in whole[read.skip_rows :]]
     if not any(lines):
@@ -124,7 +127,11 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
         of_text = [n for n, line in zip(counts, lines, strict=True) if line]
         usual = mode(of_text)
         skip = counts.index(usual)
-        if usual > 0 and counts[skip:].count(usual) >= _NEARLY_ALL * sum(map(bool, lines[skip:])):
+        if (
+            usual > 0
+            and len(of_text) > 1
+            and counts[skip:].count(usual) >= _NEARLY_ALL * sum(map(bool, lines[skip:]))
+        ):
             found.append((delimiter, skip, usual))
     return min(found, key=lambda one: (one[0] == " ", one[1]), default=None)
 

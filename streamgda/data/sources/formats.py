@@ -136,8 +136,8 @@ def scan(
 
 def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
-    names = [path] if isinstance(path, str | PathLike) else path
-    if any(".zarr/" in f"{os.fspath(name)}/" for name in names if isinstance(name, str | PathLike)):
+    names = _texts([path] if isinstance(path, str | PathLike) else path)
+    if any(".zarr/" in f"{name}/" for name in names):
         raise ValueError(f"{path} is a Zarr store, of which scan_zarr makes a source")
     kinds = _kinds(names) if kind is None else [word_of(kind)]
     if kinds in ([], ["parquet"]):
@@ -145,7 +145,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
         try:
             return Dataset.of(find(), find, check)
         except FileNotFoundError:
-            kinds = [] if kinds else _kinds(find(endings=_ENDINGS).files)
+            kinds = [] if kinds else _kinds(_texts(find(endings=_ENDINGS).files))
             if not kinds:
                 raise
     if len(kinds) > 1:
@@ -157,11 +157,15 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     return FormatDataset.of(listing, find, partial(_check_rows, check), made)
 
 
-def _kinds(names: Any) -> list[str]:
+def _texts(paths: Any) -> list[str]:
+    """The names of files among paths, which may be those of a table of another library."""
+    entries = paths if isinstance(paths, Collection) else ()
+    return [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
+
+
+def _kinds(names: Sequence[str]) -> list[str]:
     """The formats that names of files tell."""
-    entries = names if isinstance(names, Collection) else ()
-    texts = [os.fspath(name) for name in entries if isinstance(name, str | PathLike)]
-    return [kind for kind, ends in _NAMES.items() if any(text.endswith(ends) for text in texts)]
+    return [kind for kind, ends in _NAMES.items() if any(name.endswith(ends) for name in names)]
 
 
 # ---------------------------------------------------------------------- the files

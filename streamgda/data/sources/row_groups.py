@@ -57,6 +57,7 @@ _BYTES_OF_DICTIONARY = 1 << 21
 _BYTES_OF_INDEX = 5
 _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160 MB
 _COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
+_FEW_ROWS = 1 << 11  # of lists, which are decoded as fast as many
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
 VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 """The types of views, and the plain types that take their place."""
@@ -447,7 +448,8 @@ def decode(
     most = max(int(_BYTES_AT_A_TIME * n_rows / max(n_bytes, 1)), 1)
     at_a_time = min(rows_per_read(n_features), most)
     if n_features > len(names):  # Arrow keeps two levels of each number in a list, and copies as it grows
-        at_a_time = min(rows_per_block(n_features) // 2, most)
+        block = rows_per_block(n_features)
+        at_a_time = min(block, max(block // 4, _FEW_ROWS), most)
     if n_rows <= min(most, most_rows(len(names))):
         batches = iter(_by_columns(parquet, groups, names, n_rows).to_batches(at_a_time))
     else:

@@ -1,4 +1,7 @@
-"""The rule by which each row of a class gets the label of the subclass whose centre is nearest to it."""
+"""The rule by which each row of a class gets the label of the subclass whose centre is nearest to it.
+
+`clustering` finds the centres.
+"""
 
 from __future__ import annotations
 

@@ -40,8 +40,7 @@ class Mixtures(Densities):
 
     def parts_with(self, constants: Array) -> tuple[Densities, Array, NDArray[np.intp]]:
         """The densities of the subclasses, and ln of their weights among all rows."""
-        sizes = np.diff(self.starts, append=len(self.shares))
-        return self.components, np.repeat(constants, sizes) + np.log(self.shares), self.starts
+        return self.components, np.repeat(constants, self._sizes) + self._log_shares, self.starts
 
     @cached_property
     def means(self) -> Array:

@@ -230,10 +230,13 @@ def blocks_to_learn(
         y = column_or_1d(y, warn=True)
     if announced is not None:
         check_announced(labels.encode(y)[0], announced)
-    if reset:
-        model._types = FittedTypes.of(rows, y)
     is_made = not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns)
     names = rows.schema.feature_names if is_made else getattr(model, "feature_names_in_", None)
+    if reset:
+        columns = arrays.column_labels(X) or [getattr(X, "name", None)]
+        learnt = {*(() if names is None else names), *(rows.schema.encoded if is_made else ())}
+        lists = tuple(name for name in columns if name not in learnt and f"{name}_0" in learnt)
+        model._types = FittedTypes.of(rows, y, lists)
     missing = missing if model.missing == "raise" else missing_for(model, missing)
     return arrays.array_blocks(
         rows, y, sample_weight, None if names is None else tuple(names), missing=missing, dates=dates

@@ -104,9 +104,22 @@ def test_a_file_that_is_read_as_it_is_written_has_no_options_named(tmp_path):
     assert "format=" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["a\n1\n2\n", '"x;y",kind\n1,a\n', "a,b\n", "", "a;b\n1,2\n;;\n"])
+@pytest.mark.parametrize(
+    "text", ["a\n1\n2\n", '"x;y",kind\n1,a\n', "a,b\n", "", "a;b\n1,2\n;;\n", "2024,2025,y\n1,2,a\n"]
+)
 def test_a_file_that_no_other_options_read_better_has_none_named(text):
     assert as_written(format_of("csv"), text.encode()) == ""
+
+
+@given(st.data())
+def test_a_table_that_is_written_as_usual_has_none_named(data):
+    """Whatever texts it holds: an error of another kind says nothing of the format."""
+    names = data.draw(
+        st.lists(st.text("abc ", min_size=1).map("x{}".format), min_size=2, max_size=4, unique=True)
+    )
+    cell = st.one_of(st.floats(-9, 9), st.integers(-9, 9), st.text('ab;|, .1"é', max_size=6))
+    rows = data.draw(st.lists(st.tuples(*[cell] * len(names)), min_size=1, max_size=9))
+    assert as_written(format_of("csv"), written(pd.DataFrame(rows, columns=names)).encode()) == ""
 
 
 @given(
@@ -136,15 +149,18 @@ def test_a_column_that_a_delimiter_at_the_end_of_each_line_makes_is_none(tmp_pat
     assert accumulate(source).n_rows == 2
 
 
-def test_the_types_are_those_of_the_first_file_with_rows(tmp_path):
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_the_types_are_those_of_the_first_file_with_rows(ending, tmp_path):
     """Spark writes a file for each partition, also for those without rows."""
     data = tmp_path / "data"
     data.mkdir()
-    for name, text in {"0.csv": "width,n,kind\n", "1.csv": TEXT, "2.csv": "width,n,kind\n"}.items():
-        (data / name).write_text(text)
+    rows = {"csv": TEXT, "jsonl": FRAME.to_json(orient="records", lines=True)}[ending]
+    none = {"csv": "width,n,kind\n", "jsonl": ""}[ending]
+    for i, text in enumerate([none, rows, none]):
+        (data / f"{i}.{ending}").write_text(text)
     ledger = StatisticsLedger(tmp_path / "ledger")
     ledger.refresh(scan(data, "kind"))
-    (data / "3.csv").write_text(TEXT)
+    (data / f"3.{ending}").write_text(rows)
     ledger.refresh(data)
     assert ledger.statistics().n_rows == accumulate(scan(data, "kind")).n_rows == 80
 

@@ -4,6 +4,7 @@ import pickle
 from collections import Counter
 from itertools import pairwise
 
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -113,6 +114,25 @@ def test_the_rows_depend_on_their_places_alone(tmp_path_factory, size, share, by
     assert [training, test] == again
 
 
+def test_chunks_do_not_matter(tmp_path):
+    X, y = np.arange(200.0)[:, None], np.arange(200) % 2
+    table = pa.table({"row": np.arange(200), "kind": y})
+    found = {"zarr": [], "dask": [], "table": []}
+    for size in (7, 100):
+        group = zarr.open_group(tmp_path / f"{size}.zarr", mode="w")
+        group.create_array("X", data=X, chunks=(size, 1))
+        group.create_array("y", data=y, chunks=(size,))
+        chunks = pa.Table.from_batches(table.to_batches(max_chunksize=size))
+        found["zarr"].append(ids(scan_zarr(tmp_path / f"{size}.zarr").split()[1]))
+        found["dask"].append(
+            ids(scan_dask(da.from_array(X, chunks=size), da.from_array(y, chunks=size)).split()[1])
+        )
+        found["table"].append(ids(scan_arrow(chunks, "kind", features=["row"]).split()[1]))
+    assert found["zarr"][0] == found["zarr"][1]
+    assert found["dask"][0] == found["dask"][1]
+    assert found["table"][0] == found["table"][1]
+
+
 @pytest.mark.parametrize("by", BYS)
 def test_shares_are_those_of_chance(folder, by):
     source = scan_parquet(folder, "kind", features=["row"])
@@ -163,6 +183,22 @@ def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
     }
     for kind, made in sources.items():
         assert ids(made.split(by="who")[1]) == (expected if kind != "key" else few), kind
+
+
+def test_days_are_divided_and_grouped_whatever_their_type():
+    numbers = RNG.integers(20_000, 20_060, 600)
+    columns = {"row": np.arange(600), "kind": np.arange(600) % 2}
+    days = pa.array(numbers.astype(np.int32)).cast(pa.date32())
+    parts, scores = [], []
+    for kind in (pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns", "UTC")):
+        source = scan_arrow(pa.table({**columns, "day": days.cast(kind)}), "kind", features=["row"])
+        parts.append([ids(part) for part in source.split(by="day")])
+        scores.append(
+            cross_validate(GaussianNB(), source, groups="day", scoring="accuracy")["test_score"].tolist()
+        )
+    assert all(part == parts[0] for part in parts)
+    assert all(score == scores[0] for score in scores)
+    assert not {*numbers[parts[0][0]]} & {*numbers[parts[0][1]]}
 
 
 def _by_key(folder):
@@ -270,6 +306,12 @@ def test_the_states_of_both_add_up_to_that_of_all_rows(tmp_path, by, how):
     assert (training + test).allclose(accumulate(source), rtol=1e-12)
 
 
+@pytest.mark.parametrize("by", BYS)
+def test_exact_states_of_both_are_that_of_all_rows(source, by):
+    training, test = (accumulate(part, exact=True) for part in source.split(by=by))
+    assert training + test == accumulate(source, exact=True)
+
+
 def test_they_are_read_on_a_cluster(source, client):
     for part in (*source.split(), *source.split(by="who")):
         assert accumulate(part, scheduler=client) == accumulate(part, scheduler="synchronous")
@@ -372,8 +414,10 @@ def test_what_cannot_be_is_named(source, options, error, facts):
     assert all(fact in str(raised.value) for fact in facts)
 
 
-def test_a_row_without_a_value_is_named(tmp_path):
-    table = TABLE.set_column(3, "who", pa.array([None if i == 7 else i % 9 for i in range(N)]))
+@pytest.mark.parametrize("kind", [pa.int32(), pa.string(), pa.date32()])
+def test_a_row_without_a_value_is_named(tmp_path, kind):
+    values = pa.array([None if i == 7 else i % 9 for i in range(N)], pa.int32())
+    table = TABLE.set_column(3, "who", values.cast(kind))
     training, _ = scan_parquet(written(tmp_path, table), "kind", features=["x"]).split(by="who")
     with pytest.raises(ValueError, match=r"0\.parquet, row group 0, row 7: column 'who'"):
         accumulate(training)

@@ -139,3 +139,11 @@ def test_what_onnx_does_not_have_is_refused_by_name():
             run(model.fit(X, y), X)
     with pytest.raises(NotFittedError):
         run(GaussianNB(), X)
+
+
+def test_dates_go_in_as_days():
+    X, y = rows(2)
+    frame = pd.DataFrame({"x": X[:, 0], "when": pd.Timestamp("2026-01-01") + pd.to_timedelta(X[:, 1], "D")})
+    model = LinearDiscriminantAnalysis().fit(frame, y)
+    days = frame.assign(when=(frame["when"] - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy()
+    np.testing.assert_allclose(run(model, days)[1], model.predict_proba(frame), rtol=0, atol=1e-9)

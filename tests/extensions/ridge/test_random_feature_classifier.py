@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -86,9 +87,9 @@ def test_batches_and_merges_give_one_fit_and_its_calibration(cuts, seed):
         batches.partial_fit(X[part], Y[part])
         merged.merge(RandomFeatureClassifier(**params).partial_fit(X[part], Y[part]))
     for model in (batches, merged):
-        assert model.alpha_ == pytest.approx(whole.alpha_, rel=1e-4)
-        np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-3)
-        assert model.validation_log_loss_ == pytest.approx(whole.validation_log_loss_, rel=1e-3)
+        assert model.alpha_ == pytest.approx(whole.alpha_, rel=1e-9)
+        np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=1e-5)
+        assert model.validation_log_loss_ == pytest.approx(whole.validation_log_loss_, rel=1e-5)
 
 
 def test_a_source_is_read_once_with_the_same_bits_for_any_scheduler(tmp_path):
@@ -191,6 +192,15 @@ def test_a_plain_ridge_of_the_same_state_does_not_depend_on_what_was_asked_befor
     ours, theirs = (RidgeClassifier.from_statistics(model.statistics_) for model in (asked, fresh))
     np.testing.assert_array_equal(ours.alphas_, theirs.alphas_)
     np.testing.assert_array_equal(ours.coef_, theirs.coef_)
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the size of the memory is not known")
+def test_memory_that_is_not_there_is_told_before_rows_are_read():
+    with pytest.raises(MemoryError, match=r"1,280\.0 GB: 320\.0 GB for a state") as error:
+        RandomFeatureClassifier(features=200_000).fit(X, Y)
+    most = int(re.search(r"features=([\d_]+)", str(error.value))[1])
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0.9 * there < 32 * most**2 <= there
 
 
 def test_a_source_is_planned_once(tmp_path):
