@@ -135,6 +135,29 @@ def test_text_is_predicted_in_numpy_and_single_precision_stays(library):
     )
 
 
+def test_half_precision_and_rows_with_gradients():
+    torch = pytest.importorskip("torch")
+    half = torch.asarray(X).to(torch.bfloat16)
+    rows = half.double().numpy()
+    here, there = LinearDiscriminantAnalysis().fit(rows, Y), LinearDiscriminantAnalysis().fit(half, Y)
+    there.partial_fit(half, Y)
+    here.partial_fit(rows, Y)
+    np.testing.assert_allclose(there.predict_proba(half).numpy(), here.predict_proba(rows), atol=1e-12)
+    tracked = 2.0 * torch.tensor(X, requires_grad=True)
+    assert there.partial_fit(tracked, Y).statistics_.n_rows == 3 * len(X)
+
+
+@pytest.mark.parametrize(
+    "model", [LinearDiscriminantAnalysis("eigen", "auto"), GaussianNB(half_life=50)], ids=repr
+)
+def test_what_needs_more_than_moments_is_learnt_too(library, model):
+    here, there = sklearn.clone(model), sklearn.clone(model)
+    for some in (slice(0, 120), slice(120, None)):
+        here.partial_fit(X[some], Y[some])
+        there.partial_fit(library.put(X[some]), library.put(Y[some]))
+    assert there.statistics_.allclose(here.statistics_, 1e-12)
+
+
 def test_digits_survive_means_of_many_deviations(library):
     far = X + 1e6
     here, there = (LinearDiscriminantAnalysis().fit(x, Y) for x in (far, library.put(far)))
