@@ -155,7 +155,9 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        rows = in_order_of(with_places(as_table(X), self.feature_names), self.feature_names)
+        rows = in_order_of(
+            with_places(as_table(X, self.feature_names or ()), self.feature_names), self.feature_names
+        )
         rows = with_days(rows, self.schema) if self.schema.dates else rows
         self.update_blocks(array_blocks(rows, y, sample_weight))
         return self

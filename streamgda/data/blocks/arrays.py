@@ -40,10 +40,14 @@ def library_of(X: Any) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def as_table(X: Any) -> Any:
-    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is."""
+def as_table(X: Any, known: Sequence[str] = ()) -> Any:
+    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is.
+
+    A dict is a row if a value is no column: a single value, or numbers in place of the lists of `known`, the
+    features of a model.
+    """
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
-    X = [X] if type(X) is dict and any(map(_is_single, X.values())) else X
+    X = [X] if type(X) is dict and (any(map(_is_single, X.values())) or _is_one_list(X, known)) else X
     rows = X if isinstance(X, list | tuple) and X and type(X[0]) is dict else None
     if not (is_batch or rows or type(X) is dict):
         return X
@@ -60,6 +64,17 @@ def as_table(X: Any) -> Any:
 def _is_single(value: Any) -> bool:
     """Whether a value of a dict is no column, so that the dict is a row."""
     return not isinstance(value, list | tuple) and np.ndim(value) == 0
+
+
+def _is_one_list(columns: dict[Any, Any], known: Sequence[str]) -> bool:
+    """Whether a dict has no feature, but a list of numbers whose places are features."""
+    if not columns.keys().isdisjoint(known):
+        return False
+    lists = {name.rpartition("_")[0] for name in known}
+    return any(
+        name in lists and any(isinstance(value, Number) for value in values)
+        for name, values in columns.items()
+    )
 
 
 def as_arrow(frame: Any, origin: str = "the frame") -> Any:

@@ -47,7 +47,7 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     ValueError
         If a column is left out and may not be.
     """
-    table = as_table(X)
+    table = as_table(X, schema.names or ())
     if table is X:
         return X
     table = with_places(table, schema.names)

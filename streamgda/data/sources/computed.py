@@ -22,6 +22,7 @@ from streamgda.data.sources.expressions import (
     values_of,
     with_dates_of,
 )
+from streamgda.data.sources.lists import is_list, places_of
 from streamgda.data.sources.roles import is_number
 
 
@@ -101,9 +102,14 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Dicts that leave out a column give a dict of columns without it, of which the model decides.
         """
         names = self.feature_names_in_.tolist()
-        if column_labels(rows := with_places(as_table(X), names)) is None:
+        schema = _schema(self.columns)
+        lists = [field.name for field in schema if is_list(field.type)]
+        rows = as_table(X, (*self.stored, *(place for name in lists for place in places_of(name, 1))))
+        if column_labels(placed := with_places(rows, self.stored)) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
-        table, schema = pa.table(rows), _schema(self.columns)
+        table = pa.table(placed)
+        for name in {*lists}.intersection(column_labels(rows) or ()).difference(table.column_names):
+            table = table.append_column(name, pa.table(rows)[name])
         absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
         for name in sorted(absent):
             table = table.append_column(name, pa.nulls(len(table)))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from streamgda import (
@@ -148,3 +149,35 @@ def test_other_columns_of_objects_stay_what_they_are():
     model = GaussianNB().fit(frame[["x"]], [0, 1])
     with pytest.raises(ValueError, match="many"):
         model.predict(frame)
+
+
+@pytest.mark.parametrize("values", [list, tuple, np.array], ids=["list", "tuple", "array"])
+def test_a_dict_of_one_list_is_a_row_and_of_several_the_column(values):
+    X, y = rows()
+    model = GaussianNB().fit({"emb": X}, y)
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(model.predict_proba({"emb": values(X[3].tolist())}), expected[3:4])
+    np.testing.assert_array_equal(model.predict_proba({"emb": list(X[:3])}), expected[:3])
+    again = GaussianNB().fit({"emb": X}, y).partial_fit({"emb": values(X[0].tolist())}, y[:1])
+    assert again.statistics_ == model.partial_fit(X[:1], y[:1]).statistics_
+    with pytest.raises(ValueError, match=r"row 0.*'emb' has 2 numbers, and 3"):
+        model.predict({"emb": values([0.5, 0.5])})
+
+
+@pytest.mark.parametrize("length", [3, -1], ids=["fixed", "open"])
+@pytest.mark.parametrize("features", [["emb"], ["emb", "lang"], ["lang"], ["emb_2", "lang"]], ids=str)
+def test_a_pipeline_takes_lists_that_are_features_and_are_computed_with(features, length):
+    X, y = rows(dtype=np.float64)
+    table = pa.table({"emb": pa.array(list(X), pa.list_(pa.float64(), length)), "lang": ["de", "en"] * 20})
+    total = pc.add(pc.list_element(pc.field("emb"), 0), pc.list_element(pc.field("emb"), 1))
+    source = scan_arrow(table.append_column("y", [y]), "y", features=features).with_columns(total=total)
+    pipeline = GaussianNB().fit(source).as_pipeline(source)
+    columns = {name: table["lang"].to_pylist() for name in features if name == "lang"}
+    columns |= {f"emb_{i}": X[:, i] for i in range(3) if {"emb", f"emb_{i}"} & {*features}}
+    frame = pd.DataFrame({**columns, "total": X[:, 0] + X[:, 1]})
+    expected = GaussianNB().fit(frame, y).predict_proba(frame)
+    row = {
+        name: table[name][0].as_py() for name in table.column_names if name != "lang" or columns.get("lang")
+    }
+    for these in (table, table.to_pandas(), pl.from_arrow(table), table.to_pylist(), row):
+        np.testing.assert_allclose(pipeline.predict_proba(these), expected[: 1 if these is row else 40])
