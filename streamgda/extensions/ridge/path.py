@@ -174,14 +174,17 @@ class RidgePath:
         while at(logs[-1]).df > most:
             logs.append(logs[-1] + np.log(2))
         first = next(i for i, log in enumerate(logs) if at(log).df <= most)
-        least = min(range(first, len(logs)), key=lambda i: at(logs[i]).gcv)
+        if first:
+            low, high = logs[first - 1 : first + 1]
+            first -= 1
+            logs[first] = brentq(lambda log: most - at(log).df, low, high, xtol=_PLACE, rtol=_PLACE)
+        logs = logs[first:]
+        least = min(range(len(logs)), key=lambda i: at(logs[i]).gcv)
         low, best, high = logs[max(least - 1, 0)], logs[least], logs[min(least + 1, len(logs) - 1)]
         if at(best).slope < 0:
             low = best
         else:
             high = best
-        if at(low).df > most:
-            low = best = brentq(lambda log: most - at(log).df, low, high, xtol=_PLACE, rtol=_PLACE)
         if at(low).slope < 0 < at(high).slope:
             best = brentq(lambda log: at(log).slope, low, high, xtol=_PLACE, rtol=_PLACE)
         return float(np.exp(best))
