@@ -102,7 +102,7 @@ class Banded:
         y1 = y2 = np.zeros_like(y0)
         with single_blas_thread():
             for i in range(len(self.blocks)):
-                lower = _root(s0)
+                lower = _root(s0, shift)
                 m1, m2 = (_solved(lower, _solved(lower, own).T) for own in (s1, s2))
                 u0, y1, y2 = (_solved(lower, own) for own in (y0, y1, y2))
                 u1 = y1 - m1 @ u0
@@ -122,13 +122,12 @@ class Banded:
         return Powers(traces, products)
 
 
-def _root(matrix: Array) -> Array:
-    """The Cholesky factor L Lᵀ of a matrix, whose eigenvalues are not negative but for rounding errors."""
+def _root(matrix: Array, least: float) -> Array:
+    """A root R Rᵀ of a matrix, in whose eigenvalues nothing but rounding errors is below the least."""
     root: Array
     root, problem = dpotrf(matrix, lower=True)
-    if problem:
+    if problem or root.diagonal().min() ** 2 < least / 2:
         values, vectors = np.linalg.eigh(matrix)
-        least = np.finfo(np.float64).eps * (np.abs(values).max() or 1.0)
         root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T)[1].T
     return root
 

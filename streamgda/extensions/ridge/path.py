@@ -191,14 +191,17 @@ class RidgePath:
 
     def at(self, alpha: float) -> RidgeRegression:
         """The regression of a penalty; LinAlgError if its matrix is not positive definite."""
-        matrix = self.correlations.T.copy(order="F")
-        matrix.flat[:: len(matrix) + 1] += self._shift(alpha)
+        shift, problem = self._shift(alpha), 1
         with single_blas_thread():
-            factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
-            if problem:
-                raise np.linalg.LinAlgError(
-                    f"the correlations with penalty {alpha} are not positive definite"
-                )
+            while problem:
+                matrix = self.correlations.T.copy(order="F")
+                matrix.flat[:: len(matrix) + 1] += shift
+                factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
+                if problem and not shift < self._mean_eigenvalue:
+                    raise np.linalg.LinAlgError(
+                        f"the correlations with penalty {alpha} are not positive definite"
+                    )
+                shift *= 2  # as rounding errors are larger
             slopes, _ = dpotrs(factor, self.means, lower=True)
         return RidgeRegression(self, factor, slopes)
 
