@@ -296,6 +296,12 @@ class Roles:
         """
         encoding = encoding_for(wanted)
         encoded = () if encoding is None else encoding.chosen(self.features, stored, origin)
+        for name in encoded:
+            if name in self.places:
+                raise ValueError(
+                    f"{origin}: feature {name!r} is a place of the lists in column {self.places[name][0]!r}, "
+                    "whose numbers are no categories; name other columns"
+                )
         known = encoding.dates if isinstance(encoding, KnownDates) else ()
         dates = tuple(
             name
