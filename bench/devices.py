@@ -1,8 +1,8 @@
 """Batches that lie on a GPU beside the same batches on the host: learning them, and predicting them.
 
-Run as ``python -m bench.devices``. It needs PyTorch, and says so where that sees no GPU. With ``--device cpu``
-it takes PyTorch's arrays in the memory of the host, which shows that it runs, and nothing else. Rows are of
-float32. A call to learn is a `partial_fit` with the labels on the device, the state's way to the host included.
+Run as ``python -m bench.devices``. It needs PyTorch, and says so where that sees no GPU. ``--device cpu``
+takes PyTorch's arrays in the memory of the host, which shows that it runs, and nothing else. Rows are of
+float32. A call to learn is a `partial_fit` with labels on the device, the state's way to the host included.
 Predicted are probabilities, which stay where the rows lie. Figures are medians.
 """
 

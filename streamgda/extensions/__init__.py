@@ -1,7 +1,7 @@
 """What the rooms below can do without: they find it by name in their registries and never import it.
 
 In come the same rows, states and models; out come states of another kind (`exact`, `incomplete`,
-`private`), features and classes of another kind (`categories`, `subclasses`), densities and estimators
-(`edda`, `students`, `ridge`), graphs (`onnx`), and answers on a GPU (`devices`). Each folder stands alone.
-Open the `__init__` of one first.
+`private`), features and classes of another kind (`categories`, `subclasses` of mixtures), densities and
+estimators (`edda`, `students`, `ridge`), graphs (`onnx`), answers on a GPU (`devices`). Each folder stands
+alone. Open the `__init__` of one first.
 """

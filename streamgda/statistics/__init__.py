@@ -2,8 +2,9 @@
 
 In come blocks of labelled rows; out come states, which add up to the state of all the rows and are saved.
 Open `floating/state.py` first: its `ClassStatistics` is what users meet. A merge goes from `base` to
-`labelled`, which matches the classes, and to `floating/moments.py`, which adds up their scatters by a loop of
-`kernels/sums.c`. All files, in the order in which they are best read:
+`labelled`, which matches the classes, and to `floating/moments.py`, which adds up their scatters by
+`merge_moments` of `kernels/sums.c`, or where classes share one by its own `_joined_scatter`. All files, in
+the order in which they are best read:
 
 1. `state`: the base class of all states: how one is read, compared and saved. `base`: its subclass
    `Statistics`: rows are added, states are merged, and other states are derived.

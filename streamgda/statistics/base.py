@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -19,7 +20,7 @@ from streamgda.data.blocks.arrays import array_blocks, as_table, in_order_of, wi
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
-from streamgda.data.blocks.schema import Columns, Schema
+from streamgda.data.blocks.schema import Columns, MadeColumns, Schema
 from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.kernels import Workspace
@@ -33,7 +34,8 @@ from streamgda.statistics.validation import as_affine_map, as_feature_positions,
 
 S = TypeVar("S", bound="Statistics")
 
-_BLOCKS_OF_RUN = 4  # that one thread adds up; more if their state is larger than a block
+_BLOCKS_OF_RUN = 4  # that one thread adds up; more if their state is large, fewer if the blocks are
+_MOST_VALUES = 1 << 24  # of a block, where a rule makes many features of the rows
 
 
 class Readable(Protocol):
@@ -174,11 +176,12 @@ class Statistics(State):
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
         if self.rule is not None:
             blocks = map(self.rule.assign, blocks)
+            blocks = chain.from_iterable(map(_pieces, blocks)) if workspace is None else blocks
         blocks = iter(blocks)
         first = list(islice(blocks, 2)) if workspace is None else []
-        is_one, blocks = len(first) < 2, chain(first, blocks)
+        is_of_one_thread, blocks = len(first) < 2 or _is_of_one_thread(first[0]), chain(first, blocks)
         del first  # else it stays in memory until the end
-        if is_one:
+        if is_of_one_thread:
             return self._from_blocks(blocks, workspace or Workspace())
         together: Self | None = None
         for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):
@@ -188,9 +191,10 @@ class Statistics(State):
     def _runs(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
         """Yield consecutive blocks, so many that merging their states takes a small part of the time."""
         for block in blocks:
-            n_bytes = 8 * len(block.codes) * block.n_features
-            n_blocks = _BLOCKS_OF_RUN * max(1, self._n_bytes_of(block) // max(1, n_bytes))
-            yield [block, *islice(blocks, n_blocks - 1)]
+            n_values = max(1, len(block.codes) * block.n_features)
+            of_state = self._n_bytes_of(block) // (4 * n_values)  # twice as many values as its state has
+            n_blocks = max(min(_BLOCKS_OF_RUN, _MOST_VALUES // n_values), of_state)
+            yield [block, *islice(blocks, max(1, n_blocks) - 1)]
 
     def _of_run(self, blocks: list[Block]) -> Self:
         """The state of the rows of a run, which is merged with others in their order."""
@@ -556,6 +560,27 @@ class Statistics(State):
         derived.schema = Columns(None if feature_names is None else tuple(feature_names))
         check_feature_names(derived.feature_names, derived.n_features)
         return derived
+
+
+def _is_of_one_thread(block: Block) -> bool:
+    features = block.features
+    return (
+        not isinstance(features, np.ndarray) and isinstance(features, MadeColumns) and features.of_one_thread
+    )
+
+
+def _pieces(block: Block) -> Iterator[Block]:
+    """Yield the rows of a block, in equal pieces if a rule has made many features of them."""
+    n_rows = len(block.codes)
+    n_pieces = 1 if _is_of_one_thread(block) else -(-n_rows * block.n_features // _MOST_VALUES)
+    if n_pieces < 2:
+        yield block
+        return
+    size = -(-n_rows // n_pieces)
+    for start in range(0, n_rows, size):
+        piece = block.between(start, start + size)
+        classes, codes = labels.drop_unused(piece.classes, piece.codes)
+        yield replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
 
 
 def check_statistics(statistics: object) -> None:

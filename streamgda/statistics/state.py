@@ -110,7 +110,8 @@ class State(Locked, ABC):
         arrays is written even if that is interrupted.
         """
         classes, number = labelled.classes, next(_CHANGES)
-        changes = np.full(len(classes), number, dtype=np.int64)
+        changes = np.empty(len(classes), dtype=np.int64)
+        changes.fill(number)
         if changed is not None and len(self.changes):
             ours = self._labelled.classes
             changes[slice(None) if classes is ours else classes.searchsorted(ours)] = self.changes

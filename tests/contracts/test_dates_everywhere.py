@@ -300,6 +300,14 @@ def test_ledgers_pipelines_and_searches_know_dates(tmp_path):
     for form in ("2026-01-02T10:00:00", "2026-01-02T12:00:00+02:00", datetime(2026, 1, 2, 10)):
         for one in (pipeline, load(tmp_path / "pipeline.parquet")):
             np.testing.assert_array_equal(one.predict_proba([{**record, "when": form}]), expected)
+    text = frame.assign(when=[f"{t.isoformat()}Z" for t in frame["when"]])
+    pq.write_table(pa.table(text), tmp_path / "text.parquet")
+    predict_dataset(pipeline, tmp_path / "text.parquet", tmp_path / "out")
+    found = pq.read_table(tmp_path / "out").to_pandas().filter(like="probability")
+    np.testing.assert_allclose(found, pipeline.predict_proba(frame), rtol=1e-9)
+    pq.write_table(pa.table(text.assign(when="soon")), tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match=r"other\.parquet.*row 0: column 'when' holds dates"):
+        predict_dataset(pipeline, tmp_path / "other.parquet", tmp_path / "other")
 
 
 def test_dates_lists_and_categories_stand_beside_each_other(tmp_path):

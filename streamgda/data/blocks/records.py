@@ -51,7 +51,10 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     if table is X:
         return X
     table = with_places(table, schema.names)
-    absent = [name for name in schema.names or () if name not in table.column_names]
+    if isinstance(table, np.ndarray):
+        return table
+    there = set(table.column_names)
+    absent = [name for name in schema.names or () if name not in there]
     if absent and not fills:
         raise ValueError(f"the rows leave out {listed(absent)}: give each a value, or {remedy}")
     for name in absent:

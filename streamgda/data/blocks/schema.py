@@ -155,6 +155,8 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
     schema: Schema
     numbers: Sequence[NDArray[Any]]
     """The columns of numbers, which are the first features."""
+    of_one_thread: bool = False
+    """Whether the thread that gave the rows must read them, as on a device."""
 
     @property
     @abstractmethod

@@ -165,6 +165,7 @@ class Source(ABC):
 
     feature_names: tuple[str, ...] | None = None
     encoded: tuple[str, ...] = ()  # the features that are not numbers
+    lists: tuple[str, ...] = ()  # the columns of lists whose places are features
 
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
@@ -435,6 +436,10 @@ class Source(ABC):
                [1., 6.]])
         """
         raise TypeError(f"{self!r} has no columns with names; source.map takes functions of its features")
+
+    def with_computed(self, referenced: Any, expressions: Mapping[str, Any]) -> Self:
+        """The same source with the features of a pipeline, whose expressions refer to these columns."""
+        return self.with_columns(**expressions)
 
     def with_dates(self, names: Collection[str]) -> Self:
         """The same source, where the texts of these columns are those of dates; unchanged without columns."""

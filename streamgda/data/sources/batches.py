@@ -154,6 +154,8 @@ def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[s
     if roles.derived:
         try:
             columns |= values_of(batch, roles.computed)
+        except RowError as error:
+            raise error.named(row_name) from error
         except pa.ArrowException as error:
             raise ValueError(f"{row_name.origin}: {in_words(error)}") from error
     return columns

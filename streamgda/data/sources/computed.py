@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from streamgda.data.blocks.arrays import as_table, column_labels, with_places
-from streamgda.data.blocks.dates import is_date, moments_of
 from streamgda.data.blocks.wording import check_known, listed
-from streamgda.data.sources.expressions import ColumnExpression, deserialised, serialised, values_of
+from streamgda.data.sources.expressions import (
+    ColumnExpression,
+    deserialised,
+    serialised,
+    values_of,
+    with_dates_of,
+)
 from streamgda.data.sources.lists import is_list, places_of
-from streamgda.data.sources.roles import is_number, label_kind
+from streamgda.data.sources.roles import is_number
 
 
 class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -53,6 +58,11 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def computed(self) -> dict[str, pc.Expression]:
         """The expressions, by the names of the features."""
         return {name: _expression(text) for name, text in self.expressions.items()}
+
+    @property
+    def referenced(self) -> pa.Schema:
+        """The columns that the expressions refer to."""
+        return _schema(self.columns)
 
     @property
     def stored(self) -> list[str]:
@@ -104,20 +114,12 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for name in sorted(absent):
             table = table.append_column(name, pa.nulls(len(table)))
         check_known(names, table.column_names, "the rows")
-        needed = _dated(table.select(schema.names), schema).cast(schema).combine_chunks()
+        needed = with_dates_of(schema, table.select(schema.names)).cast(schema).combine_chunks()
         batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)
         columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
         values = {**{name: table[name] for name in self.stored}, **values_of(batch, columns)}
         features = {name: values[name] for name in self.features if name not in absent}
         return pa.table(features).to_pandas() if len(features) == len(self.features) else features
-
-
-def _dated(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, where the texts of its dates are dates."""
-    for i, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True)):
-        if is_date(kind) and label_kind(table.schema.types[i]) == "str":
-            table = table.set_column(i, name, pa.array(moments_of(table[i].to_pylist(), name)))
-    return table
 
 
 def _text(content: pa.Buffer) -> str:

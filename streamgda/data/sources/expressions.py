@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import acero
 
+from streamgda.data.blocks.dates import is_date, moments_of
 from streamgda.data.blocks.wording import check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
@@ -103,12 +104,35 @@ def type_of(expression: ds.Expression, schema: pa.Schema) -> pa.DataType:
 
 
 def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]) -> dict[str, pa.Array]:
-    """The values of expressions for the rows of a batch, by their names."""
-    rows = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
+    """The values of expressions for the rows of a batch, by their names.
+
+    Raises
+    ------
+    RowError
+        If a column of text holds anything but the dates that an expression needs.
+    """
+    table = pa.Table.from_batches([batch])
+    for column in expressions.values():
+        table = with_dates_of(column.columns, table)
+    rows = acero.TableSourceNodeOptions(table)
     project = acero.ProjectNodeOptions([column.expression for column in expressions.values()])
     steps = [acero.Declaration("table_source", rows), acero.Declaration("project", project)]
     table = acero.Declaration.from_sequence(steps).to_table(use_threads=False).combine_chunks()
     return {name: column.combine_chunks() for name, column in zip(expressions, table.columns, strict=True)}
+
+
+def with_dates_of(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """A table in which columns that are dates in a schema are no texts."""
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if is_date(kind) and is_text(table.schema.field(name).type):
+            dates = pa.array(moments_of(table[name].to_pylist(), name)).cast(kind, safe=False)
+            table = table.set_column(table.column_names.index(name), name, dates)
+    return table
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text, as dates may be given."""
+    return str(kind) in {"string", "large_string", "string_view"}
 
 
 def referenced_columns(expression: ds.Expression, schema: pa.Schema) -> pa.Schema:

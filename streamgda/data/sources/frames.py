@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streamgda.data.blocks.arrays import column_labels, library_of
+from streamgda.data.blocks.block import Matrix
 from streamgda.data.sources.batches import matrix_of
-from streamgda.data.sources.lists import column_of, first_length, is_list, places_of
+from streamgda.data.sources.lists import are_of_one_list, column_of, first_length, is_list, places_of
 
 _ROW: Callable[[int], str] = "row {}".format
 
@@ -21,7 +21,7 @@ def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None
     """What `streamgda.data.blocks.arrays.with_places` returns of a frame with columns of lists, or of one."""
     if not lists:
         return _of_column(X, known)
-    columns: dict[Any, Any] = {}
+    names, columns = column_labels(X) or [], {}
     for name in lists:
         if known is None or (name not in known and str(name) in map(column_of, known)):
             column = _in_arrow(X[name], name)
@@ -29,8 +29,10 @@ def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None
                 columns[name] = _places(column, str(name), known)
     if not columns:
         return X
+    if known and len(names) == 1 and are_of_one_list(known):
+        return columns[names[0]][1]
     each = chain.from_iterable(
-        columns[name].items() if name in columns else [(name, X[name])] for name in column_labels(X) or ()
+        _pairs(*columns[name]) if name in columns else [(name, X[name])] for name in names
     )
     if library_of(X) == "pandas":
         import pandas as pd
@@ -40,14 +42,15 @@ def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None
 
 
 def _of_column(X: Any, known: Sequence[str] | None) -> Any:
-    """A column of lists as a table of their places; as a matrix if no one has a name for it."""
+    """A column of lists as a matrix if a model knows its places, or it has no name; else as a table."""
     lists = _in_arrow(X, "X")
     if not is_list(lists.type):
         return X
     name = column_of(known[0]) if known else getattr(X, "name", None)
     if name is None:
         return matrix_of(lists, first_length(lists, "X"), "X", _ROW)
-    return pa.table(_places(lists, str(name), known))
+    places, matrix = _places(lists, str(name), known)
+    return matrix if known and are_of_one_list(known) else pa.table(dict(_pairs(places, matrix)))
 
 
 def _in_arrow(column: Any, name: Any) -> pa.Array:
@@ -60,13 +63,19 @@ def _in_arrow(column: Any, name: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _places(lists: pa.Array, name: str, known: Sequence[str] | None) -> dict[str, NDArray[Any]]:
-    """The values of each place of the lists; of those alone that a model knows."""
+def _places(lists: pa.Array, name: str, known: Sequence[str] | None) -> tuple[Sequence[str], Matrix]:
+    """The names and values of the places of lists; of those alone that a model knows."""
     own = [place for place in known or () if column_of(place) == name]
     is_whole = bool(own) and {*own} == {*places_of(name, len(own))}
     length = len(own) if is_whole else first_length(lists, f"column {name!r}")
-    matrix = matrix_of(lists, length, name, _ROW)
+    matrix, places = matrix_of(lists, length, name, _ROW), places_of(name, length)
     if matrix.dtype == np.float16:  # which not all frames hold
         matrix = matrix.astype(np.float32)
-    values = dict(zip(places_of(name, length), matrix.T, strict=True))
-    return {place: values[place] for place in own if place in values} if own else values
+    if not own or own == [*places]:
+        return places, matrix
+    some = [place for place in own if place in places]
+    return some, matrix[:, [places.index(place) for place in some]]
+
+
+def _pairs(places: Sequence[str], matrix: Matrix) -> Iterator[tuple[str, Any]]:
+    return zip(places, matrix.T, strict=True)

@@ -104,8 +104,8 @@ def first_length(column: pa.Array, called: str) -> int:
     if (other := first_other(lengths, length)) is not None:
         first = pc.index(lengths, there[0]).as_py()
         raise ValueError(
-            f"{called} holds {length} numbers in row {first} and {lengths[other]} in row {other}; lists are "
-            "features if all have one length"
+            f"{called} holds {length} numbers in row {first} and {lengths[other]} in row {other}; leave the "
+            "column out, as lists are features if all have one length"
         )
     return length
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing, check_missing
+from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import check_known, counted, listed
@@ -32,7 +33,13 @@ from streamgda.data.sources.encoding import (
     Wanted,
     encoding_for,
 )
-from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
+from streamgda.data.sources.expressions import (
+    ColumnExpression,
+    in_words,
+    is_text,
+    referenced_columns,
+    type_of,
+)
 from streamgda.data.sources.lists import column_of, expanded, is_list, length_of, places_of
 
 FirstRows = Callable[[list[str]], pa.Table]
@@ -555,7 +562,7 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
-        self.parts, self.beside = roles.parts, roles.beside
+        self.parts, self.beside, self.lists = roles.parts, roles.beside, tuple(roles.lists)
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
@@ -588,6 +595,15 @@ class TabularSource(Source):
     def with_columns(self, **expressions: Any) -> Self:
         """The same source with features that are computed from columns."""
         return self._with_roles(self._roles.with_columns(expressions, *self._known))
+
+    def with_computed(self, referenced: pa.Schema, expressions: Mapping[str, Any]) -> Self:
+        """The same source with features of a pipeline, which knows dates that are texts here."""
+        schema, origin = self._known
+        for name in set(schema.names).intersection(referenced.names):
+            field, known = schema.field(name), referenced.field(name).type
+            if is_date(known) and is_text(field.type):
+                schema = schema.set(schema.get_field_index(name), field.with_type(known))
+        return self._with_roles(self._roles.with_columns(expressions, schema, origin))
 
     @property
     def computed(self) -> dict[str, ColumnExpression]:

@@ -256,7 +256,7 @@ class ZarrSource(ScorableSource):
             raise
         roles: dict[str | None, tuple[str, str]] = {
             self.features: ("the features", _NUMBERS),
-            self.target: ("the target", _LABELS),
+            self.target: ("the target", _LABELS + "S"),
             self.weight: ("the weight", _NUMBERS),
             **dict.fromkeys((self.groups, *self._columns_of_parts), ("groups, folds or parts", _LABELS)),
             **dict.fromkeys(self.kept, ("kept", _LABELS + _TIMES)),

@@ -31,8 +31,9 @@ def rows_to_learn(model: Any, X: Any, *, reset: bool, min_rows: int) -> DeviceRo
     for name, usual in {"exact": False, "missing": "raise", "covariance_estimator": None}.items():
         if getattr(model, name) != usual:
             raise ValueError(f"rows on a device are learnt with {name}={usual!r} alone; give them in NumPy")
+    X = X.detach() if hasattr(X, "detach") else X
     rows = validate_data(model, X, reset=reset, ensure_all_finite=False, ensure_min_samples=min_rows)
-    return DeviceRows(rows.detach() if hasattr(rows, "detach") else rows)
+    return DeviceRows(rows)
 
 
 def pieces(n_rows: int, width: int) -> Iterator[slice]:
@@ -48,6 +49,7 @@ class DeviceRows(MadeColumns):
     X: Any
 
     schema = UNNAMED
+    of_one_thread = True
     n_columns = 1  # in the memory of the host there is none, so that blocks are long
 
     @property
@@ -113,10 +115,8 @@ class DeviceRows(MadeColumns):
             return rows, xp.where(places[:, None] == classes, roots, 0.0)
 
         means, tails = xp.zeros((n_classes, n_features), dtype=xp.float64, device=device(self.X)), 0.0
-        cut, total, scatters = list(pieces(len(codes), max(n_features, n_classes))), 0.0, [0.0] * n_classes
-        for rows, are_of in (centred(some, means) for some in cut):
-            total = total + are_of.T @ rows
-        means = total / divisor
+        cut, scatters = list(pieces(len(codes), max(n_features, n_classes))), [0.0] * n_classes
+        means = sum(are_of.T @ rows for rows, are_of in (centred(some, means) for some in cut)) / divisor
         for some in cut:
             rows, are_of = centred(some, means)
             tails = tails + are_of.T @ rows

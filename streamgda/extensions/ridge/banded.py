@@ -1,6 +1,6 @@
 """A symmetric matrix in coordinates in which it is banded: there, traces of inverses cost little.
 
-Eigenvectors cost six times as much, as half of that work is products with single vectors.
+Eigenvectors of some thousand features cost four times as much: half of that work is products with vectors.
 """
 
 from __future__ import annotations

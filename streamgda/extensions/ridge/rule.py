@@ -183,6 +183,11 @@ class MappedColumns(MadeColumns):
             return self.given.T
         return self.given.numbers if isinstance(self.given, MadeColumns) else self.given
 
+    @property
+    def of_one_thread(self) -> bool:  # type: ignore[override]
+        """Whether the thread that gave the rows must read them."""
+        return isinstance(self.given, MadeColumns) and self.given.of_one_thread
+
     def __len__(self) -> int:
         return self.rule.features.n_outputs
 

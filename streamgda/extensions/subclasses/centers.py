@@ -1,4 +1,7 @@
-"""The rule by which each row of a class gets the label of the subclass whose centre is nearest to it."""
+"""The rule by which each row of a class gets the label of the subclass whose centre is nearest to it.
+
+`clustering` finds the centres.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.externals.array_api_compat import array_namespace
 
-from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.block import Block, rows_of
 from streamgda.data.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import named
+from streamgda.models.estimators.libraries import in_double, on_host, putting
 from streamgda.models.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
+
+Slopes = tuple[Array, Array, Array, tuple[float, float, float]]
 
 _LEAST_EIGENVALUE = 1e-6  # of correlations; the covariance may have been rounded to 24 bits
 _BITS = 24
@@ -77,7 +84,7 @@ class SubclassCenters(Mapping[Any, Array]):
                 )
             if not np.isfinite(own[int(np.isnan(own[0]).all()) :]).all():
                 raise ValueError(f"class {named(label)}: a centre holds NaN or infinity")
-        self._slopes: dict[tuple[Any, bytes], tuple[Array, Array, Array, tuple[float, float, float]]] = {}
+        self._slopes: dict[tuple[Any, bytes], Slopes] = {}
 
     def __getitem__(self, label: Any) -> Array:
         return self._centers[label]
@@ -155,6 +162,11 @@ class SubclassCenters(Mapping[Any, Array]):
         """Write the number of the subclass of each row."""
         order = np.argsort(block.codes, kind="stable")
         bounds = np.searchsorted(block.codes[order], np.arange(len(block.classes) + 1))
+        if hasattr(block.features, "X"):  # where the rows lie
+            for k, label in cut:
+                own = order[bounds[k] : bounds[k + 1]]
+                numbers[own] = self._nearest_elsewhere(label, rows_of(block.features, own))
+            return
         if isinstance(block.features, np.ndarray):
             columns = block.features[order].astype(np.float64, copy=False).T
         else:
@@ -181,6 +193,20 @@ class SubclassCenters(Mapping[Any, Array]):
         nearest: NDArray[np.intp] = scores.argmax(axis=0)
         return nearest
 
+    def _nearest_elsewhere(self, label: Any, rows: Any) -> NDArray[np.intp]:
+        """The number of the centre that is nearest to each row on a device. The host decides between ties."""
+        known = self._slopes_of(label, slice(None))
+        anchor, slopes, intercepts, _ = known
+        xp, X, put = array_namespace(rows.X), in_double(rows.X), putting(rows.X)
+        scores = (X - put(anchor)) @ put(slopes.T) + put(intercepts)
+        nearest: NDArray[np.intp] = on_host(xp.argmax(scores, axis=1)).astype(np.intp)
+        largest = float(xp.max(xp.abs(X)))
+        are_near = scores >= xp.max(scores, axis=1, keepdims=True) - _margin(known, largest)
+        tied = np.flatnonzero(on_host(xp.sum(xp.astype(are_near, xp.int64), axis=1)) > 1)
+        if len(tied):
+            nearest[tied] = self._nearest(label, np.stack([*rows.rows(tied)]), largest)
+        return nearest
+
     def _scores(self, label: Any, columns: Array, observed: Any, largest: float) -> Array:
         """Minus half the squared distances from the centres of a class, up to a term for each row: (R, n)."""
         key = label, b"" if isinstance(observed, slice) else observed.tobytes()
@@ -190,19 +216,18 @@ class SubclassCenters(Mapping[Any, Array]):
             if (len(self._slopes) + 1) * known[1].size > _MOST_SLOPES:
                 self._slopes.clear()
             self._slopes[key] = known
-        anchor, slopes, intercepts, (farthest, steepest, highest) = known
+        anchor, slopes, intercepts, _ = known
         offsets = columns - anchor[:, None]
         scores: Array = slopes @ offsets
         scores += intercepts[:, None]
         # Mostly the largest number proves that there is no tie, and no margin of a row has to be known.
-        n_terms = len(anchor)
-        margin = 3 * _TIE * (1 + n_terms) * (steepest * n_terms * (largest + farthest) + highest)
+        margin = _margin(known, largest)
         best = scores.max(axis=0)
         if np.count_nonzero(scores >= best - margin) > len(best) - np.count_nonzero(np.isnan(best)):
             _settle_ties(scores, slopes, offsets, intercepts)
         return scores
 
-    def _slopes_of(self, label: Any, observed: Any) -> tuple[Array, Array, Array, tuple[float, float, float]]:
+    def _slopes_of(self, label: Any, observed: Any) -> Slopes:
         """The mean a of the centres c, Σ⁻¹ (c − a), −½ (c − a)ᵀ Σ⁻¹ (c − a), and the largest of each."""
         known, centers = ~np.isnan(self[label][:, 0]), self[label][:, observed]
         means = np.vstack([own[~np.isnan(own[:, 0])] for own in self.values()])
@@ -246,6 +271,12 @@ class SubclassCenters(Mapping[Any, Array]):
             return cls(dict(zip(document["labels"], centers, strict=True)), numbers[:start].reshape(shape))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"these are no centres of subclasses: {error!r}") from error
+
+
+def _margin(known: Slopes, largest: float) -> float:
+    """By how much rounding may change the difference of two scores, by slopes of rows up to `largest`."""
+    n_terms, (farthest, steepest, highest) = len(known[0]), known[3]
+    return 3 * _TIE * (1 + n_terms) * (steepest * n_terms * (largest + farthest) + highest)
 
 
 def _settle_ties(scores: Array, slopes: Array, offsets: Array, intercepts: Array) -> None:

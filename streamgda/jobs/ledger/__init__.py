@@ -22,8 +22,8 @@ have the form that a ledger gives are deleted, and those where there is no lock 
 `ledger`
     `StatisticsLedger`, which uses all of these. Open it first.
 `entries`
-    Tables of entries, and ``ledger.parquet``, whose `Held.write` commits: states and records are packed into
-    them, and read from them.
+    Tables of entries, and ``ledger.parquet``: states and records are packed into them, and read from them.
+    `LedgerFile.commit` replaces ``ledger.parquet``.
 `drift`
     The reports: how far new rows lie from old ones and when that is an alarm, and what a refresh did.
 `refresh`

@@ -7,8 +7,8 @@ first state (``common``), and what each one has of its own (``own``), and a hash
 and a table never changes.
 
 Statistics of folds are a row for each fold: its number, the metadata of its statistics as JSON, and their
-table as an Arrow stream. ``ledger.parquet``, which `Held` reads and writes, has the merged state in the same
-form.
+table as an Arrow stream. ``ledger.parquet``, which `LedgerFile` reads and writes, has the merged state in
+the same form.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
 
 
 @dataclass(frozen=True)
-class Held:
+class LedgerFile:
     """What ``ledger.parquet`` holds: how files are read, the files that count, and their merged state."""
 
     reads: Mapping[str, Any]
@@ -115,7 +115,7 @@ class Held:
     path: str
 
     @classmethod
-    def at(cls, path: str, storage: Storage) -> Held | None:
+    def at(cls, path: str, storage: Storage) -> LedgerFile | None:
         """What lies at a path; None if nothing does.
 
         Raises
@@ -134,8 +134,8 @@ class Held:
                 "entries"
             ) from error
 
-    def write(self, storage: Storage) -> None:
-        """Replace what lies there: the commit of a refresh."""
+    def commit(self, storage: Storage) -> None:
+        """Replace what lies there, which ends a refresh."""
         known = {"format_version": FORMAT, "reads": self.reads, "files": listed(self.records)}
         tables.write(self.path, self.table, {**self.document, **known}, storage)
 

@@ -22,7 +22,7 @@ from streamgda.data.storage.documents import digest, to_json
 from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.jobs.ledger.entries import Entries, FileRecord, Held, State, table_of, total_of
+from streamgda.jobs.ledger.entries import Entries, FileRecord, LedgerFile, State, table_of, total_of
 from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
 from streamgda.jobs.passes.compute import scheduler_for
 from streamgda.statistics.base import Statistics
@@ -216,44 +216,44 @@ class StatisticsLedger:
         return state
 
     def _state(self, weights: Mapping[str, float] | None) -> State:
-        held = self._existing()
-        self._check_alike(held, {**held.reads, **dict.fromkeys((*_PARAMETERS, *RULES)), **self._options})
+        before = self._existing()
+        self._check_alike(before, {**before.reads, **dict.fromkeys((*_PARAMETERS, *RULES)), **self._options})
         if weights is None:
-            return held.state(self._empty)
-        if unknown := weights.keys() - {record.path for record in held.records}:
+            return before.state(self._empty)
+        if unknown := weights.keys() - {record.path for record in before.records}:
             raise ValueError(f"{self!r} holds no file {min(unknown)!r}")
-        chosen = [record for record in held.records if weights.get(record.path)]
+        chosen = [record for record in before.records if weights.get(record.path)]
         total = self._empty.copy()
         try:
-            for record, state in self._entries(held.reads).states(chosen, self._empty):
+            for record, state in self._entries(before.reads).states(chosen, self._empty):
                 total += state if weights[record.path] == 1 else state.decay(weights[record.path])
         except FileNotFoundError:
-            if (now := self._held()) is None or now.records == held.records:
+            if (now := self._file()) is None or now.records == before.records:
                 raise
             return self._state(weights)  # a refresh has ended meanwhile
         return total
 
-    def _existing(self) -> Held:
-        if (held := self._held()) is None:
+    def _existing(self) -> LedgerFile:
+        if (before := self._file()) is None:
             self._names()  # which may be those of an older ledger
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
-        return held
+        return before
 
-    def _held(self) -> Held | None:
-        return Held.at(f"{self._folder}/{LEDGER}", self._storage)
+    def _file(self) -> LedgerFile | None:
+        return LedgerFile.at(f"{self._folder}/{LEDGER}", self._storage)
 
     def _entries(self, reads: Mapping[str, Any]) -> Entries:
         return Entries(self._storage, f"{self._folder}/{ENTRIES}", digest(reads, 4))
 
-    def _check_alike(self, held: Held, reads: Mapping[str, Any]) -> None:
-        for name in dict.fromkeys((*reads, *held.reads)):
-            ours, value = held.reads.get(name), reads.get(name)
+    def _check_alike(self, before: LedgerFile, reads: Mapping[str, Any]) -> None:
+        for name in dict.fromkeys((*reads, *before.reads)):
+            ours, value = before.reads.get(name), reads.get(name)
             if ours != value and (name, ours) != ("missing", "raise"):  # no row of those files lacks anything
                 option = AS_NAMED.get(name, name)
                 raise ValueError(
                     f"{self._name} holds statistics with {option}={ours!r:.200}, and here it is "
-                    f"{option}={value!r:.200}; open it as it was made, with {_made_with(held.reads)}, or use "
-                    "a ledger of its own for each way to read a dataset"
+                    f"{option}={value!r:.200}; open it as it was made, with {_made_with(before.reads)}, or "
+                    "use a ledger of its own for each way to read a dataset"
                 )
 
     @contextmanager
@@ -357,10 +357,10 @@ class StatisticsLedger:
                 source = scan(source, **scan_options_of(reads))
         self._check_source(source)
         with self._locked(dry_run):
-            held = self._held()
-            source, reads = self._as_read(source, held)
+            before = self._file()
+            source, reads = self._as_read(source, before)
             scheduler, entries = scheduler_for(source, scheduler), self._entries(reads)
-            planned, there = plan_refresh(source.files(), exclude, held.records if held else (), entries)
+            planned, there = plan_refresh(source.files(), exclude, before.records if before else (), entries)
             if dry_run:
                 return planned.report([*planned.known, *map(FileRecord.of, planned.missing)], dry_run=True)
             now, skipped = planned.known, dict[str, str]()
@@ -371,13 +371,13 @@ class StatisticsLedger:
                     new, skipped = reader.read(source, planned.missing, scheduler, progress)
                 there = entries.there()
                 now = planned.after(new, skipped, there)
-            state, drift, alarms = self._merged(entries, planned, now, held, **limits)
+            state, drift, alarms = self._merged(entries, planned, now, before, **limits)
             outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
-            if alarms and not accept and held:
-                return planned.report(now, held.records, is_refused=True, **outcome)
+            if alarms and not accept and before:
+                return planned.report(now, before.records, is_refused=True, **outcome)
             now = entries.joined(now, there)
-            if held is None or now != held.records:
-                Held(reads, now, *state, f"{self._folder}/{LEDGER}").write(self._storage)
+            if before is None or now != before.records:
+                LedgerFile(reads, now, *state, f"{self._folder}/{LEDGER}").commit(self._storage)
             entries.tidy({record.table for record in now}, there)
             return planned.report(now, now, **outcome)
 
@@ -420,9 +420,9 @@ class StatisticsLedger:
                         self._storage.filesystem.delete_file(f"{self._folder}/{name}")
             yield
 
-    def _as_read(self, source: Any, held: Held | None) -> tuple[FileSource, dict[str, Any]]:
+    def _as_read(self, source: Any, before: LedgerFile | None) -> tuple[FileSource, dict[str, Any]]:
         """The source with the features in the order of the ledger, and what is read."""
-        known = held.reads if held else {}
+        known = before.reads if before else {}
         with self._naming(known):
             source = source.as_read(known)
         source = source.rescanned()
@@ -431,18 +431,23 @@ class StatisticsLedger:
         if self.groups is not None:
             source = source.with_groups(self.groups)
         reads = json.loads(to_json({**source.read_options, **self._options}))
-        if held:
-            self._check_alike(held, reads)
+        if before:
+            self._check_alike(before, reads)
         return source, reads
 
     def _merged(
-        self, entries: Entries, plan: RefreshPlan, now: list[FileRecord], held: Held | None, **limits: Any
+        self,
+        entries: Entries,
+        plan: RefreshPlan,
+        now: list[FileRecord],
+        before: LedgerFile | None,
+        **limits: Any,
     ) -> tuple[tuple[pa.Table, Mapping[str, Any]], DriftReport, dict[str, str]]:
         """The state of the files, as a table with its document; and how new files compare with those held."""
-        records, empty = (held.records if held else []), self._empty
-        if held and now == records:
-            return (held.table, held.document), DriftReport(), {}
-        old = held.state(empty) if held else empty
+        records, empty = (before.records if before else []), self._empty
+        if before and now == records:
+            return (before.table, before.document), DriftReport(), {}
+        old = before.state(empty) if before else empty
         baseline, new, alarms = Baseline(total_of(old)), empty.copy(), dict[str, str]()
         # The states are merged in the order of the paths. So what follows all that is held is added to it.
         n_merged = len(records) if now[: len(records)] == records else 0

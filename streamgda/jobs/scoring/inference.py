@@ -221,7 +221,7 @@ def with_features_of(model: Model, source: S, maps: Pipeline | None = None) -> S
     ours = features_of(model)
     step, maps = _computing(maps)
     if step is not None:
-        computing = source.with_columns(**step.computed)
+        computing = source.with_computed(step.referenced, step.computed)
         check_known(step.features, computing.feature_names or (), repr(source))
         source = computing.with_features(step.features)
     if maps is not None:

@@ -328,7 +328,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         ----------
         table : str
             The name of the table or view. Dots separate it from its schema. Its columns have the names of the
-            features, upper and lower case included.
+            features, upper and lower case included. If the model has learnt lists, the table has such columns
+            too: arrays, in SQLite as texts of JSON.
         dialect : {"duckdb", "postgres", "bigquery", "snowflake", "spark", "sqlite"}, default="duckdb"
             The language of the database.
         keep : iterable of str, default=()

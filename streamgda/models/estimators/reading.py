@@ -93,8 +93,8 @@ def check_rows(
             X = in_numpy(X)
         check_batch(X, _OR_PREDICTED)
     check_has_learnt(model)
-    if isinstance(X, list | tuple) and X and are_of_one_list(_names(model) or [""]):
-        X = np.asarray(X)
+    if not isinstance(X, np.ndarray) or X.dtype == object:
+        X = _of_one_list(model, X)
     if not model.statistics_.schema_of_rows.is_numeric:
         X = _columns_of(model, arrays.with_places(X, _names(model)))
         X = X.encoded(model.statistics_.schema_of_rows)
@@ -135,6 +135,14 @@ def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> N
         validate_data(model, X, reset=False, skip_check_array=True)
     X = arrays.readable(X)
     return _checked_values(model, partial(validate_data, model, X, reset=False), missing, other_remedy)
+
+
+def _of_one_list(model: Any, X: Any) -> Any:
+    """Rows as a matrix, if a model has learnt one column of lists and nothing else; else as they are."""
+    names = _names(model)
+    if names is None or not are_of_one_list(names):
+        return X
+    return np.asarray(X) if isinstance(X, list | tuple) else arrays.with_places(X, names)
 
 
 def _names(model: Any) -> list[str] | None:
@@ -219,6 +227,8 @@ def blocks_to_learn(
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
     check_no_name(y)
     is_known = not reset and model.statistics_.schema_of_rows.is_numeric
+    may_hold_lists = is_known and (not isinstance(X, np.ndarray) or X.dtype == object)
+    X = _of_one_list(model, X) if may_hold_lists else X
     rows: Any = _valid_rows(model, X) if is_known else None
     dates: tuple[str, ...] = ()
     if rows is None:
@@ -230,10 +240,13 @@ def blocks_to_learn(
         y = column_or_1d(y, warn=True)
     if announced is not None:
         check_announced(labels.encode(y)[0], announced)
-    if reset:
-        model._types = FittedTypes.of(rows, y)
     is_made = not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns)
     names = rows.schema.feature_names if is_made else getattr(model, "feature_names_in_", None)
+    if reset:
+        columns = arrays.column_labels(X) or [getattr(X, "name", None)]
+        learnt = {*(() if names is None else names), *(rows.schema.encoded if is_made else ())}
+        lists = tuple(name for name in columns if name not in learnt and f"{name}_0" in learnt)
+        model._types = FittedTypes.of(rows, y, lists)
     missing = missing if model.missing == "raise" else missing_for(model, missing)
     return arrays.array_blocks(
         rows, y, sample_weight, None if names is None else tuple(names), missing=missing, dates=dates

@@ -27,10 +27,15 @@ class Dialect:
     escapes: bool = False
     materialised: str = ""
     epoch: str = ""
+    place: str = "{0}[{1}]"
 
     def days(self, name: str) -> str:
         """A column of dates as days since 1970 in UTC."""
         return f"({self.epoch.format(self.name(name))})"
+
+    def place_of(self, column: str, i: int) -> str:
+        """Place i, counted from 0, of a column of lists; NULL for a list that is too short."""
+        return self.place.format(self.name(column), i, i + 1)
 
     def name(self, name: str) -> str:
         """A name of a column or table, quoted."""
@@ -58,19 +63,32 @@ _EPOCH_OF_DUCKDB = (  # of text too; one without a zone would be of the zone of 
 )
 
 DIALECTS = {
-    "duckdb": Dialect(materialised="MATERIALIZED ", epoch=_EPOCH_OF_DUCKDB),
+    "duckdb": Dialect(materialised="MATERIALIZED ", epoch=_EPOCH_OF_DUCKDB, place="{0}[{2}]"),
     "postgres": Dialect(
         "DOUBLE PRECISION",
         materialised="MATERIALIZED ",
         epoch="CAST(EXTRACT(EPOCH FROM {}) AS DOUBLE PRECISION) / 8.64e4",
+        place="{0}[{2}]",
     ),
-    "bigquery": Dialect("FLOAT64", "`", escapes=True, epoch="UNIX_MICROS(TIMESTAMP({})) / 8.64e10"),
+    "bigquery": Dialect(
+        "FLOAT64",
+        "`",
+        escapes=True,
+        epoch="UNIX_MICROS(TIMESTAMP({})) / 8.64e10",
+        place="{0}[SAFE_OFFSET({1})]",
+    ),
     "snowflake": Dialect(
         escapes=True, epoch="DATE_PART(EPOCH_MICROSECOND, CAST({} AS TIMESTAMP_NTZ)) / 8.64e10"
     ),
-    "spark": Dialect(quote="`", escapes=True, epoch="UNIX_MICROS(CAST({} AS TIMESTAMP)) / 8.64e10"),
+    "spark": Dialect(
+        quote="`", escapes=True, epoch="UNIX_MICROS(CAST({} AS TIMESTAMP)) / 8.64e10", place="GET({0}, {1})"
+    ),
     "sqlite": Dialect(
-        "REAL", greatest="MAX", materialised="MATERIALIZED ", epoch="JULIANDAY({}) - 2440587.5e0"
+        "REAL",
+        greatest="MAX",
+        materialised="MATERIALIZED ",
+        epoch="JULIANDAY({}) - 2440587.5e0",
+        place="JSON_EXTRACT({0}, '$[{1}]')",
     ),
 }
 """The databases that a model can be written for."""
@@ -155,7 +173,7 @@ def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
     schema, sql = model.statistics_.schema, steps.sql
     names = [name for name in model.feature_names_in_.tolist() if name not in schema.encoded]
     values = [
-        sql.days(name) if name in schema.dates else f"CAST({sql.name(name)} AS {sql.double})"
+        sql.days(name) if name in schema.dates else f"CAST({_column(model, sql, name)} AS {sql.double})"
         for name in names
     ]
     numbers = [
@@ -167,6 +185,13 @@ def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
     steps.add(*numbers, *codes)
     if made:
         steps.add(*(f"gda_x{j}" for j in range(len(names))), *made)
+
+
+def _column(model: Any, sql: Dialect, name: str) -> str:
+    """The column of a feature, or the place of a column of lists."""
+    column, _, place = name.rpartition("_")
+    is_place = column in model._types.lists and place.isdecimal()
+    return sql.place_of(column, int(place)) if is_place else sql.name(name)
 
 
 def _add_scores(steps: _Steps, formula: ScoreFormula) -> list[int]:

@@ -120,8 +120,10 @@ class Moments(MomentArrays):
         means, diagonal = self.means[rows], self.kind.take(self.diagonal, rows)
         weight = float(np.add.reduce(self.weights[rows])) + float(np.add.reduce(other.weights))
         gap = 2.0 * (float(np.vdot(means, means)) + float(np.vdot(other.means, other.means)))
-        scatter = sum(float(np.maximum.reduce(one, None, initial=0.0)) for one in (diagonal, other.diagonal))
-        scatter *= len(places)  # of which as many may be added to one class
+        largest = np.maximum.reduce(diagonal, None, initial=0.0) + np.maximum.reduce(
+            other.diagonal, None, initial=0.0
+        )
+        scatter = float(largest) * len(places)  # of which as many may be added to one class
         return 64.0 * (scatter + weight * gap), gap
 
     def _check_sum(self, other: Self, places: Indices) -> None:

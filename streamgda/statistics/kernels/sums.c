@@ -1,4 +1,4 @@
-/* The loops over rows: sums by class, in few passes over the memory.
+/* The loops over rows: sums by class, in few passes over the memory; and `merge_moments`, which merges such sums.
    Sums are added up in one order, whatever the processor and the compiler: lanes of vectors are features or every
    fourth row, and no product is contracted with a sum. All checks of arguments are in Python. */
 

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zarr
 
-from streamgda import Categorical, GaussianNB, scan, scan_parquet
+from streamgda import Categorical, GaussianNB, scan, scan_parquet, scan_zarr
 from streamgda.data.blocks.labels import encode
 
 
@@ -97,3 +98,16 @@ def test_bytes_that_are_no_text_and_broken_numbers_are_named(tmp_path):
         GaussianNB().partial_fit(scan(tmp_path, "c", features=["x"]))
     with pytest.raises(ValueError, match=r"label 1\.5 is not a class"):
         encode([Decimal(1), Decimal("1.5")])
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([b"a", "ç".encode()]), np.array([0.0, 1.0], np.float32)], ids=str
+)
+def test_arrays_of_zarr_have_the_labels_of_numpy(labels, tmp_path):
+    y = np.arange(20) % 2
+    group = zarr.create_group(tmp_path / "rows.zarr", zarr_format=2)
+    group.create_array("X", data=np.arange(40.0).reshape(20, 2) ** 2, chunks=(10, 2))
+    group.create_array("y", data=labels[y], chunks=(10,))
+    found = GaussianNB().fit(scan_zarr(tmp_path / "rows.zarr")).classes_
+    assert found.tolist() == ([0, 1] if labels.dtype.kind == "f" else ["a", "ç"])
+    assert found.dtype == GaussianNB().fit(np.arange(40.0).reshape(20, 2) ** 2, labels[y]).classes_.dtype

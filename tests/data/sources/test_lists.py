@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, orc
 
@@ -94,6 +94,7 @@ def test_exact_statistics_of_lists_round_no_integer():
     assert one.digest() == other.digest()
 
 
+@settings(max_examples=25)
 @given(
     X=st.lists(st.lists(st.integers(-1000, 1000), min_size=3, max_size=3), min_size=4, max_size=30),
     null=st.sets(st.integers(0, 29)),

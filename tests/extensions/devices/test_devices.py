@@ -14,6 +14,7 @@ from streamgda import (
     RandomFeatureClassifier,
     RandomFeatures,
     RidgeClassifier,
+    SubclassCenters,
     evaluate,
 )
 from streamgda.extensions.devices import rows as devices_rows
@@ -134,6 +135,29 @@ def test_text_is_predicted_in_numpy_and_single_precision_stays(library):
     )
 
 
+def test_half_precision_and_rows_with_gradients():
+    torch = pytest.importorskip("torch")
+    half = torch.asarray(X).to(torch.bfloat16)
+    rows = half.double().numpy()
+    here, there = LinearDiscriminantAnalysis().fit(rows, Y), LinearDiscriminantAnalysis().fit(half, Y)
+    there.partial_fit(half, Y)
+    here.partial_fit(rows, Y)
+    np.testing.assert_allclose(there.predict_proba(half).numpy(), here.predict_proba(rows), atol=1e-12)
+    tracked = 2.0 * torch.tensor(X, requires_grad=True)
+    assert there.partial_fit(tracked, Y).statistics_.n_rows == 3 * len(X)
+
+
+@pytest.mark.parametrize(
+    "model", [LinearDiscriminantAnalysis("eigen", "auto"), GaussianNB(half_life=50)], ids=repr
+)
+def test_what_needs_more_than_moments_is_learnt_too(library, model):
+    here, there = sklearn.clone(model), sklearn.clone(model)
+    for some in (slice(0, 120), slice(120, None)):
+        here.partial_fit(X[some], Y[some])
+        there.partial_fit(library.put(X[some]), library.put(Y[some]))
+    assert there.statistics_.allclose(here.statistics_, 1e-12)
+
+
 def test_digits_survive_means_of_many_deviations(library):
     far = X + 1e6
     here, there = (LinearDiscriminantAnalysis().fit(x, Y) for x in (far, library.put(far)))
@@ -157,6 +181,17 @@ def test_random_features_are_those_of_the_host(library):
         features = RandomFeatures(50, **options).fit(X[::3], Y[::3])
         made = library.taken(features.transform(library.put(3 * X)))
         np.testing.assert_allclose(made, features.transform(3 * X), rtol=0, atol=1e-6)
+
+
+def test_rows_between_two_centers_go_to_the_first(library):
+    centers = SubclassCenters({0: [[3.0, 2.0], [2.0, 1.0]], 1: [[0.0, 0.0], [1.0, 0.0]]}, 4.25 * np.eye(2))
+    rows = np.random.default_rng(0).integers(-3, 5, (300, 2)).astype(float)
+    labels = np.arange(300) % 2
+    here, there = (
+        MixtureDiscriminantAnalysis(centers).fit(x, labels).statistics_ for x in (rows, library.put(rows))
+    )
+    assert there.counts.tolist() == here.counts.tolist()
+    assert there.allclose(here, 1e-12)
 
 
 def test_errors_name_what_the_host_names(library):

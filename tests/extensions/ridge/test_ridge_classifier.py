@@ -112,6 +112,15 @@ def test_of_many_features_it_is_that_of_the_eigenvectors(max_df):
     np.testing.assert_allclose(model.decision_function(X), 2 * (rows @ slopes + shares) - 1, atol=1e-10)
 
 
+@pytest.mark.parametrize("shape", [(100, 5), (50, 80)])
+def test_without_a_penalty_it_is_least_squares_of_collinear_features_too(shape):
+    rows, y = RNG.normal(size=shape), RNG.integers(3, size=shape[0])
+    X = np.column_stack([rows, rows[:, 0] + rows[:, 1], np.full(len(rows), 0.1)])
+    slopes, *_ = np.linalg.lstsq(X, np.eye(3)[y], rcond=None)
+    model = RidgeClassifier(0.0).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), 2 * (X @ slopes) - 1, atol=1e-9)
+
+
 @pytest.mark.parametrize("n_tables", [8, pytest.param(300, marks=pytest.mark.slow)])
 def test_batches_in_any_split_and_order_choose_the_same_penalty(n_tables):
     for seed in range(n_tables):

@@ -1,5 +1,6 @@
 """Databases compute the same labels and probabilities from the SELECT of a model."""
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -19,6 +20,8 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    load,
+    scan_arrow,
 )
 
 MODELS = [
@@ -62,8 +65,8 @@ def check(model, X, dialect):
 @pytest.mark.parametrize("dialect", DATABASES)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_databases_agree(model, dialect):
-    for load in (load_iris, load_wine):
-        data = load(as_frame=True)
+    for load_data in (load_iris, load_wine):
+        data = load_data(as_frame=True)
         check(model.fit(data.data, data.target), data.data, dialect)
 
 
@@ -265,3 +268,32 @@ def test_days_and_what_is_no_date_in_databases(dialect):
     for other in ("postgres", "bigquery", "snowflake", "spark"):
         query = model.to_sql("rows", other)
         assert query.count("EPOCH") or query.count("UNIX_MICROS")
+
+
+@pytest.mark.parametrize("how", ["frame", "source", "batches", "saved"])
+def test_places_of_lists_are_read_of_the_column_of_lists(how, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    X = rng.normal(size=(60, 3)) + y[:, None]
+    u = np.where(X[:, 2] > 0, "a", "b")
+    frame = pd.DataFrame({"emb": list(X), "u": u, "u_0": X[:, 1] ** 2})
+    source = scan_arrow(pa.table(frame).append_column("kind", [y]), "kind")
+    model = LinearDiscriminantAnalysis()
+    if how == "batches":
+        model.partial_fit(source).partial_fit(frame, y)
+    else:
+        model.fit(*((frame, y) if how == "frame" else (source,)))
+    if how == "saved":
+        model.save(tmp_path / "model.parquet")
+        model = load(tmp_path / "model.parquet")
+    expected = model.predict_proba(frame)
+    found = in_duckdb(model.to_sql("rows"), pa.table(frame))
+    np.testing.assert_allclose([row[1:] for row in found], expected, rtol=1e-9, atol=1e-12)
+    texts = frame.assign(emb=[json.dumps(row.tolist()) for row in X])
+    found = in_sqlite(model.to_sql("rows", "sqlite"), texts)
+    np.testing.assert_allclose([row[1:] for row in found], expected, rtol=1e-9, atol=1e-12)
+    places = {"postgres": '"emb"[3]', "bigquery": "`emb`[SAFE_OFFSET(2)]", "snowflake": '"emb"[2]'}
+    for dialect, place in {**places, "spark": "GET(`emb`, 2)"}.items():
+        assert place in model.to_sql("rows", dialect)
+    short = pa.table({"emb": [X[0].tolist(), X[0, :2].tolist(), None], "u": ["a"] * 3, "u_0": [1.0] * 3})
+    assert [row[0] is None for row in in_duckdb(model.to_sql("rows"), short)] == [False, True, True]

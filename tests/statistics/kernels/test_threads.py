@@ -1,10 +1,12 @@
 """Several threads work on rows in memory, and what they make does not tell how many they were."""
 
+import os
 import threading
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from streamgda.statistics.kernels import blas
 from streamgda.statistics.kernels.threads import in_threads
 
 
@@ -46,6 +48,12 @@ def test_blas_has_one_thread_and_no_call_starts_others():
     with threadpool_limits(2, "blas"):
         assert list(in_threads(inside, range(4))) == [True] * 4
         assert numbers_of_blas_threads() == {2}
+
+
+def test_where_no_library_of_blas_is_known_there_are_at_most_as_many_threads_as_cores(monkeypatch):
+    monkeypatch.setattr(blas, "_libraries", list)
+    threads = set(in_threads(lambda _: threading.get_ident(), range(50)))
+    assert 1 <= len(threads) <= os.cpu_count()
 
 
 def test_values_are_taken_when_they_are_needed():
