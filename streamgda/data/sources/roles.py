@@ -335,6 +335,11 @@ class Roles:
         for name, expression in computed.items():
             if name in {self.target, self.weight, self.groups}:
                 raise ValueError(f"column {name!r} is the target, the weight or the groups and no feature")
+            if name in self.lists:
+                raise ValueError(
+                    f"{origin}: column {name!r} holds lists, whose places are features; give what is computed "
+                    "another name"
+                )
             try:
                 kind = type_of(expression, schema)
             except (pa.ArrowException, TypeError) as error:

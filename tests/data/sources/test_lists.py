@@ -286,7 +286,7 @@ def test_lists_in_dask_frames_are_learnt_and_scored(backend, tmp_path):
     assert evaluate(model, scan_dask(frame, "kind")).accuracy == evaluate(other, beside).accuracy
 
 
-def test_lists_neither_group_rows_nor_are_their_places_categories(tmp_path):
+def test_lists_group_no_rows_are_no_categories_and_are_not_replaced(tmp_path):
     X, y = rows()
     table = pa.table({"emb": lists_of(X), "x": X[:, 0], "y": y})
     pq.write_table(table, tmp_path / "rows.parquet")
@@ -295,6 +295,8 @@ def test_lists_neither_group_rows_nor_are_their_places_categories(tmp_path):
         accumulate(part)
     with pytest.raises(ValueError, match=r"rows\.parquet: feature 'emb_1' is a place .* 'emb'"):
         scan(tmp_path, "y", categories=Categorical(columns=["emb_1"]))
+    with pytest.raises(ValueError, match=r"rows\.parquet: column 'emb' holds lists.*another name"):
+        scan(tmp_path, "y").with_columns(emb=pc.list_element(pc.field("emb"), 0))
 
 
 def test_an_empty_list_among_the_first_is_one_of_another_length():
