@@ -337,7 +337,7 @@ class Roles:
                 raise ValueError(f"column {name!r} is the target, the weight or the groups and no feature")
             if name in self.lists:
                 raise ValueError(
-                    f"{origin}: column {name!r} holds lists, whose places are features; give what is computed "
+                    f"{origin}: column {name!r} holds lists, whose places are features; give the result "
                     "another name"
                 )
             try:
