@@ -355,7 +355,7 @@ def readable(X: Any) -> Any:
     check_in_memory(X)
     if _is_masked(X):
         raise ValueError("features are masked; leave out the rows or columns that are")
-    X = _with_days(X)
+    X = _decoded(_with_days(X))
     wrong: list[str] = []
     for name in columns_of_other_types(X):
         _check_codes(X[name], name)
@@ -370,6 +370,16 @@ def readable(X: Any) -> Any:
             f"columns {wording.listed(wrong, 20)} hold text, and features are numbers; leave such "
             "columns out, or encode them. scan_arrow(frame, target) learns text as categories"
         )
+    return X
+
+
+def _decoded(X: Any) -> Any:
+    """A frame with the values of Arrow's dictionaries, of which NumPy gets some value in place of a null."""
+    if library_of(X) == "pyarrow":
+        for i, field in enumerate(X.schema):
+            if str(field.type).startswith("dictionary"):
+                values: Any = field.type
+                X = X.set_column(i, field.name, X.column(i).cast(values.value_type))
     return X
 
 

@@ -169,6 +169,9 @@ def as_labels(labels: ArrayLike) -> Labels:
 
 
 def _one_dimensional(labels: ArrayLike) -> NDArray[Any]:
+    chunked: Any = labels
+    if hasattr(labels, "combine_chunks") and str(chunked.type).startswith("dictionary"):
+        labels = chunked.combine_chunks()  # of chunks, Arrow gives NumPy some label in place of a null
     # NumPy would make strings of all the labels in a list if one of them is a string.
     values = np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
     if values.ndim != 1:

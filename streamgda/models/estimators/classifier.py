@@ -380,7 +380,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if y is None:
             reading.check_batch(X)
             raise ValueError(f"{type(self).__name__}.score requires y, a label for each row")
-        accuracy: float = super().score(X, y, sample_weight)
+        accuracy: float = super().score(X, reading.labels_of(y), sample_weight)
         return accuracy
 
     @lazy_on_dask(columns=class_labels)

@@ -253,6 +253,14 @@ def blocks_to_learn(
     )
 
 
+def labels_of(y: Any) -> Any:
+    """The labels of rows as models have learnt them; as they are on a device."""
+    if lies_elsewhere(y):
+        return y
+    y = in_numpy(y)
+    return labels.as_labels(y if getattr(y, "ndim", 1) == 1 else column_or_1d(y, warn=True))
+
+
 def _more_records(model: Any, X: Any, missing: Missing) -> Any:
     """Dicts as a table, to be learnt in addition to others."""
     fills = missing != "raise" or model.missing != "raise"

@@ -58,6 +58,24 @@ def test_a_frame_and_a_file_of_the_same_values_have_the_same_labels(values, kind
             assert model.classes_.dtype.kind == ("U" if isinstance(values[0], bytes) else "i")
             assert model.categories_ == {"c": sorted(expected)}
             assert model.predict(rows[:2]).dtype == model.classes_.dtype
+            assert model.score(rows, y) == np.mean(model.predict(rows) == encode(y)[0][encode(y)[1]])
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_nulls_of_dictionaries_of_arrow_are_no_labels_and_no_numbers(chunks):
+    values = pa.array([3, None, 1, 3, None, 1])
+    parts = [values.slice(i * 6 // chunks, 6 // chunks) for i in range(chunks)]
+    column = pa.chunked_array([part.dictionary_encode() for part in parts])
+    classes, codes, unlabelled = encode(column)
+    assert (classes.tolist(), codes[[0, 2, 3, 5]].tolist()) == ([1, 3], [1, 0, 1, 0])
+    assert unlabelled is not None
+    assert unlabelled.tolist() == values.is_null().to_pylist()
+    plain = pa.table({"a": values, "b": [0.0, 1, 2, 4, 3, 5]})
+    table = plain.set_column(0, "a", column)
+    y = [0, 0, 0, 1, 1, 1]
+    model = GaussianNB(missing="marginal", categories=None)
+    assert model.fit(table, y).statistics_ == model.fit(plain, y).statistics_
+    np.testing.assert_array_equal(model.predict_proba(table), model.predict_proba(plain))
 
 
 def test_binary_columns_are_text_by_default(tmp_path):

@@ -308,7 +308,7 @@ def test_lda_of_many_classes_keeps_one_matrix(tmp_path):
 @pytest.mark.parametrize("missing", [None, float("nan")])
 def test_a_row_without_a_label_is_not_scored(missing):
     fitted = GaussianNB().fit([[0.0], [1.0], [4.0], [5.0]], ["a", "a", "b", "b"])
-    with pytest.raises(TypeError, match="not supported between instances of"):
+    with pytest.raises(ValueError, match="a label is missing"):
         fitted.score([[0.0], [1.0]], np.array(["a", missing], dtype=object))
 
 
