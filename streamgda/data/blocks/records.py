@@ -5,7 +5,7 @@ Records come from services: dicts, which may leave out a key, and in which dates
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from numbers import Real
 from typing import Any
 
@@ -45,7 +45,7 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     Raises
     ------
     ValueError
-        If a column is left out and may not be.
+        If a column is left out and may not be, or is one of lists and holds something else.
     """
     table = as_table(X, schema.names or ())
     if table is X:
@@ -55,11 +55,23 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
         return table
     there = set(table.column_names)
     absent = [name for name in schema.names or () if name not in there]
+    check_lists(table, absent, schema.names or ())
     if absent and not fills:
         raise ValueError(f"the rows leave out {listed(absent)}: give each a value, or {remedy}")
     for name in absent:
         table = table.append_column(name, [[None if name in schema.encoded else np.nan] * len(table)])
     return table
+
+
+def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> None:
+    """Raise ValueError if features are absent because the column of their lists holds something else."""
+    for name in absent:
+        column = name.rpartition("_")[0]
+        if column in table.column_names and column not in known:
+            raise ValueError(
+                f"column {column!r} holds {table.schema.field(column).type}, and feature {name!r} is a place "
+                "of lists of numbers; give such lists"
+            )
 
 
 def with_days(X: Any, schema: Schema) -> Any:

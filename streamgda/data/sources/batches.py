@@ -224,6 +224,11 @@ def labels_of(column: pa.Array, called: str) -> tuple[Labels, Codes, NDArray[np.
 
 def _groups(column: pa.Array, name: str, row_name: Places) -> tuple[Labels, Codes]:
     """The values of the column that groups the rows or names their folds, and their codes."""
+    if pa.types.is_nested(column.type):
+        raise ValueError(
+            f"{row_name.origin}: column {name!r} is {column.type} and cannot group rows; name a column of "
+            "integers, text, bools or dates"
+        )
     if is_time(column.type):
         values, codes = np.unique(moments := days(column), return_inverse=True)
         missing = np.isnan(moments) if column.null_count else None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from streamgda.data.blocks.arrays import as_table, column_labels, with_places
+from streamgda.data.blocks.records import check_lists
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import (
     ColumnExpression,
@@ -22,7 +23,7 @@ from streamgda.data.sources.expressions import (
     values_of,
     with_dates_of,
 )
-from streamgda.data.sources.lists import is_list, places_of
+from streamgda.data.sources.lists import are_of_one_list, is_list, places_of
 from streamgda.data.sources.roles import is_number
 
 
@@ -105,12 +106,17 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = _schema(self.columns)
         lists = [field.name for field in schema if is_list(field.type)]
         rows = as_table(X, (*self.stored, *(place for name in lists for place in places_of(name, 1))))
-        if column_labels(placed := with_places(rows, self.stored)) is None:
+        placed = with_places(rows, self.stored)
+        is_matrix = isinstance(placed, np.ndarray) and placed.shape[1:] == (len(self.stored),)
+        if is_matrix and self.stored and are_of_one_list(self.stored):
+            placed = pa.table(dict(zip(self.stored, placed.T, strict=True)))
+        if column_labels(placed) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         table = pa.table(placed)
         for name in {*lists}.intersection(column_labels(rows) or ()).difference(table.column_names):
             table = table.append_column(name, pa.table(rows)[name])
         absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
+        check_lists(table, absent.intersection(self.stored), names)
         for name in sorted(absent):
             table = table.append_column(name, pa.nulls(len(table)))
         check_known(names, table.column_names, "the rows")

@@ -94,8 +94,8 @@ def first_length(column: pa.Array, called: str) -> int:
         If they differ, or there is no list with a number. The message begins with what the column is called.
     """
     lengths = lengths_of(column)
-    there = lengths.drop_null()
-    if not len(there) or not there[0].as_py():
+    there = lengths.filter(pc.greater(lengths, 0))
+    if not len(there):
         raise ValueError(
             f"{called} holds no list with a number in the first {len(lengths):,} rows, which tell how many "
             "features its places are"

@@ -303,6 +303,12 @@ class Roles:
         """
         encoding = encoding_for(wanted)
         encoded = () if encoding is None else encoding.chosen(self.features, stored, origin)
+        for name in encoded:
+            if name in self.places:
+                raise ValueError(
+                    f"{origin}: feature {name!r} is a place of the lists in column {self.places[name][0]!r}, "
+                    "whose numbers are no categories; name other columns"
+                )
         known = encoding.dates if isinstance(encoding, KnownDates) else ()
         dates = tuple(
             name
@@ -329,6 +335,11 @@ class Roles:
         for name, expression in computed.items():
             if name in {self.target, self.weight, self.groups}:
                 raise ValueError(f"column {name!r} is the target, the weight or the groups and no feature")
+            if name in self.lists:
+                raise ValueError(
+                    f"{origin}: column {name!r} holds lists, whose places are features; give the result "
+                    "another name"
+                )
             try:
                 kind = type_of(expression, schema)
             except (pa.ArrowException, TypeError) as error:

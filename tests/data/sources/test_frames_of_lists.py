@@ -1,5 +1,7 @@
 """Rows in memory that hold lists are learnt and scored as those of a file."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -181,3 +183,23 @@ def test_a_pipeline_takes_lists_that_are_features_and_are_computed_with(features
     }
     for these in (table, table.to_pandas(), pl.from_arrow(table), table.to_pylist(), row):
         np.testing.assert_allclose(pipeline.predict_proba(these), expected[: 1 if these is row else 40])
+
+
+NO_LISTS = [["1", "2", "3"], [True, False, True], [Decimal(1)] * 3, [[1.0, 2.0, 3.0]], [], "abc", 3.0]
+
+
+@pytest.mark.parametrize("value", NO_LISTS, ids=str)
+def test_what_is_no_list_of_numbers_is_not_taken_for_missing(value):
+    X, y = rows(dtype=np.float64)
+    table = pa.table({"emb": pa.array(list(X)), "x": X[:, 0], "lang": ["de", "en"] * 20})
+    source = scan_arrow(table.append_column("y", [y]), "y", missing="marginal")
+    double = source.with_columns(double=pc.multiply(pc.field("x"), 2.0))
+    pipeline = GaussianNB(missing="marginal").fit(double).as_pipeline(double)
+    for model in (GaussianNB(missing="marginal").fit(source), pipeline):
+        row = {"emb": value, "x": 0.5, "lang": "de"}
+        for these in (row, [row]):
+            with pytest.raises(ValueError, match="column 'emb' holds"):
+                model.predict_proba(these)
+        np.testing.assert_array_equal(
+            model.predict_proba({**row, "emb": None}), model.predict_proba({"x": 0.5, "lang": "de"})
+        )

@@ -284,3 +284,22 @@ def test_lists_in_dask_frames_are_learnt_and_scored(backend, tmp_path):
     lazy = model.predict_proba(features)
     np.testing.assert_allclose(lazy.compute(), model.predict_proba(table.select(["emb", "u"])), rtol=1e-9)
     assert evaluate(model, scan_dask(frame, "kind")).accuracy == evaluate(other, beside).accuracy
+
+
+def test_lists_group_no_rows_are_no_categories_and_are_not_replaced(tmp_path):
+    X, y = rows()
+    table = pa.table({"emb": lists_of(X), "x": X[:, 0], "y": y})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    part, _ = scan(tmp_path, "y", features=["x"]).split(by="emb")
+    with pytest.raises(ValueError, match=r"rows\.parquet: column 'emb' is list.*cannot group"):
+        accumulate(part)
+    with pytest.raises(ValueError, match=r"rows\.parquet: feature 'emb_1' is a place .* 'emb'"):
+        scan(tmp_path, "y", categories=Categorical(columns=["emb_1"]))
+    with pytest.raises(ValueError, match=r"rows\.parquet: column 'emb' holds lists.*another name"):
+        scan(tmp_path, "y").with_columns(emb=pc.list_element(pc.field("emb"), 0))
+
+
+def test_an_empty_list_among_the_first_is_one_of_another_length():
+    table = pa.table({"emb": pa.array([[], None, [1.0, 2.0]]), "y": [0, 1, 0]})
+    with pytest.raises(ValueError, match="2 numbers in row 2 and 0 in row 0"):
+        scan_arrow(table, "y")
