@@ -69,7 +69,8 @@ class Spectrum:
 
     def powers(self, shift: float) -> Powers:
         """The traces of powers of the inverse of A = C + shift · identity."""
-        inverses = (self.values + shift)[:, None] ** -np.arange(1.0, 4.0)
+        values = np.maximum(self.values, 0.0)  # below are rounding errors
+        inverses = (values + shift)[:, None] ** -np.arange(1.0, 4.0)
         return Powers(inverses.sum(axis=0)[:2], np.square(self.vectors).sum(axis=1) @ inverses)
 
 

@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 
 from streamgda import ClassStatistics, RandomFeatureClassifier, RandomFeatures, load, scan_parquet
 from streamgda.extensions.ridge.path import RidgePath
+from streamgda.extensions.ridge.pytorch import Spectrum
 
 torch = pytest.importorskip("torch")
 
@@ -98,3 +99,8 @@ def test_without_pytorch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="examples"):
         RandomFeatureClassifier(device="cpu").fit(X, Y)
+
+
+def test_eigenvalues_below_zero_are_rounding_errors():
+    spectrum = Spectrum.of(np.diag([-1e-6, 0.0, 2.0]), np.ones((3, 1)), "cpu")
+    assert spectrum.powers(1e-7).traces[0] == pytest.approx(2e7 + 0.5)
