@@ -199,22 +199,27 @@ class RidgePath:
 
     def at(self, alpha: float) -> RidgeRegression:
         """The regression of a penalty; LinAlgError if its matrix is not positive definite."""
-        shift, problem = self._shift(alpha), 1
-        while problem:
-            matrix = self.correlations.T.copy(order="F")
-            matrix.flat[:: len(matrix) + 1] += shift
-            if self.device is not None:
-                factor, slopes, problem = solved(matrix, self.means, self.device)
-            else:
-                with single_blas_thread():
-                    factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
-                    slopes, _ = dpotrs(factor, self.means, lower=True)
-            if problem and not shift < self._mean_eigenvalue:
+        shift = self._shift(alpha)
+        while True:
+            factor, slopes, problem = self._solved(shift)
+            if not problem:
+                return RidgeRegression(self, factor, slopes)
+            if not shift < self._mean_eigenvalue:
                 raise np.linalg.LinAlgError(
                     f"the correlations with penalty {alpha} are not positive definite"
                 )
             shift *= 2  # as rounding errors are larger
-        return RidgeRegression(self, factor, slopes)
+
+    def _solved(self, shift: float) -> tuple[Array, Array, bool]:
+        """L of the matrix of a penalty of one row, the slopes, and whether it is not positive definite."""
+        matrix = self.correlations.T.copy(order="F")
+        matrix.flat[:: len(matrix) + 1] += shift
+        if self.device is not None:
+            return solved(matrix, self.means, self.device)
+        with single_blas_thread():
+            factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
+            slopes, _ = dpotrs(factor, self.means, lower=True)
+        return factor, slopes, bool(problem)
 
 
 @dataclass(frozen=True, eq=False)
