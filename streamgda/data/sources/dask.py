@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
-from streamgda.data.blocks.arrays import array_blocks, as_arrow, with_places
+from streamgda.data.blocks.arrays import array_blocks, as_arrow, list_columns, with_places
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
@@ -256,7 +256,15 @@ class RowsPartition(Split):
         places = unnumbered if self.before is None else Places(origin, before=self.before)
         labels, weights = (_in_order_of(self.rows, other, origin) for other in (self.labels, self.weights))
         return array_blocks(
-            rows, labels, weights, names, missing=self.missing, origin=origin, places=places, parts=self.parts
+            rows,
+            labels,
+            weights,
+            names,
+            missing=self.missing,
+            origin=origin,
+            places=places,
+            parts=self.parts,
+            lists=() if self.roles is None else list_columns(self.rows, self.roles.features),
         )
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:

@@ -25,7 +25,7 @@ from streamgda.data.blocks import arrays, labels, wording
 from streamgda.data.blocks.block import LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import as_known_table, with_days
-from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.schema import Lists, MadeColumns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
@@ -242,15 +242,13 @@ def blocks_to_learn(
         check_announced(labels.encode(y)[0], announced)
     is_made = not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns)
     names = rows.schema.feature_names if is_made else getattr(model, "feature_names_in_", None)
+    names = None if names is None else tuple(names)
+    lists: Lists = ()
     if reset:
-        columns = arrays.column_labels(X) or [getattr(X, "name", None)]
-        learnt = {*(() if names is None else names), *(rows.schema.encoded if is_made else ())}
-        lists = tuple(name for name in columns if name not in learnt and f"{name}_0" in learnt)
-        model._types = FittedTypes.of(rows, y, lists)
+        lists = arrays.list_columns(X, rows.schema.names if is_made else names)
+        model._types = FittedTypes.of(rows, y)
     missing = missing if model.missing == "raise" else missing_for(model, missing)
-    return arrays.array_blocks(
-        rows, y, sample_weight, None if names is None else tuple(names), missing=missing, dates=dates
-    )
+    return arrays.array_blocks(rows, y, sample_weight, names, missing=missing, dates=dates, lists=lists)
 
 
 def labels_of(y: Any) -> Any:
