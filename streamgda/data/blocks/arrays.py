@@ -32,7 +32,7 @@ from streamgda.data.blocks.block import (
 from streamgda.data.blocks.dates import column_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
-from streamgda.data.blocks.schema import Lists, MadeColumns, is_time
+from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, is_time
 from streamgda.data.registry import LISTS
 
 
@@ -155,15 +155,15 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     return tuple(labels)
 
 
-def with_places(X: Any, known: Sequence[str] | None = None) -> Any:
+def with_places(X: Any, known: Schema = UNNAMED) -> Any:
     """Rows with a column for each place of a list in place of columns of lists; as they are if there is none.
 
     Parameters
     ----------
     X : frame, column of lists, or array of rows
         A column becomes a table of its places, and an array of arrays a matrix.
-    known : sequence of str, optional
-        The features of a model, which tell the lengths of lists. Columns that it does not know stay.
+    known : Schema, optional
+        What a model has learnt, which tells the lengths of lists. Columns that it does not know stay.
 
     Raises
     ------

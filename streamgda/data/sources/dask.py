@@ -18,6 +18,7 @@ from streamgda.data.blocks.arrays import array_blocks, as_arrow, list_columns, w
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
+from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import LazySplit, Source, Split
 from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
@@ -275,7 +276,7 @@ class RowsPartition(Split):
         if (columns := tuple(frame.columns)) != self.columns:
             declared = list(self.columns)
             raise ValueError(f"{origin} has the columns {list(columns)}; the data frame declares {declared}")
-        frame = with_places(frame, names)
+        frame = with_places(frame, Columns(names))
         if not self.roles.encoded:
             return frame[list(names)], names
         features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)

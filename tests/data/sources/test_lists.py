@@ -102,6 +102,24 @@ def test_statistics_know_which_features_are_places_of_lists(tmp_path):
     assert LinearDiscriminantAnalysis().fit(pd.DataFrame(X, columns=NAMES), y).to_sql("rows").count("[") == 0
 
 
+@pytest.mark.parametrize(
+    "features", [["emb_0", "emb_1"], ["emb_1", "emb_0"], ["emb_2"], ["emb_0", "emb_1", "u"]]
+)
+def test_a_model_of_some_places_takes_rows_with_whole_lists(features, tmp_path):
+    X, y = rows()
+    u = X[:, 2] ** 2
+    source = scan_arrow(pa.table({"emb": lists_of(X), "u": u, "kind": y}), "kind", features=features)
+    LinearDiscriminantAnalysis().fit(source).save(tmp_path / "model.parquet")
+    model = load(tmp_path / "model.parquet")
+    columns = pd.DataFrame(dict(zip(NAMES, X.T, strict=True))).assign(u=u)[features]
+    lists = pd.DataFrame({"emb": list(X), **({"u": u} if "u" in features else {})})
+    expected = model.predict_proba(columns)
+    for whole in (lists, pa.table(lists), pl.DataFrame(pa.table(lists)), lists.to_dict("records")):
+        np.testing.assert_array_equal(model.predict_proba(whole), expected)
+    more = model.partial_fit(lists, y).statistics_
+    assert more.allclose(LinearDiscriminantAnalysis().fit(source).partial_fit(columns, y).statistics_)
+
+
 def test_exact_statistics_of_lists_round_no_integer():
     X, y = np.array([[2**53 + 1, 5], [2**53 + 3, 7], [1, 9]]), [0, 0, 1]
     table = pa.table({"emb": lists_of(X, "fixed"), "u": [0.5, 1.5, 2.5], "kind": y})
