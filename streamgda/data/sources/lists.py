@@ -30,7 +30,8 @@ def are_of_one_list(schema: Schema) -> bool:
     if not names or not names[0].endswith("_0"):
         return False
     column = column_of(names[0])
-    return names == places_of(column, dict(schema.lists).get(column, len(names)))
+    is_whole = dict(schema.lists).get(column, len(names)) == len(names)
+    return is_whole and names == places_of(column, len(names))
 
 
 def is_list(kind: pa.DataType) -> bool:
