@@ -38,7 +38,7 @@ def names_in(requirements):
 def test_what_is_imported_is_declared():
     extras = PROJECT["optional-dependencies"]
     declared = {"hatchling", *names_in(PROJECT["dependencies"])}
-    declared |= names_in([*extras["onnx"], *extras["plot"], *extras["private"]])
+    declared |= names_in([*extras["onnx"], *extras["plot"], *extras["private"], *extras["examples"]])
     found = set()
     for path in (ROOT / "streamgda").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

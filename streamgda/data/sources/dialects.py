@@ -5,10 +5,10 @@ from __future__ import annotations
 import codecs
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from statistics import mode
 from typing import Any
 
 import pyarrow as pa
@@ -125,7 +125,7 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
     for delimiter in _DELIMITERS:
         counts = [-1 if line.lower().startswith("sep=") else line.count(delimiter) for line in plain]
         of_text = [n for n, line in zip(counts, lines, strict=True) if line]
-        usual = mode(of_text)
+        [(usual, _)] = Counter(of_text).most_common(1)
         skip = counts.index(usual)
         if (
             usual > 0

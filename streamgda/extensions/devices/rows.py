@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.externals.array_api_compat import array_namespace, device
+from sklearn.externals.array_api_compat import array_namespace
 from sklearn.utils.validation import validate_data
 
 from streamgda.data.blocks.schema import UNNAMED, MadeColumns
@@ -114,9 +114,10 @@ class DeviceRows(MadeColumns):
             rows = (in_double(mapped(self.rows(order[some]).X)) - xp.take(means, places, axis=0)) * roots
             return rows, xp.where(places[:, None] == classes, roots, 0.0)
 
-        means, tails = xp.zeros((n_classes, n_features), dtype=xp.float64, device=device(self.X)), 0.0
-        cut, scatters = list(pieces(len(codes), max(n_features, n_classes))), [0.0] * n_classes
-        means = sum(are_of.T @ rows for rows, are_of in (centred(some, means) for some in cut)) / divisor
+        first = in_double(mapped(self.rows(order[np.searchsorted(codes, np.arange(n_classes))]).X))
+        cut, scatters, tails = list(pieces(len(codes), max(n_features, n_classes))), [0.0] * n_classes, 0.0
+        sums = sum(are_of.T @ rows for rows, are_of in (centred(some, first) for some in cut))
+        means = first + sums / divisor  # of a feature that is constant in a class, to the last bit
         for some in cut:
             rows, are_of = centred(some, means)
             tails = tails + are_of.T @ rows

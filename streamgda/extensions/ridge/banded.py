@@ -11,6 +11,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg.blas import dtrsm
+from scipy.linalg.lapack import dpotrf
 
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
@@ -59,7 +61,7 @@ class Banded:
 
     @classmethod
     def of(cls, matrix: Array, vectors: Array, width: int = _WIDTH) -> Self:
-        """The banded form of a symmetric matrix (d, d), of which the lower triangle is read, and of vectors.
+        """The banded form of a symmetric matrix (d, d), and of vectors.
 
         It takes 4/3 d³ operations, and beside the matrix half of its memory.
 
@@ -90,7 +92,8 @@ class Banded:
         """The traces of powers of the inverse of A = C + shift · identity.
 
         With the Schur complements S of the blocks, log det A = Σ log det S, and tr Bᵀ A⁻¹ B = Σ tr yᵀ S⁻¹ y.
-        Their derivatives by the shift are the traces of the other powers.
+        Their derivatives by the shift are the traces of the other powers. They are formed with Cholesky
+        factors of S: the rounding errors of inverses would grow with the square of the condition number.
         """
         traces, products = np.zeros(2), np.zeros(3)
         identity = np.eye(len(self.blocks[0]))
@@ -99,24 +102,40 @@ class Banded:
         y1 = y2 = np.zeros_like(y0)
         with single_blas_thread():
             for i in range(len(self.blocks)):
-                g0 = np.linalg.inv(s0)
-                first, second = g0 @ s1, g0 @ s2
-                g1 = -first @ g0
-                g2 = -second @ g0 - 2 * (first @ g1)
-                u0, u1, u2 = g0 @ y0, g1 @ y0 + g0 @ y1, g2 @ y0 + 2 * (g1 @ y1) + g0 @ y2
-                traces += np.trace(first), np.vdot(first, first.T) - np.trace(second)
-                products[0] += np.vdot(y0, u0)
-                products[1] -= np.vdot(y1, u0) + np.vdot(y0, u1)
-                products[2] += np.vdot(y2, u0) / 2 + np.vdot(y1, u1) + np.vdot(y0, u2) / 2
+                lower = _root(s0, shift)
+                m1, m2 = (_solved(lower, _solved(lower, own).T) for own in (s1, s2))
+                u0, y1, y2 = (_solved(lower, own) for own in (y0, y1, y2))
+                u1 = y1 - m1 @ u0
+                u2 = y2 - 2 * (m1 @ u1) - m2 @ u0
+                traces += np.trace(m1), np.vdot(m1, m1) - np.trace(m2)
+                products[0] += np.vdot(u0, u0)
+                products[1] -= np.vdot(u0, y1) + np.vdot(u0, u1)
+                products[2] += np.vdot(u0, y2) / 2 + np.vdot(y1, u1) + np.vdot(u0, u2) / 2
                 if i == len(self.below):
                     break
-                block, e = self.blocks[i + 1], self.below[i]
+                block, e = self.blocks[i + 1], _solved(lower, self.below[i].T)
                 start, stop = stop, stop + len(block)
                 identity = np.eye(len(block))
-                s0 = block + shift * identity - e @ g0 @ e.T
-                s1, s2 = identity - e @ g1 @ e.T, -e @ g2 @ e.T
-                y0, y1, y2 = self.vectors[start:stop] - e @ u0, -e @ u1, -e @ u2
+                s0 = block + shift * identity - e.T @ e
+                s1, s2 = identity + e.T @ m1 @ e, e.T @ (m2 - 2 * (m1 @ m1)) @ e
+                y0, y1, y2 = self.vectors[start:stop] - e.T @ u0, -e.T @ u1, -e.T @ u2
         return Powers(traces, products)
+
+
+def _root(matrix: Array, least: float) -> Array:
+    """A root R Rᵀ of a matrix, in whose eigenvalues nothing but rounding errors is below the least."""
+    root: Array
+    root, problem = dpotrf(matrix, lower=True)
+    if problem or root.diagonal().min() ** 2 < least / 2:
+        values, vectors = np.linalg.eigh(matrix)
+        root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T)[1].T
+    return root
+
+
+def _solved(lower: Array, matrix: Array) -> Array:
+    """L⁻¹ times a matrix."""
+    made: Array = dtrsm(1.0, lower, matrix, lower=True)
+    return made
 
 
 def _reflect(panel: Array, strips: Sequence[Array], vectors: Array) -> Array:

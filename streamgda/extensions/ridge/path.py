@@ -182,31 +182,44 @@ class RidgePath:
         while at(logs[-1]).df > most:
             logs.append(logs[-1] + np.log(2))
         first = next(i for i, log in enumerate(logs) if at(log).df <= most)
-        least = min(range(first, len(logs)), key=lambda i: at(logs[i]).gcv)
+        if first:
+            low, high = logs[first - 1 : first + 1]
+            first -= 1
+            logs[first] = brentq(lambda log: most - at(log).df, low, high, xtol=_PLACE, rtol=_PLACE)
+        logs = logs[first:]
+        least = min(range(len(logs)), key=lambda i: at(logs[i]).gcv)
         low, best, high = logs[max(least - 1, 0)], logs[least], logs[min(least + 1, len(logs) - 1)]
         if at(best).slope < 0:
             low = best
         else:
             high = best
-        if at(low).df > most:
-            low = best = brentq(lambda log: most - at(log).df, low, high, xtol=_PLACE, rtol=_PLACE)
         if at(low).slope < 0 < at(high).slope:
             best = brentq(lambda log: at(log).slope, low, high, xtol=_PLACE, rtol=_PLACE)
         return float(np.exp(best))
 
     def at(self, alpha: float) -> RidgeRegression:
         """The regression of a penalty; LinAlgError if its matrix is not positive definite."""
+        shift = self._shift(alpha)
+        while True:
+            factor, slopes, problem = self._solved(shift)
+            if not problem:
+                return RidgeRegression(self, factor, slopes)
+            if not shift < self._mean_eigenvalue:
+                raise np.linalg.LinAlgError(
+                    f"the correlations with penalty {alpha} are not positive definite"
+                )
+            shift *= 2  # as rounding errors are larger
+
+    def _solved(self, shift: float) -> tuple[Array, Array, bool]:
+        """L of the matrix of a penalty of one row, the slopes, and whether it is not positive definite."""
         matrix = self.correlations.T.copy(order="F")
-        matrix.flat[:: len(matrix) + 1] += self._shift(alpha)
+        matrix.flat[:: len(matrix) + 1] += shift
         if self.device is not None:
-            factor, slopes, problem = solved(matrix, self.means, self.device)
-        else:
-            with single_blas_thread():
-                factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
-                slopes, _ = dpotrs(factor, self.means, lower=True)
-        if problem:
-            raise np.linalg.LinAlgError(f"the correlations with penalty {alpha} are not positive definite")
-        return RidgeRegression(self, factor, slopes)
+            return solved(matrix, self.means, self.device)
+        with single_blas_thread():
+            factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
+            slopes, _ = dpotrs(factor, self.means, lower=True)
+        return factor, slopes, bool(problem)
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,6 +103,16 @@ def test_answers_are_those_of_the_host_on_the_device(library, model, y):
     assert model.score(library.put(X), library.put(y)) == pytest.approx(model.score(X, y), abs=1e-6)
 
 
+def test_what_is_constant_in_a_class_is_on_a_device(library):
+    rows, weights = X.copy(), np.random.default_rng(0).choice([0.3, 1.0, 1e8], len(X))
+    rows[Y == 1, 2], rows[:, 5] = 1e6 + 0.1, 0.1
+    for model in (GaussianNB(), QuadraticDiscriminantAnalysis()):
+        state = model.partial_fit(library.put(rows), Y, sample_weight=weights).statistics_
+        assert not state.covariance()[1][2].any()
+        assert not state.covariance()[:, 5].any()
+        assert (state.means[1, 2], *state.means[:, 5]) == (1e6 + 0.1, 0.1, 0.1, 0.1)
+
+
 def test_relative_distances_and_classes_without_a_density(library):
     model = QuadraticDiscriminantAnalysis(singular="skip").partial_fit(X, Y, classes=[0, 1, 2, 5])
     model.partial_fit(X[:2], [3, 3])

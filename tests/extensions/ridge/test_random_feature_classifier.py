@@ -213,3 +213,16 @@ def test_a_source_is_planned_once(tmp_path):
         patch.setattr(type(source), "planned", lambda *args: plans.append(1) or planned(*args))
         RandomFeatureClassifier(features=30).fit(source, scheduler="synchronous")
     assert len(plans) == 1
+
+
+@pytest.mark.parametrize(("n_features", "n_rows"), [(20, 200), (60, 400)])
+def test_features_of_one_column_are_collinear_but_for_rounding(n_features, n_rows):
+    y = np.arange(n_rows) % 2
+    X = np.round(np.random.default_rng(0).normal(size=(n_rows, 1)) + y[:, None])
+    errors = {}
+    for products in ("float32", "float64"):
+        features = RandomFeatures(n_features)
+        model = RandomFeatureClassifier(features=features, products=products, calibration=None).fit(X, y)
+        errors[products] = 1 - model.score(X, y)
+        assert 1 < model.df_ < 20  # there are few different rows
+    assert errors["float32"] == pytest.approx(errors["float64"], abs=0.02)

@@ -158,6 +158,24 @@ def test_interpolation_is_not_chosen():
     assert RidgeClassifier(max_df=0.1).fit(X, np.arange(40) % 2).df_ <= 4 < model.df_
 
 
+@pytest.mark.parametrize("seed", [10, 15, 29, 41])
+def test_rows_that_are_almost_on_a_line_have_a_penalty(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(8, 150)) * 10 ** rng.uniform(-3, -1) + rng.normal(size=(8, 1))
+    assert RidgeClassifier().fit(X, np.arange(8) % 4).df_ <= 4 + 1e-6
+
+
+@pytest.mark.parametrize("seed", [2, 21])
+def test_the_most_degrees_of_freedom_may_be_the_best(seed):
+    rng, y = np.random.default_rng(seed), np.arange(60) % 2
+    X = rng.normal(size=(60, 80)) + 0.7 * y[:, None] * (np.arange(80) % 2)
+    model = RidgeClassifier(scale=False).fit(X * 10 ** rng.uniform(-3, 3, 80), y)
+    path = RidgePath.of(model.statistics_, scale=False)
+    tried = [path.criterion(alpha) for alpha in np.geomspace(*path.alphas[[0, -1]], 60)]
+    assert model.gcv_ <= min(one.gcv for one in tried if one.df <= 30)
+    assert model.df_ <= 30
+
+
 def test_it_reads_full_states_and_refuses_others():
     X, y = load_wine(return_X_y=True)
     full = RidgeClassifier.from_statistics(ClassStatistics("full").update(X, y))
