@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import array_blocks, as_table, in_order_of, with_places
+from streamgda.data.blocks.arrays import (
+    array_blocks,
+    as_table,
+    column_names,
+    in_order_of,
+    list_columns,
+    with_places,
+)
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
@@ -155,11 +162,11 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        rows = in_order_of(
-            with_places(as_table(X, self.feature_names or ()), self.feature_names), self.feature_names
-        )
+        given = as_table(X, self.feature_names or ())
+        rows = in_order_of(with_places(given, self.schema), self.feature_names)
+        lists = () if rows is given else list_columns(given, column_names(rows))
         rows = with_days(rows, self.schema) if self.schema.dates else rows
-        self.update_blocks(array_blocks(rows, y, sample_weight))
+        self.update_blocks(array_blocks(rows, y, sample_weight, lists=lists))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -469,7 +476,7 @@ class Statistics(State):
             positions = as_feature_positions(features, named, self.n_features)
             names = None if named is None else [named[i] for i in positions]
             selected = self._derived(self._labelled.selected(positions), names)
-            selected.schema = selected.schema.with_dates(self.schema.dates)
+            selected.schema = selected.schema.with_types(self.schema.dates, self.schema.lists)
             return selected
 
     def relabel(self, mapping: Mapping[Any, Any]) -> Self:

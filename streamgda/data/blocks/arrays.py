@@ -5,6 +5,7 @@ Most functions read a frame as a whole. A call for each column would take longer
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -31,7 +32,7 @@ from streamgda.data.blocks.block import (
 from streamgda.data.blocks.dates import column_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
-from streamgda.data.blocks.schema import MadeColumns, is_time
+from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, is_time
 from streamgda.data.registry import LISTS
 
 
@@ -154,15 +155,15 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     return tuple(labels)
 
 
-def with_places(X: Any, known: Sequence[str] | None = None) -> Any:
+def with_places(X: Any, known: Schema = UNNAMED) -> Any:
     """Rows with a column for each place of a list in place of columns of lists; as they are if there is none.
 
     Parameters
     ----------
     X : frame, column of lists, or array of rows
         A column becomes a table of its places, and an array of arrays a matrix.
-    known : sequence of str, optional
-        The features of a model, which tell the lengths of lists. Columns that it does not know stay.
+    known : Schema, optional
+        What a model has learnt, which tells the lengths of lists. Columns that it does not know stay.
 
     Raises
     ------
@@ -181,6 +182,15 @@ def with_places(X: Any, known: Sequence[str] | None = None) -> Any:
     each = zip(names, kinds, strict=True)
     lists = [name for name, kind in each if kind not in others and _holds_lists(X[name], kind)]
     return resolve_name(LISTS)(X, lists, known) if lists else X
+
+
+def list_columns(X: Any, features: Sequence[str] | None) -> Lists:
+    """The columns of lists of some rows, whose places are features, and the lengths of the lists."""
+    own = set(map(str, column_labels(X) or [getattr(X, "name", None)]))
+    others = own.difference(features or ())
+    made = {*(features or ())} - own if others else ()
+    lengths = Counter(name.rpartition("_")[0] for name in made)
+    return tuple(sorted((name, lengths[name]) for name in others if f"{name}_0" in made))
 
 
 _OF_LISTS = ("object", "list", "large_list", "fixed_size_list", "array", "extension", "null")
@@ -278,13 +288,14 @@ def array_blocks(
     groups: ArrayLike | None = None,
     parts: Sequence[Part] = (),
     dates: tuple[str, ...] = (),
+    lists: Lists = (),
 ) -> Iterator[Block]:
     """Blocks of the rows of X with their labels and weights.
 
     An error names the `origin` of the rows, such as a file, and the number of the row. If `places` is given,
     the names of rows follow from it instead. If `parts` by rows are given, there are no groups, and the
     blocks have the rows of the parts. Features named by `dates` are dates, as those of a frame that are of
-    such a type.
+    such a type. `lists` are the columns of lists whose places are features.
 
     Raises
     ------
@@ -320,6 +331,7 @@ def array_blocks(
         feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
         missing=missing,
         dates=dates,
+        lists=lists,
         row_name=row_name,
         groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.labels import Codes, Labels
-from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema
+from streamgda.data.blocks.schema import UNNAMED, Columns, Lists, MadeColumns, Schema
 
 Matrix = NDArray[Any]
 Column = NDArray[Any]
@@ -158,6 +158,8 @@ class Block:
         Gives the name of a row in an error, from its position in the block.
     dates : tuple of str
         The features that are dates, if they are columns of numbers.
+    lists : tuple of pairs of str and int
+        The columns of lists of which features are places, and the lengths of the lists; sorted.
     groups : tuple of labels and codes, or None
         The labels in the column of groups or folds, and the code of each row. None if the source was not
         asked for such a column.
@@ -172,6 +174,7 @@ class Block:
     row_name: Places = NOWHERE
     groups: tuple[Labels, Codes] | None = None
     dates: tuple[str, ...] = ()
+    lists: Lists = ()
 
     @property
     def n_features(self) -> int:
@@ -183,8 +186,8 @@ class Block:
         """What the features are."""
         made = self.features
         if not isinstance(made, np.ndarray) and isinstance(made, MadeColumns):
-            return made.schema
-        return UNNAMED if self.feature_names is None else Columns(self.feature_names, self.dates)
+            return made.schema.with_types(made.schema.dates, self.lists) if self.lists else made.schema
+        return UNNAMED if self.feature_names is None else Columns(self.feature_names, self.dates, self.lists)
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
@@ -326,6 +329,7 @@ def cut_into_blocks(
     row_name: Places = NOWHERE,
     groups: tuple[Labels, Codes] | None = None,
     dates: tuple[str, ...] = (),
+    lists: Lists = (),
 ) -> Iterator[Block]:
     """Cut rows into blocks, and check labels and weights.
 
@@ -335,7 +339,7 @@ def cut_into_blocks(
 
     Parameters
     ----------
-    features, classes, codes, weights, feature_names, row_name, groups, dates
+    features, classes, codes, weights, feature_names, row_name, groups, dates, lists
         As for `Block`. There may be any number of rows, and some classes may have none.
     unlabelled : ndarray of bool of shape (n_rows,), optional
         The rows that have no label.
@@ -368,6 +372,7 @@ def cut_into_blocks(
             row_name=row_name.after(start) if start else row_name,
             groups=groups and (groups[0], groups[1][rows]),
             dates=dates,
+            lists=lists,
         )
         if is_whole:
             yield block

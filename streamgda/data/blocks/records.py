@@ -50,7 +50,7 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     table = as_table(X, schema.names or ())
     if table is X:
         return X
-    table = with_places(table, schema.names)
+    table = with_places(table, schema)
     if isinstance(table, np.ndarray):
         return table
     there = set(table.column_names)

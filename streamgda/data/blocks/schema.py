@@ -19,6 +19,8 @@ from streamgda.data.blocks.wording import MISSING, listed
 from streamgda.data.registry import SCHEMAS
 
 Names = tuple[str, ...]
+Lists = tuple[tuple[str, int], ...]
+"""Columns of lists whose places are features, and the lengths of the lists; sorted."""
 
 
 def is_time(kind: Any) -> bool:
@@ -38,8 +40,11 @@ class Schema(ABC):
     dates: Names = ()
     """The columns of numbers that hold dates, as days."""
 
-    def with_dates(self, names: Names) -> Schema:
-        """The same features, where those of these columns are dates; of a schema that knows dates."""
+    lists: Lists = ()
+    """The columns of lists of which features are places."""
+
+    def with_types(self, dates: Names, lists: Lists) -> Schema:
+        """The same features, where those of these columns are dates, or places of lists."""
         return self
 
     @property
@@ -99,12 +104,16 @@ class Schema(ABC):
         """The schema of the rows of both; ValueError if their features do not go together."""
         check_same_names(self.feature_names, other.feature_names)
         both = other if self.feature_names is None or other.saved_as else self
-        return both if self.dates == other.dates else both.with_dates((*self.dates, *other.dates))
+        if (self.dates, self.lists) == (other.dates, other.lists):
+            return both
+        return both.with_types((*self.dates, *other.dates), (*self.lists, *other.lists))
 
     def is_alike(self, other: Schema) -> bool:
-        """Whether the features are the same, as far as their names are known; not which of them are dates."""
+        """Whether the features are the same, as far as their names are known; not how they were stored."""
         unknown = self.feature_names is None or other.feature_names is None
-        return self.saved_as == other.saved_as and (unknown or self == other.with_dates(self.dates))
+        return self.saved_as == other.saved_as and (
+            unknown or self == other.with_types(self.dates, self.lists)
+        )
 
     def places_in(self, other: Schema) -> NDArray[np.intp] | None:
         """Where the features stand among those of a union; None if they are the same."""
@@ -123,7 +132,9 @@ class Schema(ABC):
 
     def to_metadata(self) -> dict[str, Any]:
         """What a saved state holds of its schema."""
-        names = {"feature_names": self.feature_names, **({"dates": self.dates} if self.dates else {})}
+        names: dict[str, Any] = {"feature_names": self.feature_names}
+        names |= {"dates": self.dates} if self.dates else {}
+        names |= {"lists": dict(self.lists)} if self.lists else {}
         return names if self.saved_as is None else {**names, self.saved_as: self.to_document()}
 
 
@@ -135,15 +146,25 @@ class Columns(Schema):
 
     feature_names: Names | None = None
     dates: Names = ()
+    lists: Lists = ()
 
-    def with_dates(self, names: Names) -> Columns:
-        """The same features, where those of these names are dates."""
-        return replace(self, dates=among(names, self.feature_names))
+    def with_types(self, dates: Names, lists: Lists) -> Columns:
+        """The same features, where those of these names are dates, or places of these lists."""
+        names = self.feature_names
+        return replace(self, dates=among(dates, names), lists=lists_among(lists, names))
 
 
 def among(names: Sequence[str], known: Names | None) -> Names:
     """Those of the names that are known, in their order."""
     return tuple(name for name in known or () if name in names)
+
+
+def lists_among(lists: Lists, known: Names | None) -> Lists:
+    """The columns of lists that have a place among the names, each with its longest length."""
+    if not lists:
+        return ()
+    columns = {name.rpartition("_")[0] for name in known or ()}
+    return tuple(one for one in dict(sorted(lists)).items() if one[0] in columns)
 
 
 UNNAMED = Columns()
@@ -192,14 +213,15 @@ class MadeColumns(Sequence[NDArray[Any]], ABC):
 def schema_in(metadata: Mapping[str, Any], names: Names | None) -> Schema:
     """The schema that a saved state has; ValueError if it is damaged."""
     dates = tuple(metadata.get("dates", ()))
+    lists = tuple((str(name), int(length)) for name, length in dict(metadata.get("lists", {})).items())
     for key, place in SCHEMAS.items():
         if metadata.get(key) is not None:
             schema: Schema = resolve_name(place).from_plain(metadata[key])
             known = [name.removesuffix(MISSING) for name in schema.feature_names or ()]
             if known != [name.removesuffix(MISSING) for name in names or ()]:  # which 0.2 saved without it
                 raise ValueError(f"the features are not those of the {key}")
-            return schema.with_dates(dates)
-    return Columns(names).with_dates(dates)
+            return schema.with_types(dates, lists)
+    return Columns(names).with_types(dates, lists)
 
 
 def check_same_names(ours: Names | None, theirs: Names | None) -> None:

@@ -165,7 +165,6 @@ class Source(ABC):
 
     feature_names: tuple[str, ...] | None = None
     encoded: tuple[str, ...] = ()  # the features that are not numbers
-    lists: tuple[str, ...] = ()  # the columns of lists whose places are features
 
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""

@@ -65,6 +65,7 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
         weights=None if roles.weight is None else _number(columns, roles.weight, origin),
         feature_names=names,
         dates=_dates(columns, roles),
+        lists=tuple(sorted(roles.lists.items())),
         missing=roles.missing,
         row_name=row_name,
         groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, row_name),
@@ -180,7 +181,7 @@ def made_columns(columns: Mapping[str, pa.Array], roles: Roles, row_name: Places
     each = list(numbers.T) if isinstance(numbers, np.ndarray) else numbers
     made = roles.encoding.read(encoded, dict(zip(names, each, strict=True)), row_name.origin)
     dates = _dates(columns, roles)
-    return made.onto(made.schema.with_dates(dates)) if dates else made
+    return made.onto(made.schema.with_types(dates, ())) if dates else made
 
 
 def _dates(columns: Mapping[str, pa.Array], roles: Roles) -> tuple[str, ...]:

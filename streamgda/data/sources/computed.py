@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from streamgda.data.blocks.arrays import as_table, column_labels, with_places
 from streamgda.data.blocks.records import check_lists
+from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import (
     ColumnExpression,
@@ -106,9 +107,10 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = _schema(self.columns)
         lists = [field.name for field in schema if is_list(field.type)]
         rows = as_table(X, (*self.stored, *(place for name in lists for place in places_of(name, 1))))
-        placed = with_places(rows, self.stored)
+        known = Columns(tuple(self.stored))
+        placed = with_places(rows, known)
         is_matrix = isinstance(placed, np.ndarray) and placed.shape[1:] == (len(self.stored),)
-        if is_matrix and self.stored and are_of_one_list(self.stored):
+        if is_matrix and are_of_one_list(known):
             placed = pa.table(dict(zip(self.stored, placed.T, strict=True)))
         if column_labels(placed) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
-from streamgda.data.blocks.arrays import array_blocks, as_arrow, with_places
+from streamgda.data.blocks.arrays import array_blocks, as_arrow, list_columns, with_places
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
+from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import LazySplit, Source, Split
 from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
@@ -256,7 +257,15 @@ class RowsPartition(Split):
         places = unnumbered if self.before is None else Places(origin, before=self.before)
         labels, weights = (_in_order_of(self.rows, other, origin) for other in (self.labels, self.weights))
         return array_blocks(
-            rows, labels, weights, names, missing=self.missing, origin=origin, places=places, parts=self.parts
+            rows,
+            labels,
+            weights,
+            names,
+            missing=self.missing,
+            origin=origin,
+            places=places,
+            parts=self.parts,
+            lists=() if self.roles is None else list_columns(self.rows, self.roles.features),
         )
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:
@@ -267,7 +276,7 @@ class RowsPartition(Split):
         if (columns := tuple(frame.columns)) != self.columns:
             declared = list(self.columns)
             raise ValueError(f"{origin} has the columns {list(columns)}; the data frame declares {declared}")
-        frame = with_places(frame, names)
+        frame = with_places(frame, Columns(names))
         if not self.roles.encoded:
             return frame[list(names)], names
         features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)

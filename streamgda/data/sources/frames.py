@@ -11,25 +11,26 @@ import pyarrow as pa
 
 from streamgda.data.blocks.arrays import column_labels, library_of
 from streamgda.data.blocks.block import Matrix
+from streamgda.data.blocks.schema import Schema
 from streamgda.data.sources.batches import matrix_of
 from streamgda.data.sources.lists import are_of_one_list, column_of, first_length, is_list, places_of
 
 _ROW: Callable[[int], str] = "row {}".format
 
 
-def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None) -> Any:
+def with_places(X: Any, lists: Sequence[Any], known: Schema) -> Any:
     """What `streamgda.data.blocks.arrays.with_places` returns of a frame with columns of lists, or of one."""
     if not lists:
         return _of_column(X, known)
-    names, columns = column_labels(X) or [], {}
+    names, columns, learnt = column_labels(X) or [], {}, known.names
     for name in lists:
-        if known is None or (name not in known and str(name) in map(column_of, known)):
+        if learnt is None or (name not in learnt and str(name) in map(column_of, learnt)):
             column = _in_arrow(X[name], name)
-            if is_list(column.type) or (known and pa.types.is_null(column.type)):
+            if is_list(column.type) or (learnt and pa.types.is_null(column.type)):
                 columns[name] = _places(column, str(name), known)
     if not columns:
         return X
-    if known and len(names) == 1 and are_of_one_list(known):
+    if len(names) == 1 and are_of_one_list(known):
         return columns[names[0]][1]
     each = chain.from_iterable(
         _pairs(*columns[name]) if name in columns else [(name, X[name])] for name in names
@@ -41,16 +42,16 @@ def with_places(X: Any, lists: Sequence[Any], known: Sequence[str] | None = None
     return pa.table(dict(each)) if library_of(X) == "pyarrow" else type(X)(dict(each))
 
 
-def _of_column(X: Any, known: Sequence[str] | None) -> Any:
+def _of_column(X: Any, known: Schema) -> Any:
     """A column of lists as a matrix if a model knows its places, or it has no name; else as a table."""
     lists = _in_arrow(X, "X")
     if not is_list(lists.type):
         return X
-    name = column_of(known[0]) if known else getattr(X, "name", None)
+    name = column_of(known.names[0]) if known.names else getattr(X, "name", None)
     if name is None:
         return matrix_of(lists, first_length(lists, "X"), "X", _ROW)
     places, matrix = _places(lists, str(name), known)
-    return matrix if known and are_of_one_list(known) else pa.table(dict(_pairs(places, matrix)))
+    return matrix if are_of_one_list(known) else pa.table(dict(_pairs(places, matrix)))
 
 
 def _in_arrow(column: Any, name: Any) -> pa.Array:
@@ -63,11 +64,12 @@ def _in_arrow(column: Any, name: Any) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _places(lists: pa.Array, name: str, known: Sequence[str] | None) -> tuple[Sequence[str], Matrix]:
+def _places(lists: pa.Array, name: str, known: Schema) -> tuple[Sequence[str], Matrix]:
     """The names and values of the places of lists; of those alone that a model knows."""
-    own = [place for place in known or () if column_of(place) == name]
+    own = [place for place in known.names or () if column_of(place) == name]
     is_whole = bool(own) and {*own} == {*places_of(name, len(own))}
-    length = len(own) if is_whole else first_length(lists, f"column {name!r}")
+    length = dict(known.lists).get(name, len(own) if is_whole else 0)
+    length = length or first_length(lists, f"column {name!r}")
     matrix, places = matrix_of(lists, length, name, _ROW), places_of(name, length)
     if matrix.dtype == np.float16:  # which not all frames hold
         matrix = matrix.astype(np.float32)

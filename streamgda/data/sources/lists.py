@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Features, Matrix
+from streamgda.data.blocks.schema import Schema
 
 
 def places_of(column: str, length: int) -> tuple[str, ...]:
@@ -23,9 +24,14 @@ def column_of(place: str) -> str:
     return place.rpartition("_")[0]
 
 
-def are_of_one_list(names: Sequence[str]) -> bool:
-    """Whether features are named as all places of one column of lists, in order, and no others."""
-    return names[0].endswith("_0") and tuple(names) == places_of(column_of(names[0]), len(names))
+def are_of_one_list(schema: Schema) -> bool:
+    """Whether the features are all places of one column of lists, in order, and no others."""
+    names = schema.names
+    if not names or not names[0].endswith("_0"):
+        return False
+    column = column_of(names[0])
+    is_whole = dict(schema.lists).get(column, len(names)) == len(names)
+    return is_whole and names == places_of(column, len(names))
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -111,7 +111,8 @@ class FeatureMap:
             piece = block.between(start, start + size)
             classes, codes = drop_unused(piece.classes, piece.codes)
             labelled = replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
-            result = replace(labelled, features=self._output_of(piece), feature_names=self.names, dates=())
+            made = self._output_of(piece)
+            result = replace(labelled, features=made, feature_names=self.names, dates=(), lists=())
             yield result, slice(start, start + size)
 
     def _output_of(self, block: Block) -> NDArray[Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Codes, Labels, code_dtype
-from streamgda.data.blocks.schema import MadeColumns, Schema, among, check_same_names
+from streamgda.data.blocks.schema import Lists, MadeColumns, Schema, among, check_same_names, lists_among
 from streamgda.data.blocks.wording import callers_level, counted, listed, value_named
 from streamgda.data.sources.roles import is_identifier
 from streamgda.extensions.categories.text import read_as_what
@@ -50,6 +50,8 @@ class Categories(Schema):
         The values of each of these columns, sorted; None, which stands for a missing value, comes last.
     dates : tuple of str
         The columns of numbers that hold dates.
+    lists : tuple of pairs of str and int
+        The columns of lists of which numbers are places, and the lengths of the lists.
 
     Examples
     --------
@@ -66,10 +68,11 @@ class Categories(Schema):
     columns: tuple[str, ...]
     values: tuple[tuple[Value, ...], ...]
     dates: tuple[str, ...] = ()
+    lists: Lists = ()
 
-    def with_dates(self, names: tuple[str, ...]) -> Categories:
-        """The same columns, where the numbers of these names are dates."""
-        return replace(self, dates=among(names, self.numbers))
+    def with_types(self, dates: tuple[str, ...], lists: Lists) -> Categories:
+        """The same columns, where the numbers of these names are dates, or places of these lists."""
+        return replace(self, dates=among(dates, self.numbers), lists=lists_among(lists, self.numbers))
 
     def n_numbers(self, n_features: int = 0) -> int:
         """How many columns are numbers."""
@@ -187,7 +190,8 @@ class Categories(Schema):
                 f"{list(other.numbers)}, categories are {list(self.columns)} and {list(other.columns)}"
             )
         values = tuple(map(_united, self.columns, self.values, other.values))
-        return replace(self, values=values).with_dates((*self.dates, *other.dates))
+        dates, lists = (*self.dates, *other.dates), (*self.lists, *other.lists)
+        return replace(self, values=values).with_types(dates, lists)
 
     def places_in(self, other: Any) -> NDArray[np.intp] | None:
         """Where the features stand among those of `other`, which has all of them."""

@@ -141,7 +141,7 @@ class MappedRows:
                 f"{rows.n_features}"
             )
         made = MappedColumns(self, rows.features)
-        return replace(block, features=made, feature_names=self.made.feature_names, dates=())
+        return replace(block, features=made, feature_names=self.made.feature_names, dates=(), lists=())
 
     def check_same(self, other: Any) -> None:
         """Raise ValueError unless rows went through the same map."""

@@ -30,24 +30,20 @@ class FittedTypes:
     labels : str
         The type of labels that are numbers; "int64" for other labels, which are not converted. Floats are
         whole and become integers, as those of a file do.
-    lists : tuple of str
-        The columns of lists whose places are features.
     """
 
     rows: str = "float64"
     labels: str = "int64"
-    lists: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError for types that no rows or labels have, since a file may name any type."""
         if self.rows not in ("float32", "float64") or self.labels not in _NUMBERS:
             raise ValueError(f"rows of type {self.rows!r} and labels of type {self.labels!r} are unknown")
-        object.__setattr__(self, "lists", tuple(map(str, self.lists)))
 
     @classmethod
-    def of(cls, X: Any, y: Any, lists: tuple[str, ...] = ()) -> Self:
+    def of(cls, X: Any, y: Any) -> Self:
         """The types of rows and labels that are arrays, frames or sequences."""
-        return cls("float32" if _dtype_of(X) == np.float32 else "float64", _label_type(_dtype_of(y)), lists)
+        return cls("float32" if _dtype_of(X) == np.float32 else "float64", _label_type(_dtype_of(y)))
 
     def with_rows(self, X: Any) -> FittedTypes:
         """The types after more rows, if all rows before were in float32."""

@@ -259,7 +259,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         if isinstance(X, Source) or is_dask(X):
             self._check_learns_in_parts()
             read = source_to_learn(twin, X, y, sample_weight, missing, scheduler, progress)
-            twin._types = FittedTypes(lists=X.lists) if isinstance(X, Source) else FittedTypes()
+            twin._types = FittedTypes()
             with keeping_reads(partial(self._keep_reading, twin)) as keep:
                 reading = twin._read(read, note_read if progress else None, keep)
             return self._set_fitted(reading, twin, keep=True)
@@ -340,8 +340,7 @@ class StatisticsLearner(BaseEstimator, ABC):
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)
             statistics = self._read(read, is_more=True).statistics
             check_announced(self.labels_of(statistics), announced)
-            types = FittedTypes(lists=X.lists) if isinstance(X, Source) else None
-            return self._merge(statistics, types, announced, now, statistics.n_rows)
+            return self._merge(statistics, None, announced, now, statistics.n_rows)
         options: dict[str, Any] = {"missing": missing, "announced": announced, "min_rows": 0}
         if not hasattr(self, "statistics_"):
             if np.shape(X)[:1] == (0,):

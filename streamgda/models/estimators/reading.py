@@ -25,7 +25,7 @@ from streamgda.data.blocks import arrays, labels, wording
 from streamgda.data.blocks.block import LEARN_INCOMPLETE, Block, Missing, check_missing, remedying
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import as_known_table, with_days
-from streamgda.data.blocks.schema import MadeColumns
+from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
@@ -96,7 +96,7 @@ def check_rows(
     if not isinstance(X, np.ndarray) or X.dtype == object:
         X = _of_one_list(model, X)
     if not model.statistics_.schema_of_rows.is_numeric:
-        X = _columns_of(model, arrays.with_places(X, _names(model)))
+        X = _columns_of(model, arrays.with_places(X, model.statistics_.schema_of_rows))
         X = X.encoded(model.statistics_.schema_of_rows)
         return _checked_values(model, partial(check_array, X, estimator=model), missing, other_remedy)
     valid = _valid_rows(model, X)
@@ -121,7 +121,8 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
     names = getattr(model, "feature_names_in_", None)
     if type(X) is np.ndarray:
         is_plain = X.dtype.kind in "fiu" and X.ndim == 2
-        rows = X if is_plain and (names is None or are_of_one_list(names)) else None
+        is_known = names is None or are_of_one_list(model.statistics_.schema_of_rows)
+        rows = X if is_plain and is_known else None
     else:
         rows = None if names is None or arrays.column_names(X) != tuple(names) else arrays.matrix_of(X)
     is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
@@ -130,7 +131,7 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
 
 def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> NDArray[Any]:
     """The rows, validated by scikit-learn; errors name the first missing value."""
-    X = _with_known_columns(model, arrays.with_places(X, _names(model)))
+    X = _with_known_columns(model, arrays.with_places(X, model.statistics_.schema_of_rows))
     if arrays.column_labels(X) is not None:  # names first: a column that is no feature may have any type
         validate_data(model, X, reset=False, skip_check_array=True)
     X = arrays.readable(X)
@@ -139,16 +140,10 @@ def _validated(model: Any, X: Any, missing: MissingRows, other_remedy: str) -> N
 
 def _of_one_list(model: Any, X: Any) -> Any:
     """Rows as a matrix, if a model has learnt one column of lists and nothing else; else as they are."""
-    names = _names(model)
-    if names is None or not are_of_one_list(names):
+    known = model.statistics_.schema_of_rows
+    if not are_of_one_list(known):
         return X
-    return np.asarray(X) if isinstance(X, list | tuple) else arrays.with_places(X, names)
-
-
-def _names(model: Any) -> list[str] | None:
-    """The names of the columns that a model was fitted to."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else names.tolist()
+    return np.asarray(X) if isinstance(X, list | tuple) else arrays.with_places(X, known)
 
 
 def _with_known_columns(model: Any, X: Any) -> Any:
@@ -242,15 +237,13 @@ def blocks_to_learn(
         check_announced(labels.encode(y)[0], announced)
     is_made = not isinstance(rows, np.ndarray) and isinstance(rows, MadeColumns)
     names = rows.schema.feature_names if is_made else getattr(model, "feature_names_in_", None)
+    names = None if names is None else tuple(names)
+    lists: Lists = ()
     if reset:
-        columns = arrays.column_labels(X) or [getattr(X, "name", None)]
-        learnt = {*(() if names is None else names), *(rows.schema.encoded if is_made else ())}
-        lists = tuple(name for name in columns if name not in learnt and f"{name}_0" in learnt)
-        model._types = FittedTypes.of(rows, y, lists)
+        lists = arrays.list_columns(X, rows.schema.names if is_made else names)
+        model._types = FittedTypes.of(rows, y)
     missing = missing if model.missing == "raise" else missing_for(model, missing)
-    return arrays.array_blocks(
-        rows, y, sample_weight, None if names is None else tuple(names), missing=missing, dates=dates
-    )
+    return arrays.array_blocks(rows, y, sample_weight, names, missing=missing, dates=dates, lists=lists)
 
 
 def labels_of(y: Any) -> Any:
@@ -283,7 +276,7 @@ def missing_for(model: Any, missing: Missing) -> Missing:
 
 def _checked_rows(model: Any, X: Any, *, reset: bool, min_rows: int) -> Any:
     """The rows as an array, or as columns of numbers and codes if some have categories."""
-    X = arrays.with_places(X, None if reset else _names(model))
+    X = arrays.with_places(X, UNNAMED if reset else model.statistics_.schema_of_rows)
     if not reset and not model.statistics_.schema_of_rows.is_numeric:
         return _columns_of(model, X)
     made = encoded_columns(X, model._encoding) if reset else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,7 +173,9 @@ def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
     schema, sql = model.statistics_.schema, steps.sql
     names = [name for name in model.feature_names_in_.tolist() if name not in schema.encoded]
     values = [
-        sql.days(name) if name in schema.dates else f"CAST({_column(model, sql, name)} AS {sql.double})"
+        sql.days(name)
+        if name in schema.dates
+        else f"CAST({_column(dict(schema.lists), sql, name)} AS {sql.double})"
         for name in names
     ]
     numbers = [
@@ -187,10 +189,10 @@ def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
         steps.add(*(f"gda_x{j}" for j in range(len(names))), *made)
 
 
-def _column(model: Any, sql: Dialect, name: str) -> str:
+def _column(lists: Mapping[str, int], sql: Dialect, name: str) -> str:
     """The column of a feature, or the place of a column of lists."""
     column, _, place = name.rpartition("_")
-    is_place = column in model._types.lists and place.isdecimal()
+    is_place = place.isdecimal() and int(place) < lists.get(column, 0)
     return sql.place_of(column, int(place)) if is_place else sql.name(name)
 
 

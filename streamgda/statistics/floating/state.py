@@ -130,6 +130,7 @@ class ClassStatistics(Statistics):
                 or block.n_features != moments.means.shape[1]
                 or block.feature_names not in (None, self.schema.feature_names)
                 or block.dates not in ((), self.schema.dates)
+                or block.lists not in ((), self.schema.lists)
                 or moments.extra
                 or (not moments.kind.has_products and is_anchored(block, moments.kind))
                 or labels.union(ours.classes, block.classes) is not ours.classes

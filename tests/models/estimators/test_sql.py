@@ -4,6 +4,7 @@ import json
 import sqlite3
 from contextlib import closing
 
+import dask.dataframe as dd
 import duckdb
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from streamgda import (
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
+    accumulate,
     load,
     scan_arrow,
 )
@@ -270,7 +272,7 @@ def test_days_and_what_is_no_date_in_databases(dialect):
         assert query.count("EPOCH") or query.count("UNIX_MICROS")
 
 
-@pytest.mark.parametrize("how", ["frame", "source", "batches", "saved"])
+@pytest.mark.parametrize("how", ["frame", "source", "batches", "saved", "statistics", "dask"])
 def test_places_of_lists_are_read_of_the_column_of_lists(how, tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 60)
@@ -279,7 +281,15 @@ def test_places_of_lists_are_read_of_the_column_of_lists(how, tmp_path):
     frame = pd.DataFrame({"emb": list(X), "u": u, "u_0": X[:, 1] ** 2})
     source = scan_arrow(pa.table(frame).append_column("kind", [y]), "kind")
     model = LinearDiscriminantAnalysis()
-    if how == "batches":
+    if how == "statistics":
+        model = LinearDiscriminantAnalysis.from_statistics(accumulate(source))
+    elif how == "dask":
+        lists = pd.Series(list(X), dtype=pd.ArrowDtype(pa.list_(pa.float64())))
+        model.fit(
+            dd.from_pandas(frame.assign(emb=lists), npartitions=2),
+            dd.from_pandas(pd.Series(y), npartitions=2),
+        )
+    elif how == "batches":
         model.partial_fit(source).partial_fit(frame, y)
     else:
         model.fit(*((frame, y) if how == "frame" else (source,)))
