@@ -45,6 +45,13 @@ def days_of_moments(moments: Moments) -> NDArray[np.float64]:
     return np.where(np.isnat(moments), np.nan, values)
 
 
+def moments_of_days(days: NDArray[np.float64]) -> Moments:
+    """Days since 1970 as moments of whole microseconds; NaT for NaN."""
+    is_there = ~np.isnan(days)
+    counts = np.rint(np.where(is_there, days, 0) * (np.timedelta64(1, "D") / np.timedelta64(1, "us")))
+    return np.where(is_there, counts.astype("datetime64[us]"), np.datetime64("NaT", "us"))
+
+
 def _days_of(counts: NDArray[np.integer[Any]], unit: Any) -> NDArray[np.float64]:
     """Counts of a unit as days. Float64 does not hold those of nanoseconds, so they become microseconds."""
     if unit == "ns":

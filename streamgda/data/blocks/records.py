@@ -12,17 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.arrays import (
-    as_arrow,
-    as_table,
-    column_labels,
-    columns_of_other_types,
-    library_of,
-    with_places,
-)
-from streamgda.data.blocks.dates import days_of_moments, moments_of
+from streamgda.data.blocks.arrays import as_arrow, as_table, column_labels, library_of, with_places
+from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
 from streamgda.data.blocks.labels import is_missing
-from streamgda.data.blocks.schema import Schema, is_time
+from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import listed
 
 
@@ -77,6 +70,8 @@ def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> No
 def with_days(X: Any, schema: Schema) -> Any:
     """Rows in which columns of dates that are texts or objects are days; others as they are.
 
+    Numbers may be of any unit, so they are no dates in a column with a name. In an array they are days.
+
     Raises
     ------
     ValueError
@@ -90,18 +85,15 @@ def with_days(X: Any, schema: Schema) -> Any:
 
 
 def _frame_with_days(frame: Any, schema: Schema) -> Any:
-    others = [
-        name
-        for name in columns_of_other_types(frame)
-        if name in schema.dates and not is_time(_kind_of(frame, name))
-    ]
+    there = set(column_labels(frame) or ())
+    others = [name for name in schema.dates if name in there and not is_date(_kind_of(frame, name))]
     if not others:
         return frame
     if library_of(frame) == "pandas":
-        return frame.assign(**{name: _days(frame[name], name) for name in others})
+        return frame.assign(**{name: days_of_moments(moments_of(frame[name], name)) for name in others})
     table = as_arrow(frame)
     for name in others:
-        days = _days(table[name].to_pylist(), name)
+        days = days_of_moments(moments_of(table[name].to_pylist(), name))
         table = table.set_column(table.column_names.index(name), name, [days])
     return table
 
@@ -123,7 +115,7 @@ def _array_with_days(rows: Any, schema: Schema) -> Any:
 
 
 def _days(values: Collection[Any], name: str) -> NDArray[np.float64]:
-    """The days of a column of dates. Numbers are days already."""
+    """The days of a column of an array. Numbers are days already."""
     if all(
         is_missing(value) or (isinstance(value, Real) and not isinstance(value, bool)) for value in values
     ):

@@ -109,7 +109,7 @@ def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
     Raises
     ------
     RowError
-        If a column of text holds anything but the dates that an expression needs.
+        If a column holds anything but the dates that an expression needs.
     """
     table = pa.Table.from_batches([batch])
     for column in expressions.values():
@@ -122,9 +122,9 @@ def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
 
 
 def with_dates_of(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """A table in which columns that are dates in a schema are no texts."""
+    """A table in which columns that are dates in a schema are dates; RowError for one that holds others."""
     for name, kind in zip(schema.names, schema.types, strict=True):
-        if is_date(kind) and is_text(table.schema.field(name).type):
+        if is_date(kind) and not is_date(table.schema.field(name).type):
             dates = pa.array(moments_of(table[name].to_pylist(), name)).cast(kind, safe=False)
             table = table.set_column(table.column_names.index(name), name, dates)
     return table
