@@ -158,7 +158,7 @@ class Statistics(State):
         rows = in_order_of(
             with_places(as_table(X, self.feature_names or ()), self.feature_names), self.feature_names
         )
-        rows = with_days(rows, self.schema) if self.schema.dates else rows
+        rows = with_days(rows, self.schema)
         self.update_blocks(array_blocks(rows, y, sample_weight))
         return self
 

@@ -1,6 +1,7 @@
 """A model knows which of its features are dates, and takes dates in any form wherever rows go in."""
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import dask.dataframe as dd
@@ -225,6 +226,42 @@ def test_a_pipeline_refuses_numbers_for_dates_and_gives_computed_dates_to_its_mo
             for these in ({"x": 0.5, "when": number}, pd.DataFrame({"x": [0.5], "when": [number]})):
                 with pytest.raises(ValueError, match=r"row 0: column 'when'.*ISO 8601"):
                     pipeline.predict(these)
+
+
+@pytest.mark.parametrize(
+    ("bad", "fault"),
+    [
+        ({"x": "0,1"}, "row {}: column 'x' holds numbers, and '0,1' is none"),
+        ({"x": "0.1"}, "row {}: column 'x' holds numbers, and '0.1' is none"),
+        ({"x": [1]}, "row {}: column 'x' holds numbers, and [1] is none"),
+        ({"x": 10**400}, "row {}: column 'x' holds numbers, and 1000"),
+        ({"x": 10**25}, "column 'x'"),
+        ({"x": 1j}, "row {}: column 'x'"),
+        ({"when": 5}, "row {}: column 'when' holds dates, and 5 is none"),
+        ({"when": {}}, "row {}: column 'when' holds dates, and {{}} is none"),
+        ({"emb": [10**25, 1]}, "column 'emb'"),
+        ({"emb": ["a", 1]}, "column 'emb'"),
+        ({"emb": "a"}, "column 'emb'"),
+        ({"emb": 5}, "column 'emb'"),
+    ],
+    ids=lambda value: f"{value!s:.30}",
+)
+def test_what_a_column_cannot_hold_is_one_error_of_a_service(bad, fault):
+    frame, y = rows()
+    lists = pa.array(np.random.default_rng(1).normal(size=(80, 2)).tolist())
+    table = pa.table(frame.assign(shop=["a", "a", "b", "b"] * 20, y=y)).append_column("emb", lists)
+    source = scan_arrow(table, "y")
+    computed = source.with_columns(root=pc.sqrt(pc.abs(pc.field("x"))), hour=pc.hour(pc.field("when")))
+    model = LinearDiscriminantAnalysis(shrinkage=0.1).fit(source)
+    good = {"x": 0.5, "when": "2026-01-02", "emb": [1, 2], "shop": "a"}
+    pipeline = LinearDiscriminantAnalysis(shrinkage=0.1).fit(computed).as_pipeline(computed)
+    for one in (model, pipeline):
+        assert one.predict(good).shape == (1,)
+        for row, these in ((0, {**good, **bad}), (1, [good, {**good, **bad}])):
+            with pytest.raises(ValueError, match=re.escape(fault.format(row))):
+                one.predict(these)
+        with pytest.raises(ValueError, match="column"):
+            one.predict(pd.DataFrame([good, {**good, **bad}]))
 
 
 def test_a_stream_from_a_source_keeps_its_dates():

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.arrays import as_arrow, as_table, column_labels, library_of, with_places
+from streamgda.data.blocks.arrays import (
+    as_arrow,
+    as_table,
+    check_known_numbers,
+    column_labels,
+    library_of,
+    with_places,
+)
 from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
 from streamgda.data.blocks.labels import is_missing
 from streamgda.data.blocks.schema import Schema
@@ -40,7 +47,7 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     ValueError
         If a column is left out and may not be, or is one of lists and holds something else.
     """
-    table = as_table(X, schema.names or ())
+    table = as_table(X, schema.names or (), numbers=_numbers_of(schema), dates=schema.dates)
     if table is X:
         return X
     table = with_places(table, schema.names)
@@ -68,20 +75,27 @@ def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> No
 
 
 def with_days(X: Any, schema: Schema) -> Any:
-    """Rows in which columns of dates that are texts or objects are days; others as they are.
+    """Rows in which columns of dates that are texts or objects are days; those of numbers as they are.
 
     Numbers may be of any unit, so they are no dates in a column with a name. In an array they are days.
 
     Raises
     ------
     ValueError
-        If a value in a column of dates is none.
+        If a value in a column of dates is none, or one of a frame in a column of numbers.
     """
-    if not schema.dates:
+    if not schema.names:
         return X
     if column_labels(X) is not None:
+        check_known_numbers(X, _numbers_of(schema))
         return _frame_with_days(X, schema)
-    return _array_with_days(X, schema) if isinstance(X, np.ndarray | list | tuple) else X
+    is_array = schema.dates and isinstance(X, np.ndarray | list | tuple)
+    return _array_with_days(X, schema) if is_array else X
+
+
+def _numbers_of(schema: Schema) -> set[str]:
+    """The columns of numbers that are no dates."""
+    return {*(schema.names or ())}.difference(schema.encoded, schema.dates)
 
 
 def _frame_with_days(frame: Any, schema: Schema) -> Any:
