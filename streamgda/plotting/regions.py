@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Self
 
 import numpy as np
@@ -311,8 +312,9 @@ def _features_of(estimator: GaussianClassifier[Any], encoded: Mapping[str, Any])
     if not encoded:
         return {}
     n_numbers = _n_numbers(estimator)
-    names = estimator.statistics_.schema.names or ()
-    row = check_rows(estimator, {**dict.fromkeys(names, 0.0), **encoded})[0]
+    schema = estimator.statistics_.schema
+    any_values = {**dict.fromkeys(schema.names or (), 0.0), **dict.fromkeys(schema.dates, date(1970, 1, 1))}
+    row = check_rows(estimator, {**any_values, **encoded})[0]
     return dict(enumerate(row[n_numbers:].tolist(), n_numbers))
 
 

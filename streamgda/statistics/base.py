@@ -165,7 +165,7 @@ class Statistics(State):
         given = as_table(X, self.feature_names or ())
         rows = in_order_of(with_places(given, self.schema), self.feature_names)
         lists = () if rows is given else list_columns(given, column_names(rows))
-        rows = with_days(rows, self.schema) if self.schema.dates else rows
+        rows = with_days(rows, self.schema)
         self.update_blocks(array_blocks(rows, y, sample_weight, lists=lists))
         return self
 

@@ -1,6 +1,7 @@
 """A model knows which of its features are dates, and takes dates in any form wherever rows go in."""
 
 import json
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import dask.dataframe as dd
@@ -30,11 +31,13 @@ from streamgda import (
     from_bytes,
     load,
     predict_dataset,
+    progressive_score,
     scan,
     scan_arrow,
     scan_dask,
 )
 from streamgda.data.blocks.dates import days, days_of_moments, moments_of
+from streamgda.plotting import DecisionRegionsDisplay
 
 DAY = timedelta(days=1)
 MOMENTS = st.datetimes(datetime(1700, 1, 1), datetime(2250, 1, 1))
@@ -100,11 +103,14 @@ TABLES = {
     "lists": lambda x, when: [list(row) for row in zip(x, when, strict=True)],
     "an array of objects": lambda x, when: np.array([*zip(x, when, strict=True)], dtype=object),
 }
+NAMED = [name for name in TABLES if name not in {"lists", "an array of objects"}]
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("form", "table"),
+    [(form, table) for form in FORMS for table in TABLES if form != "days" or table not in NAMED],
+)
 def test_every_form_in_every_table_is_scored_and_learnt_alike(form, table):
     frame, y = rows()
     some = frame[:6]
@@ -168,6 +174,111 @@ def test_anything_else_is_one_error_that_names_row_column_and_form(other, tmp_pa
         pq.write_table(pa.table({"x": [0.0, 1.0], "when": when}), tmp_path / "rows.parquet")
         with pytest.raises(ValueError, match=r"rows\.parquet.*row 1: column 'when'.*ISO 8601"):
             predict_dataset(model, tmp_path / "rows.parquet", tmp_path / "out")
+
+
+@pytest.mark.parametrize("table", NAMED)
+@pytest.mark.parametrize("number", [1767225600000, 20260106, 20455.5, True], ids=repr)
+def test_a_number_in_a_named_column_of_dates_is_refused(number, table):
+    frame, y = rows()
+    for with_text in (False, True):
+        learnt = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north")) if with_text else frame
+        these = TABLES[table]([0.0] * 6, [number] * 6)
+        these = _with_shop(these) if with_text else these
+        model = GaussianNB(missing="marginal").fit(learnt, y)
+        uses = [model.predict, lambda rows, model=model: model.partial_fit(rows, y[:6])]
+        uses += [lambda rows, model=model: model.score(rows, y[:6])]
+        if not with_text:
+            uses.append(lambda rows: ClassStatistics().update(frame, y).update(rows, y[:6]))
+        for use in uses:
+            with pytest.raises(ValueError, match=rf"row 0: column 'when'.*{number}.*ISO 8601"):
+                use(these)
+        nothing = TABLES[table]([0.5] * 2, [None, float("nan")])
+        nothing = _with_shop(TABLES[table]([0.5] * 6, [float("nan")] * 6)) if with_text else nothing
+        assert np.isfinite(model.predict_proba(nothing)).all()
+
+
+def test_what_to_json_makes_of_dates_is_refused_and_a_matrix_of_days_is_not():
+    frame, y = rows()
+    model = LinearDiscriminantAnalysis().fit(frame, y)
+    with pytest.raises(ValueError, match=r"row 0: column 'when'.*ISO 8601"):
+        milliseconds = frame["when"].astype("datetime64[ms]").astype("int64")  # as to_json writes dates
+        model.predict(json.loads(frame.assign(when=milliseconds).to_json(orient="records")))
+    days_of = frame.assign(when=days_of_moments(frame["when"].to_numpy()))
+    with pytest.warns(UserWarning, match="feature names"):
+        found = model.predict_proba(days_of.to_numpy())
+    np.testing.assert_array_equal(found, model.predict_proba(frame))
+    with pytest.raises(ValueError, match=r"row 0: column 'when'.*ISO 8601"):
+        model.predict_proba(dd.from_pandas(days_of, npartitions=2)).compute()
+
+
+def test_a_pipeline_refuses_numbers_for_dates_and_gives_computed_dates_to_its_model():
+    frame, y = rows()
+    source = scan_arrow(pa.table(frame).append_column("y", [y]), "y")
+    hours = source.with_columns(when=pc.hour(pc.field("when")))
+    later = source.with_columns(when=pc.add(pc.field("when"), pa.scalar(timedelta(days=1))))
+    for computed in (hours, later):
+        model = LinearDiscriminantAnalysis().fit(computed)
+        pipeline = model.as_pipeline(computed)
+        assert pipeline.predict_proba(frame).shape == (80, 2)
+        texts = [{"x": x, "when": t.isoformat()} for x, t in zip(frame["x"], frame["when"], strict=True)]
+        np.testing.assert_array_equal(pipeline.predict_proba(texts), pipeline.predict_proba(frame))
+        for number in (1767225600000, 20260106, True, 2.5):
+            for these in ({"x": 0.5, "when": number}, pd.DataFrame({"x": [0.5], "when": [number]})):
+                with pytest.raises(ValueError, match=r"row 0: column 'when'.*ISO 8601"):
+                    pipeline.predict(these)
+
+
+@pytest.mark.parametrize(
+    ("bad", "fault"),
+    [
+        ({"x": "0,1"}, "row {}: column 'x' holds numbers, and '0,1' is none"),
+        ({"x": "0.1"}, "row {}: column 'x' holds numbers, and '0.1' is none"),
+        ({"x": [1]}, "row {}: column 'x' holds numbers, and [1] is none"),
+        ({"x": 10**400}, "row {}: column 'x' holds numbers, and 1000"),
+        ({"x": 10**25}, "column 'x'"),
+        ({"x": 1j}, "row {}: column 'x'"),
+        ({"when": 5}, "row {}: column 'when' holds dates, and 5 is none"),
+        ({"when": {}}, "row {}: column 'when' holds dates, and {{}} is none"),
+        ({"emb": [10**25, 1]}, "column 'emb'"),
+        ({"emb": ["a", 1]}, "column 'emb'"),
+        ({"emb": "a"}, "column 'emb'"),
+        ({"emb": 5}, "column 'emb'"),
+    ],
+    ids=lambda value: f"{value!s:.30}",
+)
+def test_what_a_column_cannot_hold_is_one_error_of_a_service(bad, fault):
+    frame, y = rows()
+    lists = pa.array(np.random.default_rng(1).normal(size=(80, 2)).tolist())
+    table = pa.table(frame.assign(shop=["a", "a", "b", "b"] * 20, y=y)).append_column("emb", lists)
+    source = scan_arrow(table, "y")
+    computed = source.with_columns(root=pc.sqrt(pc.abs(pc.field("x"))), hour=pc.hour(pc.field("when")))
+    model = LinearDiscriminantAnalysis(shrinkage=0.1).fit(source)
+    good = {"x": 0.5, "when": "2026-01-02", "emb": [1, 2], "shop": "a"}
+    pipeline = LinearDiscriminantAnalysis(shrinkage=0.1).fit(computed).as_pipeline(computed)
+    for one in (model, pipeline):
+        assert one.predict(good).shape == (1,)
+        for row, these in ((0, {**good, **bad}), (1, [good, {**good, **bad}])):
+            with pytest.raises(ValueError, match=re.escape(fault.format(row))):
+                one.predict(these)
+        with pytest.raises(ValueError, match="column"):
+            one.predict(pd.DataFrame([good, {**good, **bad}]))
+
+
+def test_a_stream_from_a_source_keeps_its_dates():
+    frame, y = rows()
+    source = scan_arrow(pa.table(frame).append_column("y", [y]), "y")
+    model = GaussianNB().fit(frame, y)
+    expected = GaussianNB().fit(frame, y).partial_fit(frame, y).statistics_
+    progressive_score(model, source)
+    assert model.statistics_ == expected
+
+
+def test_regions_are_drawn_of_dates_beside_categories():
+    frame, y = rows()
+    frame = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north"))
+    model = LinearDiscriminantAnalysis().fit(frame, y)
+    features = {"features": ["x", "when"], "fixed": {"shop": "web"}, "grid_resolution": 5}
+    assert DecisionRegionsDisplay.from_estimator(model, **features).ax_ is not None
 
 
 # ---------------------------------------------------------------------- what is known stays known

@@ -6,7 +6,7 @@ Most functions read a frame as a whole. A call for each column would take longer
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -33,6 +33,7 @@ from streamgda.data.blocks.dates import column_of, days, is_date
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, is_time
+from streamgda.data.blocks.wording import RowError
 from streamgda.data.registry import LISTS
 
 
@@ -41,11 +42,13 @@ def library_of(X: Any) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def as_table(X: Any, known: Sequence[str] = ()) -> Any:
+def as_table(
+    X: Any, known: Sequence[str] = (), *, numbers: Collection[str] = (), dates: Collection[str] = ()
+) -> Any:
     """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is.
 
     A dict is a row if a value is no column: a single value, or numbers in place of the lists of `known`, the
-    features of a model.
+    features of a model. The columns that are known to hold numbers or dates must hold these.
     """
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
     X = [X] if type(X) is dict and (any(map(_is_single, X.values())) or _is_one_list(X, known)) else X
@@ -59,7 +62,30 @@ def as_table(X: Any, known: Sequence[str] = ()) -> Any:
     columns: dict[Any, Any] = X if type(X) is dict else {}
     names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
     columns = columns or {name: [row.get(name) for row in rows or ()] for name in names}
-    return pa.table({name: column_of(name, values) for name, values in columns.items()})
+    for name in columns.keys() & {*numbers}:
+        check_numbers(columns[name], name)
+    each = columns.items()
+    return pa.table({name: column_of(name, values, holds_dates=name in dates) for name, values in each})
+
+
+def check_numbers(values: Iterable[Any], name: Any) -> None:
+    """Raise RowError for the first value of a column that is text, a container or a wider integer."""
+    for row, value in enumerate(values):
+        is_wide = isinstance(value, int) and abs(value) >= 1 << 1024
+        if is_wide or isinstance(value, _NO_NUMBERS):
+            why = "is beyond float64" if is_wide else "is none"
+            raise RowError(row, f": column {name!r} holds numbers, and {value!r:.80} {why}; give a number")
+
+
+_NO_NUMBERS = (str, bytes, list, tuple, dict, set, complex, np.ndarray)
+
+
+def check_known_numbers(frame: Any, names: Collection[str]) -> None:
+    """Raise RowError if a column of a frame that is to be one of numbers holds something else."""
+    for name in columns_of_other_types(frame):
+        if name in names:
+            column = frame[name]
+            check_numbers(column.to_pylist() if hasattr(column, "to_pylist") else column, name)
 
 
 def _is_single(value: Any) -> bool:
@@ -95,7 +121,7 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
         if library == "pyarrow":
             return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
         return pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
 

@@ -6,6 +6,7 @@ without a time zone is in UTC.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any, cast
@@ -43,6 +44,13 @@ def days_of_moments(moments: Moments) -> NDArray[np.float64]:
     unit = "ns" if moments.dtype == np.dtype("datetime64[ns]") else "us"
     values = _days_of(moments.astype(f"datetime64[{unit}]").view(np.int64), unit)
     return np.where(np.isnat(moments), np.nan, values)
+
+
+def moments_of_days(days: NDArray[np.float64]) -> Moments:
+    """Days since 1970 as moments of whole microseconds; NaT for NaN."""
+    is_there = ~np.isnan(days)
+    counts = np.rint(np.where(is_there, days, 0) * (np.timedelta64(1, "D") / np.timedelta64(1, "us")))
+    return np.where(is_there, counts.astype("datetime64[us]"), np.datetime64("NaT", "us"))
 
 
 def _days_of(counts: NDArray[np.integer[Any]], unit: Any) -> NDArray[np.float64]:
@@ -93,16 +101,38 @@ def moments_of(values: Iterable[Any], name: Any) -> Moments:
     return np.array(moments, "datetime64[us]")
 
 
-def column_of(name: Any, values: Any) -> Any:
-    """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC."""
+def column_of(name: Any, values: Any, *, holds_dates: bool = False) -> Any:
+    """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC.
+
+    Texts are dates if the column is known to hold them.
+
+    Raises
+    ------
+    RowError
+        If a value is of another type than those before, or beyond what Arrow holds.
+    """
     import pyarrow as pa
 
     values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
     if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
         return values
-    if any(isinstance(value, date | np.datetime64) for value in values):
+    values = list(values)
+    if holds_dates or any(isinstance(value, date | np.datetime64) for value in values):
         return pa.array(moments_of(values, name))
     try:
         return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"column {name!r}: {error}. A column holds values of one type") from error
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        row = bisect_left(range(len(values)), True, key=lambda last: not _fits(values[: last + 1]))
+        fault = f": column {name!r} holds {values[row]!r:.80}: {error}. A column holds values of one type"
+        raise RowError(row, fault) from error
+
+
+def _fits(values: Any) -> bool:
+    """Whether Arrow has a type for values of Python."""
+    import pyarrow as pa
+
+    try:
+        pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return False
+    return True

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from streamgda.data.blocks.arrays import (
     as_arrow,
     as_table,
+    check_known_numbers,
     column_labels,
-    columns_of_other_types,
     library_of,
     with_places,
 )
-from streamgda.data.blocks.dates import days_of_moments, moments_of
+from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
 from streamgda.data.blocks.labels import is_missing
-from streamgda.data.blocks.schema import Schema, is_time
+from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import listed
 
 
@@ -47,7 +47,7 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     ValueError
         If a column is left out and may not be, or is one of lists and holds something else.
     """
-    table = as_table(X, schema.names or ())
+    table = as_table(X, schema.names or (), numbers=_numbers_of(schema), dates=schema.dates)
     if table is X:
         return X
     table = with_places(table, schema)
@@ -75,33 +75,39 @@ def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> No
 
 
 def with_days(X: Any, schema: Schema) -> Any:
-    """Rows in which columns of dates that are texts or objects are days; others as they are.
+    """Rows in which columns of dates that are texts or objects are days; those of numbers as they are.
+
+    Numbers may be of any unit, so they are no dates in a column with a name. In an array they are days.
 
     Raises
     ------
     ValueError
-        If a value in a column of dates is none.
+        If a value in a column of dates is none, or one of a frame in a column of numbers.
     """
-    if not schema.dates:
+    if not schema.names:
         return X
     if column_labels(X) is not None:
+        check_known_numbers(X, _numbers_of(schema))
         return _frame_with_days(X, schema)
-    return _array_with_days(X, schema) if isinstance(X, np.ndarray | list | tuple) else X
+    is_array = schema.dates and isinstance(X, np.ndarray | list | tuple)
+    return _array_with_days(X, schema) if is_array else X
+
+
+def _numbers_of(schema: Schema) -> set[str]:
+    """The columns of numbers that are no dates."""
+    return {*(schema.names or ())}.difference(schema.encoded, schema.dates)
 
 
 def _frame_with_days(frame: Any, schema: Schema) -> Any:
-    others = [
-        name
-        for name in columns_of_other_types(frame)
-        if name in schema.dates and not is_time(_kind_of(frame, name))
-    ]
+    there = set(column_labels(frame) or ())
+    others = [name for name in schema.dates if name in there and not is_date(_kind_of(frame, name))]
     if not others:
         return frame
     if library_of(frame) == "pandas":
-        return frame.assign(**{name: _days(frame[name], name) for name in others})
+        return frame.assign(**{name: days_of_moments(moments_of(frame[name], name)) for name in others})
     table = as_arrow(frame)
     for name in others:
-        days = _days(table[name].to_pylist(), name)
+        days = days_of_moments(moments_of(table[name].to_pylist(), name))
         table = table.set_column(table.column_names.index(name), name, [days])
     return table
 
@@ -123,7 +129,7 @@ def _array_with_days(rows: Any, schema: Schema) -> Any:
 
 
 def _days(values: Collection[Any], name: str) -> NDArray[np.float64]:
-    """The days of a column of dates. Numbers are days already."""
+    """The days of a column of an array. Numbers are days already."""
     if all(
         is_missing(value) or (isinstance(value, Real) and not isinstance(value, bool)) for value in values
     ):

@@ -13,13 +13,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from streamgda.data.blocks.arrays import as_table, column_labels, with_places
+from streamgda.data.blocks.arrays import as_arrow, as_table, check_known_numbers, column_labels, with_places
+from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.records import check_lists
 from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.expressions import (
     ColumnExpression,
     deserialised,
+    in_words,
     serialised,
     values_of,
     with_dates_of,
@@ -106,7 +108,10 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         names = self.feature_names_in_.tolist()
         schema = _schema(self.columns)
         lists = [field.name for field in schema if is_list(field.type)]
-        rows = as_table(X, (*self.stored, *(place for name in lists for place in places_of(name, 1))))
+        numbers = [field.name for field in schema if is_number(field.type)]
+        dates = [field.name for field in schema if is_date(field.type)]
+        every = (*self.stored, *(place for name in lists for place in places_of(name, 1)))
+        rows = as_table(X, every, numbers=numbers, dates=dates)
         known = Columns(tuple(self.stored))
         placed = with_places(rows, known)
         is_matrix = isinstance(placed, np.ndarray) and placed.shape[1:] == (len(self.stored),)
@@ -114,20 +119,34 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             placed = pa.table(dict(zip(self.stored, placed.T, strict=True)))
         if column_labels(placed) is None:
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
-        table = pa.table(placed)
+        check_known_numbers(placed, numbers)
+        table = as_arrow(placed, "the rows")
         for name in {*lists}.intersection(column_labels(rows) or ()).difference(table.column_names):
-            table = table.append_column(name, pa.table(rows)[name])
+            table = table.append_column(name, as_arrow(rows, "the rows")[name])
         absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
         check_lists(table, absent.intersection(self.stored), names)
         for name in sorted(absent):
             table = table.append_column(name, pa.nulls(len(table)))
         check_known(names, table.column_names, "the rows")
-        needed = with_dates_of(schema, table.select(schema.names)).cast(schema).combine_chunks()
-        batch = pa.record_batch([column.combine_chunks() for column in needed.columns], schema=schema)
+        needed = with_dates_of(schema, table.select(schema.names))
+        batch = pa.record_batch([_cast(needed[field.name], field) for field in schema], schema=schema)
         columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
-        values = {**{name: table[name] for name in self.stored}, **values_of(batch, columns)}
+        try:
+            computed = values_of(batch, columns)
+        except pa.ArrowException as error:
+            raise ValueError(f"the rows: {in_words(error)}") from error
+        values = {**{name: table[name] for name in self.stored}, **computed}
         features = {name: values[name] for name in self.features if name not in absent}
         return pa.table(features).to_pandas() if len(features) == len(self.features) else features
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    """A column in the type that expressions need; ValueError if it holds something else."""
+    try:
+        return column.cast(field.type).combine_chunks()
+    except pa.ArrowException as error:
+        what = f"column {field.name!r} holds {column.type}, and {field.type} is needed"
+        raise ValueError(f"{what}: {error}") from error
 
 
 def _text(content: pa.Buffer) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow import acero
 
 from streamgda.data.blocks.dates import is_date, moments_of
-from streamgda.data.blocks.wording import check_known
+from streamgda.data.blocks.wording import RowError, check_known
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
@@ -51,6 +52,12 @@ _NO_FILTER = (pa.ArrowException, LookupError, OverflowError, TypeError, ValueErr
 _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ", re.DOTALL)
 
 _NEEDED = "a list of comparisons such as [('length', '>', 2)], or a pyarrow expression, is needed"
+
+_OF_DATES = re.compile(r"input types \(.*\b(date|timestamp)")
+
+_DATES_NEEDED = (
+    "give datetime.date(2026, 1, 31), or a list such as [('day', '<', '2026-01-31')], which takes text"
+)
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,7 @@ def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
     Raises
     ------
     RowError
-        If a column of text holds anything but the dates that an expression needs.
+        If a column holds anything but the dates that an expression needs.
     """
     table = pa.Table.from_batches([batch])
     for column in expressions.values():
@@ -122,9 +129,9 @@ def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
 
 
 def with_dates_of(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """A table in which columns that are dates in a schema are no texts."""
+    """A table in which columns that are dates in a schema are dates; RowError for one that holds others."""
     for name, kind in zip(schema.names, schema.types, strict=True):
-        if is_date(kind) and is_text(table.schema.field(name).type):
+        if is_date(kind) and not is_date(table.schema.field(name).type):
             dates = pa.array(moments_of(table[name].to_pylist(), name)).cast(kind, safe=False)
             table = table.set_column(table.column_names.index(name), name, dates)
     return table
@@ -241,7 +248,7 @@ class Filter(ColumnExpression):
         Parameters
         ----------
         filters : pyarrow expression or list of tuples
-            As `pyarrow.parquet.read_table` takes it.
+            As `pyarrow.parquet.read_table` takes it. In a list, dates may be text by ISO 8601.
         schema : pyarrow.Schema
             Of the dataset, partition keys included.
 
@@ -253,12 +260,18 @@ class Filter(ColumnExpression):
         if filters is None:
             return None
         try:
-            expression = filters if isinstance(filters, ds.Expression) else pq.filters_to_expression(filters)
+            expression: Any = _with_moments(filters, schema)
+            if not isinstance(expression, ds.Expression):
+                expression = pq.filters_to_expression(expression)
             schema.empty_table().filter(expression)
+        except RowError as error:  # whose row is the place of a value
+            raise _no_filter(error.fault.removeprefix(": ")) from error
         except _NO_FILTER as error:
             if match := _NO_COLUMN.search(str(error)):
                 check_known([match[1]], schema.names, "filters")
             needed = "" if isinstance(error, pa.ArrowException) else f"; {_NEEDED}"
+            if isinstance(filters, ds.Expression) and _OF_DATES.search(str(error)):
+                needed = f"; {_DATES_NEEDED}"
             raise _no_filter(f"{filters!s:.80}: {in_words(error)}{needed}") from error
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
             raise _no_filter(f"columns go by name, not by position as in {expression}")
@@ -278,6 +291,34 @@ class Filter(ColumnExpression):
         if "!=" in text or set(re.findall(r"(\w+)\(", text)) - {"is_in"}:
             return True
         return "is_in" in text and bool(_BEYOND_STATISTICS.search(repr(_literals_of(self.expression)[1])))
+
+
+def _with_moments(filters: Any, schema: pa.Schema) -> Any:
+    """Filters in which the values to compare dates with are dates where they are texts.
+
+    Raises
+    ------
+    RowError
+        If one is a number, or another text.
+    """
+    if not isinstance(filters, list | tuple) or not filters:
+        return filters
+    if not isinstance(filters[0], str):
+        return [_with_moments(one, schema) for one in filters]
+    if len(filters) != 3 or filters[0] not in schema.names or not is_date(schema.field(filters[0]).type):
+        return filters
+    name, comparison, value = filters
+    is_one = not isinstance(value, list | tuple | set | frozenset)
+    values = [value] if is_one else list(value)
+    if not any(isinstance(one, str | Real) for one in values):
+        return filters
+    kind = schema.field(name).type
+    moments = pa.array(moments_of(values, name)).cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    typed = moments.cast(kind, safe=False)
+    is_same = pc.fill_null(pc.equal(typed.cast(moments.type, safe=False), moments), True)  # no time of a day
+    if is_one:
+        return name, comparison, (typed if is_same[0].as_py() else moments)[0]
+    return name, comparison, typed.filter(is_same)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def _in_arrow(column: Any, name: Any) -> pa.Array:
     if not isinstance(column, pa.Array | pa.ChunkedArray):
         try:
             column = pa.array(column, from_pandas=True)
-        except (pa.ArrowException, TypeError) as error:
+        except (pa.ArrowException, TypeError, OverflowError) as error:
             raise ValueError(f"column {name!r}: {error}. A column holds values of one type") from error
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.arrays import array_blocks, as_table, column_labels, with_columns
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.dates import moments_of_days
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.base import ScorableSource, Source, Split, group_into_tasks, total
@@ -295,6 +296,8 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
                 X = pd.DataFrame(block.features.by_name())
             elif block.feature_names is not None:
                 X = pd.DataFrame(X, columns=list(block.feature_names), copy=False)
+            dates = block.schema.dates
+            X = X.assign(**{name: moments_of_days(X[name].to_numpy()) for name in dates}) if dates else X
             yield X, block.classes[block.codes], block.weights
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.data.blocks.arrays import readable
+from streamgda.data.blocks.dates import moments_of_days
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.lists import column_of
@@ -101,6 +102,7 @@ def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     names = [name for name in learnt if name not in schema.encoded]
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
     row = pd.DataFrame(means, columns=names).assign(**schema.example())
+    row = row.assign(**{name: moments_of_days(row[name].to_numpy()) for name in schema.dates})
     no_scores = score(row)[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
     return X.map_partitions(score_frame, meta=score_frame(X._meta))

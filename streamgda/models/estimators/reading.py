@@ -124,7 +124,9 @@ def _valid_rows(model: Any, X: Any) -> NDArray[Any] | None:
         is_known = names is None or are_of_one_list(model.statistics_.schema_of_rows)
         rows = X if is_plain and is_known else None
     else:
-        rows = None if names is None or arrays.column_names(X) != tuple(names) else arrays.matrix_of(X)
+        dates = model.statistics_.schema_of_rows.dates  # which a frame of numbers alone does not hold
+        is_known = names is not None and not dates and arrays.column_names(X) == tuple(names)
+        rows = arrays.matrix_of(X) if is_known else None
     is_valid = rows is not None and len(rows) > 0 and rows.shape[1] == getattr(model, "n_features_in_", None)
     return rows if is_valid else None
 

@@ -153,11 +153,12 @@ def test_all_columns_that_are_no_numbers_are_named_at_once(made):
     y = [0, 1, 1]
     bad = made({"a": wrong, "b": wrong})
     model = GaussianNB(categories=None).fit(good, y)
+    for call in (model.predict, lambda rows: model.partial_fit(rows, y)):
+        with pytest.raises(ValueError, match="^row .: column '[ab]' holds numbers, and '"):
+            call(bad)
     calls = (
         lambda rows: ClassStatistics().update(rows, y),
-        model.predict,
         lambda rows: GaussianNB(categories=None).fit(rows, y),
-        lambda rows: model.partial_fit(rows, y),
     )
     for call in calls:
         with pytest.raises(

@@ -1,5 +1,6 @@
 """Filters of a scan: the columns they refer to, what tells two of them apart, and what is wrong with one."""
 
+import datetime
 import re
 import subprocess
 import sys
@@ -180,6 +181,46 @@ def test_what_is_wrong_with_a_filter_is_told_in_its_own_words(path, filters, mes
     whole = ".*".join(map(re.escape, message.split(".*")))
     with pytest.raises(ValueError, match=f"^filters: .*{whole}$"):
         scan_parquet(path, "y", features=["u"], filters=filters)
+
+
+DATES = pa.array([datetime.date(2026, 3, day) for day in range(1, 6)])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.date32(), pa.date64(), *map(pa.timestamp, ("s", "ns")), pa.timestamp("s", "Asia/Dhaka")],
+    ids=str,
+)
+def test_texts_are_the_dates_that_they_are_compared_with(kind):
+    table = pa.table({"day": DATES.cast(pa.timestamp("us")).cast(kind), "x": range(5)})
+    for filters, expected in [
+        ([("day", "<", "2026-03-03")], [0, 1]),
+        ([("day", "<", "2026-03-03T12:00")], [0, 1, 2]),
+        ([("day", "<", "2026-03-03T01:00:00.5+05:00")], [0, 1]),
+        ([("day", "in", ["2026-03-03", datetime.date(2026, 3, 4), "2026-03-05T01:00"])], [2, 3]),
+        ([("day", "not in", {"20260303"})], [0, 1, 3, 4]),
+        ([[("day", "=", "2026-03-03")], [("x", "=", 0)]], [0, 2]),
+    ]:
+        assert table.filter(Filter.of(filters, table.schema).expression)["x"].to_pylist() == expected
+    if kind == pa.date32():
+        of_text, of_date = [("day", "<", "2026-03-03")], [("day", "<", datetime.date(2026, 3, 3))]
+        assert identity(of_text, table.schema) == identity(of_date, table.schema)
+    for other in ("soon", 20260303, True, ["2026-03-03", 5]):
+        with pytest.raises(ValueError, match=r"^filters: column 'day' .* ISO 8601"):
+            Filter.of([("day", "in" if isinstance(other, list) else "<", other)], table.schema)
+    with pytest.raises(ValueError, match=r"do not go together; .*datetime\.date"):
+        Filter.of(pc.field("day") < "2026-03-03", table.schema)
+
+
+def test_a_split_by_time_reads_each_row_for_one_part(tmp_path):
+    table = pa.table({"day": DATES, "x": np.arange(5.0), "y": [0, 1, 0, 1, 0]})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=1)
+    parts = [
+        scan_parquet(tmp_path, "y", features=["x"], filters=[("day", sign, "2026-03-03")])
+        for sign in ("<", ">=")
+    ]
+    assert [len(part.splits()) for part in parts] == [1, 1]
+    assert [accumulate(part).n_rows for part in parts] == [2, 3]
 
 
 def test_a_file_whose_column_the_filter_cannot_compare_is_not_called_damaged(tmp_path):

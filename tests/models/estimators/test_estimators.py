@@ -201,7 +201,7 @@ def test_masked_values_and_text_are_not_scored(model, method):
         score(masked)
     assert (score(np.ma.array(X, mask=False)) == score(X)).all()
     named = getattr(model().fit(pd.DataFrame(X, columns=["u", "v"]), y), method)
-    with pytest.raises(ValueError, match="columns 'v' hold text"):
+    with pytest.raises(ValueError, match=r"row 0: column 'v' holds numbers, and '1\.0' is none"):
         named(pd.DataFrame({"u": [1.0], "v": ["1.0"]}))
     with pytest.raises(ValueError, match="unseen at fit time:\n- w"):
         named(pd.DataFrame({"u": [1.0], "v": [1.0], "w": ["text"]}))
@@ -218,7 +218,7 @@ def test_bad_batches_leave_the_model_as_it_was(model):
     text = frame.assign(v="x")
     for batch, labels, message in (
         (hole, y, "row 7: feature 'v' is NaN"),
-        (text, y, "columns 'v' hold text"),
+        (text, y, "row 0: column 'v' holds numbers, and 'x' is none"),
         (frame[["v", "u"]], y, "names"),
         (frame.assign(w=1.0), y, "names"),
         (X[:, :1], y, "1 features"),
