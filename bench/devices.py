@@ -1,9 +1,10 @@
-"""Batches that lie on a GPU beside the same batches on the host: learning them, and predicting them.
+"""A GPU beside the host: batches that lie there are learnt and predicted, and random features of any rows.
 
 Run as ``python -m bench.devices``. It needs PyTorch, and says so where that sees no GPU. ``--device cpu``
 takes PyTorch's arrays in the memory of the host, which shows that it runs, and nothing else. Rows are of
 float32. A call to learn is a `partial_fit` with labels on the device, the state's way to the host included.
-Predicted are probabilities, which stay where the rows lie. Figures are medians.
+Predicted are probabilities, which stay where the rows lie. These figures are medians. Random features are
+those of one fit of `RandomFeatureClassifier` to rows of the host, with its map, solution and calibration.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ from tqdm import tqdm
 
 from bench import report
 from bench.arguments import parser_of
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda import (
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    RandomFeatureClassifier,
+)
 
 LEARNT: list[tuple[str, type[Any], int, int, int]] = [
     ("tied", LinearDiscriminantAnalysis, 256, 768, 10),
@@ -42,6 +48,9 @@ PREDICTED: list[tuple[str, type[Any], int, int]] = [
     ("naive Bayes", GaussianNB, 1_000_000, 50),
     ("QDA", QuadraticDiscriminantAnalysis, 1_000_000, 50),
 ]
+
+MAPPED = [2_000, 4_000, 8_000]  # random features
+ROWS_MAPPED = 100_000
 
 
 def seconds(call: Callable[[], object], repeats: int) -> float:
@@ -86,6 +95,19 @@ def predicted(device: str, most: int, repeats: int) -> Iterator[tuple[str, ...]]
         yield f"{name}, {n_features} features", *map("{:.3g}".format, rates), f"{rates[0] / rates[1]:.1f}"
 
 
+def mapped(device: str, most: int) -> Iterator[tuple[str, ...]]:
+    """Seconds of a fit of random features, on the device and on the host."""
+    (X, y), _ = batch(min(ROWS_MAPPED, most), 54, 7, device)
+    for n in tqdm(MAPPED, desc="random features", leave=False):
+        times = []
+        for place in (device, None):
+            RandomFeatureClassifier(features=10, device=place).fit(X[:1_000], y[:1_000])  # to warm up
+            start = time.perf_counter()
+            RandomFeatureClassifier(features=n, device=place).fit(X, y)
+            times.append(time.perf_counter() - start)
+        yield f"{n:,}", *map("{:.2f}".format, times), f"{times[1] / times[0]:.1f}"
+
+
 def main() -> None:
     """Measure and keep the tables, or say why there are none."""
     parser = parser_of(__doc__, repeats=20, rows=1_000_000)
@@ -104,6 +126,7 @@ def main() -> None:
         tables = [
             report.table(["learnt", "device, ms", "host, ms", "ratio"], list(learnt(*arguments))),
             report.table(["predicted, million/s", "device", "host", "ratio"], list(predicted(*arguments))),
+            report.table(["random features", "device, s", "host, s", "ratio"], list(mapped(*arguments[:2]))),
         ]
     name = torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else options.device
     title = f"rows of float32 on {name} and on the host, medians of {options.repeats} calls"

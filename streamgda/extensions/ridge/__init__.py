@@ -5,6 +5,7 @@
 - `rule`: states whose rows go through a map. `sampled`: a sample of the rows beside a state.
 - `scores`: scores that are linear in the features.
 - `calibration`: probabilities from the scores of rows that a model has not learnt.
-- `path`: the regressions of all penalties. `banded`: what they cost little in.
+- `path`: the regressions of all penalties. `banded`: what they cost little in. `pytorch`: the
+  same on a device.
 - `features`: `RandomFeatures`, the map.
 """

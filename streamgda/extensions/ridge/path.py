@@ -21,6 +21,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import brentq
 
 from streamgda.extensions.ridge.banded import Banded
+from streamgda.extensions.ridge.pytorch import Spectrum, solved
 from streamgda.models.gaussians.components import pooled_covariance, weighted_offsets
 from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
@@ -73,29 +74,32 @@ class RidgePath:
         C.
     means : ndarray of shape (d, K)
         B.
-    banded : Banded
-        C and B in coordinates in which C is banded.
+    banded : Banded or Spectrum
+        C and B in coordinates in which C is banded, or on a device diagonal.
     shares : ndarray of shape (K,)
         The shares n_k / N of the classes.
     weight, n_rows : float
         N, the sum of the weights of the rows; and the greater of it and the number of rows.
     rounding : float
         The relative rounding error of the products in the scatter.
+    device : str, optional
+        Where regressions are solved, by PyTorch; by default on the host.
     """
 
     centre: Array
     deviations: Array
     correlations: Array
     means: Array
-    banded: Banded
+    banded: Banded | Spectrum
     shares: Array
     weight: float
     n_rows: float
     rounding: float
+    device: str | None = None
 
     @classmethod
     @at_one_moment
-    def _of(cls, statistics: Statistics, scale: bool, rounding: float) -> Self:
+    def _of(cls, statistics: Statistics, scale: bool, rounding: float, device: str | None) -> Self:
         weight, offsets = float(statistics.weights.sum()), weighted_offsets(statistics)
         matrix = pooled_covariance(statistics)
         with single_blas_thread():
@@ -110,11 +114,13 @@ class RidgePath:
         shares = statistics.weights / weight
         means = (np.sqrt(shares)[:, None] * offsets / deviations).T
         n_rows = max(weight, float(statistics.n_rows))
-        banded = Banded.of(matrix, means)
-        return cls(centre, deviations, matrix, means, banded, shares, weight, n_rows, rounding)
+        banded = Banded.of(matrix, means) if device is None else Spectrum.of(matrix, means, device)
+        return cls(centre, deviations, matrix, means, banded, shares, weight, n_rows, rounding, device)
 
     @classmethod
-    def of(cls, statistics: Statistics, *, scale: bool, rounding: float = 2.0**-52) -> RidgePath:
+    def of(
+        cls, statistics: Statistics, *, scale: bool, rounding: float = 2.0**-52, device: str | None = None
+    ) -> RidgePath:
         """The path of a state, computed once until that changes.
 
         Parameters
@@ -125,11 +131,13 @@ class RidgePath:
             Whether features are divided by their standard deviations.
         rounding : float
             The relative rounding error of the products in the scatter.
+        device : str, optional
+            Where regressions are solved, by PyTorch; by default on the host.
         """
-        paths = _paths_of(statistics)
-        if (scale, rounding) not in paths:
-            paths[scale, rounding] = cls._of(statistics, scale, rounding)
-        return paths[scale, rounding]
+        paths, key = _paths_of(statistics), (scale, rounding, device)
+        if key not in paths:
+            paths[key] = cls._of(statistics, *key)
+        return paths[key]
 
     @property
     def _mean_eigenvalue(self) -> float:
@@ -190,13 +198,14 @@ class RidgePath:
         """The regression of a penalty; LinAlgError if its matrix is not positive definite."""
         matrix = self.correlations.T.copy(order="F")
         matrix.flat[:: len(matrix) + 1] += self._shift(alpha)
-        with single_blas_thread():
-            factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
-            if problem:
-                raise np.linalg.LinAlgError(
-                    f"the correlations with penalty {alpha} are not positive definite"
-                )
-            slopes, _ = dpotrs(factor, self.means, lower=True)
+        if self.device is not None:
+            factor, slopes, problem = solved(matrix, self.means, self.device)
+        else:
+            with single_blas_thread():
+                factor, problem = dpotrf(matrix, lower=True, clean=False, overwrite_a=True)
+                slopes, _ = dpotrs(factor, self.means, lower=True)
+        if problem:
+            raise np.linalg.LinAlgError(f"the correlations with penalty {alpha} are not positive definite")
         return RidgeRegression(self, factor, slopes)
 
 
@@ -259,7 +268,7 @@ def _strips(matrix: Array) -> list[slice]:
     return [slice(start, start + step) for start in range(0, len(matrix), step)]
 
 
-def _paths_of(statistics: Statistics) -> dict[tuple[bool, float], RidgePath]:
+def _paths_of(statistics: Statistics) -> dict[tuple[bool, float, str | None], RidgePath]:
     """The paths that were computed from a state, by their parameters."""
     return statistics._once("ridge paths", dict)
 

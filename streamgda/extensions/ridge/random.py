@@ -30,6 +30,7 @@ from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method,
 from streamgda.extensions.ridge.classifier import RidgeClassifier
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
+from streamgda.extensions.ridge.pytorch import is_there
 from streamgda.extensions.ridge.rule import MappedRows
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.jobs.passes.compute import opening_on, scheduler_for
@@ -88,6 +89,11 @@ class RandomFeatureClassifier(RidgeClassifier):
         they are.
     calibration_rows : int, default=4000
         How many different rows are in this sample, drawn by a hash of their values.
+    device : str, optional
+        The device of PyTorch on which rows are mapped, multiplied and solved for, in float64, such as "cuda".
+        The threads of a read decode the rows and feed it. The model is that of the host to rounding, and they
+        merge. Rows in NumPy are predicted on the host. Where the device is not there, a model that was saved
+        predicts, and learns after ``set_params(device=None)``.
     temperature : float, default=1.0
         As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
     categories : "auto", Categorical or None, default="auto"
@@ -124,12 +130,14 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     maps_rows = True
     _of_one_fit = (*RidgeClassifier._of_one_fit, "_sample")
+    _told_by_statistics = (*RidgeClassifier._told_by_statistics, "device")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RidgeClassifier._parameter_constraints,
         "features": [one_of("auto"), Interval(Integral, 1, None, closed="left"), HasMethods("transform")],
         "products": [one_of("auto", "float32", "float64")],
         "calibration": [one_of("auto", "temperature", "softmax"), None],
         "calibration_rows": [Interval(Integral, 100, None, closed="left")],
+        "device": [str, None],
     }
     _sample = cast("Any", None)
 
@@ -138,6 +146,7 @@ class RandomFeatureClassifier(RidgeClassifier):
     products: Literal["auto", "float32", "float64"] = "auto"
     calibration: Method | None = "auto"
     calibration_rows: int = 4000
+    device: str | None = None
     scale: bool = field(default=True, init=False)
     exact: bool = field(default=False, init=False)
     half_life: float | None = field(default=None, init=False)  # a sample of rows does not age
@@ -174,7 +183,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         if products == "auto":
             enough = n_rows is not None and n_rows >= _ROWS_PER_FEATURE * features.n_outputs
             products = "float32" if enough else "float64"
-        return MappedRows(features, schema, products=products)
+        return MappedRows(features, schema, products=products, device=self.device)
 
     @staticmethod
     def _rule_in(statistics: Statistics) -> MappedRows:
@@ -191,7 +200,9 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     def _path(self, statistics: Statistics) -> RidgePath:
         single = self._rule_in(statistics).products == "float32"
-        return RidgePath.of(statistics, scale=True, rounding=2.0**-24 if single else 2.0**-52)
+        device = self.device if self.device is not None and is_there(self.device) else None
+        rounding = 2.0**-24 if single else 2.0**-52
+        return RidgePath.of(statistics, scale=True, rounding=rounding, device=device)
 
     def _hold(self, statistics: Statistics) -> None:
         super()._hold(statistics)
@@ -207,6 +218,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         self._more = None
         if is_more and "statistics_" in vars(self):
             rule = self._rule_in(self.statistics_)
+            rule.set_device(self.device)
         elif source is not None:
             rule = self._rule_of(*_sampled(*source))
         else:  # rows in memory, which are looked at twice
@@ -231,6 +243,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
     ) -> None:
         """Add the rows of a batch, to the sample too."""
+        self._rule_in(self.statistics_).set_device(self.device)
         if self._sample is None:
             return super()._learn_blocks(blocks, fields_after)
         rows, more = list(blocks), RowSample(self._sample.empty, self.calibration_rows)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from math import fsum
+from threading import Lock
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,8 +25,10 @@ from streamgda.data.blocks.block import Block, rows_of
 from streamgda.data.blocks.labels import drop_unused
 from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.wording import listed
+from streamgda.extensions.devices.rows import DeviceRows
 from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
+from streamgda.extensions.ridge.pytorch import check_device, on_device
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
@@ -40,6 +43,7 @@ _ROWS_TOGETHER = 1 << 12
 _ROWS_OF_CENTRE = 256
 _MOST_COLUMNS = 1 << 11  # of which products are in memory in single precision
 _STRIP = 64  # rows of a matrix that are worked on at once
+_ON_DEVICE = Lock()  # whose memory holds the matrices of one block at a time
 _ROUNDING = 8 * float(np.finfo(np.float32).eps)  # of a sum of squares, relative to it
 
 
@@ -60,6 +64,9 @@ class MappedRows:
         In which precision products of rows are formed. They are added in float64. In single precision the
         error of a scatter is about 1e-6 of that of all rows, or less, and the passes of wide maps take
         half the time.
+    device : str, optional
+        The device of PyTorch on which rows are mapped and multiplied, in float64, such as "cuda". By default
+        the host. It is not saved.
 
     Examples
     --------
@@ -78,7 +85,12 @@ class MappedRows:
     rounding = 2.0**-16  # of features, too: the last digit of a row depends on the processor
 
     def __init__(
-        self, features: RandomFeatures, schema: Schema | None = None, *, products: Products = "float32"
+        self,
+        features: RandomFeatures,
+        schema: Schema | None = None,
+        *,
+        products: Products = "float32",
+        device: str | None = None,
     ) -> None:
         check_is_fitted(features)
         if products not in {"float32", "float64"}:
@@ -89,9 +101,16 @@ class MappedRows:
         self.products = products
         made = features.get_feature_names_out(self.schema.feature_names)
         self.made = Columns(tuple(map(str, made)))
+        self.set_device(device)
 
     def __repr__(self) -> str:
         return f"MappedRows({self.features!r}, products={self.products!r})"
+
+    def set_device(self, device: str | None) -> None:
+        """Set where rows are mapped from now on; ImportError or ValueError if it is not there."""
+        if device is not None:
+            check_device(device)
+        self.device = device
 
     def __eq__(self, other: object) -> bool:
         """Whether the map is the same, and the precision of products."""
@@ -186,7 +205,8 @@ class MappedColumns(MadeColumns):
     @property
     def of_one_thread(self) -> bool:  # type: ignore[override]
         """Whether the thread that gave the rows must read them."""
-        return isinstance(self.given, MadeColumns) and self.given.of_one_thread
+        is_given_by_one = isinstance(self.given, MadeColumns) and self.given.of_one_thread
+        return is_given_by_one or self.rule.device is not None
 
     def __len__(self) -> int:
         return self.rule.features.n_outputs
@@ -226,8 +246,12 @@ class MappedColumns(MadeColumns):
         if not kind.has_products:
             raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
         rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
-        if hasattr(self.given, "moments"):  # where the rows lie
-            moments = self.given.moments(rows, kind, partial(mapped, self.rule.features), len(self))
+        there = self.given if hasattr(self.given, "moments") else None
+        if self.rule.device is not None and there is None:
+            there = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
+        if there is not None:
+            with _ON_DEVICE:
+                moments = there.moments(rows, kind, partial(mapped, self.rule.features), len(self))
         elif self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
         else:
