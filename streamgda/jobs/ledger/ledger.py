@@ -423,9 +423,10 @@ class StatisticsLedger:
     def _as_read(self, source: Any, before: LedgerFile | None) -> tuple[FileSource, dict[str, Any]]:
         """The source with the features in the order of the ledger, and what is read."""
         known = before.reads if before else {}
+        if before:  # columns read otherwise may be of other types, which would be the first fault
+            self._check_alike(before, {**known, "format": source.read_options.get("format")})
         with self._naming(known):
-            source = source.as_read(known)
-        source = source.rescanned()
+            source = source.as_read(known).rescanned()
         if not known.get("maps"):  # which are given the features in an order of their own
             source = source.in_order_of(known.get("features") or ())
         if self.groups is not None:
@@ -457,6 +458,8 @@ class StatisticsLedger:
                 new += part
             total += part
             del part  # or it would be in memory while the next one is read
+        if not before:
+            total_of(total).schema.warn_of_misread()
         if limits and old.n_rows:
             for record, state in entries.states(list(filter(plan.is_new, now)), empty):
                 if said := baseline.drift(total_of(state)).alarms(**limits):
