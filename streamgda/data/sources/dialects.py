@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from statistics import mode
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 
+from streamgda.data.blocks.dates import formats_of
 from streamgda.data.sources.format_options import format_of, with_options
 
 BEGINNING = 1 << 20
@@ -103,8 +104,12 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     if delimiter != "," and decimals == {","}:
         changes["decimal_point"] = ","
     written = with_options(kind, changes)
-    is_other = written != with_options(kind, {})
-    return written if is_other and _reads(written, "".join(whole).encode(encoding)) else ""
+    if written == with_options(kind, {}):
+        return ""
+    convert = kind.default_fragment_scan_options.convert_options
+    if not convert.timestamp_parsers and (parsers := _parsers(fields, {*convert.null_values})):
+        written = with_options(kind, {**changes, "timestamp_parsers": parsers})
+    return written if _reads(written, "".join(whole).encode(encoding)) else ""
 
 
 def _encoding(beginning: bytes) -> str:
@@ -149,6 +154,18 @@ def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) ->
         return {}
     names = [f"{name}_{i}" if name in names[:i] else name for i, name in enumerate(names)]
     return {"column_names": names, "skip_rows": start + 1}
+
+
+def _parsers(fields: Sequence[Sequence[str]], nulls: Collection[str]) -> list[str]:
+    """How columns of dates are written that are not as ISO 8601 has them, if no two ways read them."""
+    rows = [[value.strip('"') for value in row] for row in fields[1:] if len(row) == len(fields[0])]
+    columns = ([value for value in column if value not in nulls] for column in zip(*rows, strict=True))
+    found = [formats[0] for column in columns if len(formats := formats_of(column)) == 1]
+    is_iso = [one.startswith("%Y-") for one in found]
+    orders = {one.replace("%d", "%m") for one in found}  # a value of another order might be read by either
+    if all(is_iso) or len(orders) < len({*found}):
+        return []
+    return sorted({str(pa.csv.ISO8601) if iso else one for one, iso in zip(found, is_iso, strict=True)})
 
 
 def _reads(written: str, content: bytes) -> bool:

@@ -81,6 +81,45 @@ def test_another_encoding_is_named_wherever_it_shows(label, encoding, n_before, 
     assert label in state.classes
 
 
+DAY = pd.date_range("2026-01-20", periods=40)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"day": "%d.%m.%Y"},
+        {"day": "%m/%d/%y %H:%M", "iso": "%Y-%m-%d"},
+        {"day": "%d.%m.%Y", "due": "%d/%m/%Y"},
+    ],
+    ids=["d.m.Y", "m/d/y and ISO", "two ways"],
+)
+def test_dates_are_read_by_the_options_that_are_named(columns, tmp_path):
+    dates = pd.DataFrame({name: DAY.strftime(how) for name, how in columns.items()})
+    dates["x"] = FRAME["width"]
+    (tmp_path / "a.csv").write_text(written(dates.assign(kind=FRAME["kind"]), sep=";"))
+    with pytest.raises(ValueError, match=r"a\.csv") as caught:
+        scan(tmp_path / "a.csv", "kind")
+    state = accumulate(scan(tmp_path / "a.csv", "kind", format=option_named(caught.value)))
+    days = pd.Series((DAY - pd.Timestamp(0)) / pd.Timedelta(days=1))
+    expected = days.groupby(FRAME["kind"]).mean()
+    for place in range(len(columns)):
+        np.testing.assert_allclose(state.means[:, place], expected)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"day": DAY.strftime("%d/%m/%Y"), "due": DAY.strftime("%m/%d/%Y")},
+        {"day": [f"{day:02}/02/2026" for day in range(1, 11)], "x": range(10)},
+        {"day": DAY.strftime("%Y-%m-%d"), "x": range(40)},
+    ],
+    ids=["two orders", "either order", "ISO"],
+)
+def test_dates_that_two_ways_read_or_none_needs_have_no_parser_named(columns):
+    text = written(pd.DataFrame(columns), sep=";")
+    assert as_written(format_of("csv"), text.encode()) == "csv delimiter=;"
+
+
 def test_options_that_were_given_are_kept(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(written(FRAME, sep=";", decimal=",", na_rep="?"))
