@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.dates import formats_of
-from streamgda.data.sources.format_options import format_of, with_options
+from streamgda.data.sources.format_options import OtherThanUTF8, format_of, with_options
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
@@ -82,10 +82,8 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     ''
     """
     parse, read = kind.parse_options, kind.default_fragment_scan_options.read_options
-    changes: dict[str, Any] = {}
-    encoding = read.encoding
-    if encoding in ("utf8", "utf-8") and (found := _encoding(beginning)):
-        encoding = changes["encoding"] = found
+    encoding = _encoding(beginning, read.encoding)
+    changes: dict[str, Any] = {} if encoding == read.encoding else {"encoding": encoding}
     content = io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")
     text = [*islice(content, read.skip_rows + _LINES)]
     whole = text[:-1] if len(beginning) == BEGINNING else text
@@ -112,15 +110,17 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     return written if _reads(written, "".join(whole).encode(encoding)) else ""
 
 
-def _encoding(beginning: bytes) -> str:
-    """Another encoding than UTF-8 that a text seems to have, or ""."""
+def _encoding(beginning: bytes, given: str) -> str:
+    """The encoding that a text seems to have; the given one unless it is UTF-8, or the text is."""
+    if given not in ("utf8", "utf-8"):
+        return "utf8" if OtherThanUTF8(given).is_wrong_for(beginning) else given
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(beginning)
     except UnicodeDecodeError:
         return "cp1252" if re.search(rb"[\x80-\x9f]", beginning) else "latin1"
-    return "utf-16-le" if beginning[1:2] == b"\0" else ""
+    return "utf-16-le" if beginning[1:2] == b"\0" else given
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:

@@ -120,6 +120,28 @@ def test_dates_that_two_ways_read_or_none_needs_have_no_parser_named(columns):
     assert as_written(format_of("csv"), text.encode()) == "csv delimiter=;"
 
 
+@pytest.mark.parametrize("length", ["length", "Länge"])
+@pytest.mark.parametrize("place", [0, 3000], ids=["first", "later"])
+def test_utf8_among_files_of_another_encoding_is_named_and_not_learnt(length, place, tmp_path):
+    rows = "".join(f"{i},{'Bonn' if i < place else 'Köln'},{'ab'[i % 2]}\n" for i in range(place + 100))
+    text = f"{length},town,kind\n{rows}"
+    (tmp_path / "a.csv").write_bytes(text.encode("latin1"))
+    how = "csv encoding=latin1 block_size=1000"
+    assert set(accumulate(scan(tmp_path, "kind", format=how)).schema.values[0]) <= {"Bonn", "Köln"}
+    (tmp_path / "b.csv").write_bytes(text.encode("utf8"))
+    with pytest.raises(ValueError, match=r"b\.csv.*UTF-8, and not latin1") as caught:
+        accumulate(scan(tmp_path, "kind", format=how))
+    assert option_named(caught.value) == "csv block_size=1000"
+
+
+@pytest.mark.parametrize("encoding", ["latin1", "cp1252", "cp1251", "gbk", "shift_jis", "utf-16"])
+def test_text_of_another_encoding_is_not_taken_for_utf8(encoding, tmp_path):
+    town = {"cp1251": "Москва", "gbk": "联通", "shift_jis": "東京"}.get(encoding, "Köln")
+    (tmp_path / "a.csv").write_bytes(f"x,kind\n1,{town}\n2,b\n3,Ä".encode(encoding, "ignore"))
+    state = accumulate(scan(tmp_path, "kind", format=f"csv encoding={encoding}", missing="marginal"))
+    assert town in state.classes
+
+
 def test_options_that_were_given_are_kept(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(written(FRAME, sep=";", decimal=",", na_rep="?"))
