@@ -120,6 +120,20 @@ def test_dates_that_two_ways_read_or_none_needs_have_no_parser_named(columns):
     assert as_written(format_of("csv"), text.encode()) == "csv delimiter=;"
 
 
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ({"sep": ";"}, "delimiter="),
+        ({"decimal": ","}, "decimal_point="),
+        ({"parse_dates": ["day"]}, "timestamp_parsers="),
+        ({"encoding": "latin1"}, "encoding="),
+    ],
+)
+def test_parameters_of_pandas_are_named_as_options_of_the_format(option, remedy):
+    with pytest.raises(TypeError, match=f"^{next(iter(option))} is .*format='csv {remedy}"):
+        scan("a.csv", "kind", **option)
+
+
 @pytest.mark.parametrize("length", ["length", "Länge"])
 @pytest.mark.parametrize("place", [0, 3000], ids=["first", "later"])
 def test_utf8_among_files_of_another_encoding_is_named_and_not_learnt(length, place, tmp_path):
