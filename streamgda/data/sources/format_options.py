@@ -40,6 +40,8 @@ _OF_PANDAS = {
 }
 """What options are called that users of pandas know by other names."""
 
+_FEW = 32  # bytes above ASCII without a letter, as encodings of single bytes have at most
+
 _ALIASES = {"ipc": "feather", "arrow": "feather"}
 
 FORMATS = ("parquet", "csv", "json", "feather", "orc")
@@ -178,8 +180,8 @@ class OtherThanUTF8:
     """
 
     def __init__(self, encoding: str) -> None:
-        is_of_bytes = len(bytes(range(256)).decode(encoding, "replace")) == 256
-        self._utf8 = codecs.getincrementaldecoder("utf-8")() if is_of_bytes else None
+        letters = [bytes([byte]).decode(encoding, "ignore") for byte in range(128, 256)]
+        self._utf8 = codecs.getincrementaldecoder("utf-8")() if letters.count("") < _FEW else None
 
     def is_wrong_for(self, content: bytes) -> bool:
         """Whether the text, of which this comes next, has letters beyond ASCII that are UTF-8."""

@@ -148,9 +148,12 @@ def test_utf8_among_files_of_another_encoding_is_named_and_not_learnt(length, pl
     assert option_named(caught.value) == "csv block_size=1000"
 
 
-@pytest.mark.parametrize("encoding", ["latin1", "cp1252", "cp1251", "gbk", "shift_jis", "utf-16"])
-def test_text_of_another_encoding_is_not_taken_for_utf8(encoding, tmp_path):
-    town = {"cp1251": "Москва", "gbk": "联通", "shift_jis": "東京"}.get(encoding, "Köln")
+TOWNS = {"utf8": "Köln", "utf-8": "Köln", "utf-16": "Köln", "latin1": "Köln", "cp1252": "Köln"}
+TOWNS |= {"cp1251": "Москва", "cp1253": "Αθήνα", "big5": "台北", "gbk": "联通", "shift_jis": "東京"}
+
+
+@pytest.mark.parametrize(("encoding", "town"), TOWNS.items())
+def test_text_is_read_by_its_own_encoding(encoding, town, tmp_path):
     (tmp_path / "a.csv").write_bytes(f"x,kind\n1,{town}\n2,b\n3,Ä".encode(encoding, "ignore"))
     state = accumulate(scan(tmp_path, "kind", format=f"csv encoding={encoding}", missing="marginal"))
     assert town in state.classes
