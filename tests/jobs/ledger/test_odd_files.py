@@ -208,3 +208,15 @@ def test_a_source_of_another_format_needs_a_ledger_of_its_own(tmp_path):
     with pytest.raises(ValueError, match=r"timestamp_parsers.*a ledger of its own") as raised:
         ledger.refresh(repaired)
     assert "exclude" not in str(raised.value)
+
+
+@pytest.mark.parametrize("way", ["path", "source"])
+def test_a_ledger_of_computed_columns_needs_a_source_with_them(way, tmp_path):
+    names = [f"column_{i}" for i in range(30)]
+    table = pa.table({**{name: RNG.normal(size=50) for name in names}, "kind": ["a", "b"] * 25})
+    pq.write_table(table, tmp_path / "a.parquet")
+    ledger, source = StatisticsLedger(tmp_path / "_ledger", "diag"), scan(tmp_path, "kind")
+    ledger.refresh(source.with_columns(twice=pa.compute.field("column_1") * 2))
+    with pytest.raises(ValueError, match=r"'twice'.*with_columns") as raised:
+        ledger.refresh(str(tmp_path) if way == "path" else source)
+    assert len(str(raised.value)) < 500
