@@ -6,8 +6,9 @@ without a time zone is in UTC.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from streamgda.data.blocks.labels import is_missing
 from streamgda.data.blocks.wording import RowError
 
 _REMEDY = "a date, or its text by ISO 8601, such as 2026-01-31 or 2026-01-31T18:30:00+02:00"
+
+_WRITTEN = re.compile(r"(\d{1,4})([/.-])(\d{1,2})\2(\d{4}|\d{2})([ T]\d{1,2}:\d{2}(:\d{2})?)?")
 
 Moments = NDArray[np.datetime64]
 
@@ -136,3 +139,39 @@ def _fits(values: Any) -> bool:
     except (pa.ArrowException, TypeError, OverflowError):
         return False
     return True
+
+
+def formats_of(texts: Sequence[str], share: float = 1) -> tuple[str, ...]:
+    """How dates in texts are written, for strptime.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The texts.
+    share : float, default=1
+        How many of them must be dates.
+
+    Returns
+    -------
+    tuple of str
+        One format; two if months or days may come first, and that of days is the first; none if too few are
+        dates, or no calendar has them.
+
+    Examples
+    --------
+    >>> formats_of(["31.12.2026", "01.02.2027"]), formats_of(["1/2/26"]), formats_of(["31.31.2026"])
+    (('%d.%m.%Y',), ('%d/%m/%y', '%m/%d/%y'), ())
+    """
+    dates = [match for match in map(_WRITTEN.fullmatch, texts) if match]
+    if not dates or len(dates) < share * len(texts):
+        return ()
+    first, middle = (max(int(match[place]) for match in dates) for place in (1, 3))
+    mark, has_time = dates[0][2], dates[0][5]
+    time = "" if not has_time else f"{has_time[0]}%H:%M" + (":%S" if dates[0][6] else "")
+    if len(dates[0][1]) == 4:
+        return (f"%Y{mark}%m{mark}%d{time}",) if middle <= 12 else ()
+    if max(first, middle) > 31 or min(first, middle) > 12:
+        return ()
+    year = "%Y" if len(dates[0][4]) == 4 else "%y"
+    orders = [order for order, month in (("%d %m", middle), ("%m %d", first)) if month <= 12]
+    return tuple(f"{order.replace(' ', mark)}{mark}{year}{time}" for order in orders)

@@ -82,6 +82,16 @@ RENAMED: dict[str, tuple[str, str | None]] = {
 """Parameters of older versions: the option that has each now, and its name there, if it is not the option."""
 
 
+_OF_OTHERS = {
+    "test_size": ("test", "test"),
+    "sep": ("format", "an option of a format: format='csv delimiter=;'"),
+    "decimal": ("format", "an option of a format: format='csv decimal_point=,'"),
+    "encoding": ("format", "an option of a format: format='csv encoding=latin1'"),
+    "parse_dates": ("format", "an option of a format: format='csv timestamp_parsers=%d.%m.%Y'"),
+}
+"""Parameters of scikit-learn and pandas: the parameter that does so here, and how it is written."""
+
+
 def new_spelling(old: str) -> str:
     """How a parameter of an older version is written now."""
     option, name = RENAMED[old]
@@ -98,14 +108,26 @@ def check_not_renamed(known: Container[str], names: Iterable[str], error: type[E
             raise error(new_spelling(old))
 
 
+def _check_not_of_others(known: Container[str], names: Iterable[str]) -> None:
+    """Raise TypeError, with the spelling here, for a name of another library that is not a known one."""
+    for name in names:
+        if name in _OF_OTHERS and name not in known and _OF_OTHERS[name][0] in known:
+            raise TypeError(f"{name} is {_OF_OTHERS[name][1]} here")
+
+
 def refusing_renamed(function: F) -> F:
-    """Decorate a function, so that its parameters of older versions are a TypeError with the new spelling."""
+    """Decorate a function, so that its parameters of older versions are a TypeError with the new spelling.
+
+    So are those of other libraries.
+    """
     known = signature(function).parameters
 
     @wraps(function)
     def call(*args: Any, **params: Any) -> Any:
         if RENAMED.keys() & params:
             check_not_renamed(known, params, TypeError)
+        if _OF_OTHERS.keys() & params:
+            _check_not_of_others(known, params)
         return function(*args, **params)
 
     return cast("F", call)

@@ -42,6 +42,8 @@ class Part:
 
     def __post_init__(self) -> None:
         """Raise an error for a share, a column or a number that cannot be."""
+        if not isinstance(self.test, int | float | np.number):
+            raise TypeError(f"test must be a number, the share of the test part; got {self.test!r:.80}")
         if not 0 < self.test < 1:
             raise ValueError(f"test is the share of the test part, between 0 and 1; got {self.test!r}")
         if not isinstance(self.by, str):

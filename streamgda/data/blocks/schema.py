@@ -6,8 +6,9 @@ features when these are asked for. `SCHEMAS` says where the schemas of saved sta
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.wording import MISSING, listed
+from streamgda.data.blocks.wording import MISSING, callers_level, listed
 from streamgda.data.registry import SCHEMAS
 
 Names = tuple[str, ...]
@@ -125,6 +126,15 @@ class Schema(ABC):
     def misread(self) -> dict[str, str]:
         """What columns hold that were read as something else, and how to read them."""
         return {}
+
+    def warn_of_misread(self, warned: Container[str] = ()) -> dict[str, str]:
+        """Warn of columns that hold something else than they were read as, and return them."""
+        misread = self.misread()
+        for name, holds in misread.items():
+            if name not in warned:
+                said = f"column {name!r} is learnt as categories, and holds {holds}"
+                warnings.warn(said, stacklevel=callers_level())
+        return misread
 
     def to_document(self) -> Any:
         """Plain values that JSON holds, and `from_plain` of the class reads."""

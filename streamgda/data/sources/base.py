@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block
+from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import MadeColumns, is_time
 from streamgda.data.blocks.wording import as_html, counted
@@ -318,6 +319,7 @@ class Source(ABC):
         """Whether the parts of the source are no longer these, in ways that reading them would not show."""
         return False
 
+    @refusing_renamed
     def split(self, test: float = 0.2, *, by: str = "rows", random_state: int = 0) -> tuple[Self, Self]:
         """Divide the source into two, to learn from one and to test with the other.
 

@@ -18,6 +18,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
+from streamgda.data.sources.format_options import OtherThanUTF8
 from streamgda.data.sources.planning import name_of_format
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
@@ -73,7 +74,7 @@ def _csv(kind: ds.CsvFileFormat, file: pa.NativeFile, path: str, types: pa.Schem
     if types is not None:
         convert.include_columns, convert.column_types = types.names, types
     parse = kind.parse_options
-    text = _CountedText(unpacked(file, path))
+    text = _CountedText(unpacked(file, path), read.encoding)
     reader = pa.csv.open_csv(pa.PythonFile(text, mode="r"), read, parse, convert)
     named = not (read.column_names or read.autogenerate_column_names)
     n_before = read.skip_rows + named + read.skip_rows_after_names
@@ -189,13 +190,16 @@ class _Text:
 
 
 class _CountedText(_Text):
-    """CSV, of which the line ends are counted."""
+    """CSV, of which the line ends are counted. It raises an error for UTF-8 that is read as other text."""
 
-    def __init__(self, text: pa.NativeFile) -> None:
+    def __init__(self, text: pa.NativeFile, encoding: str) -> None:
         super().__init__(text)
         self._n_ends, self._last = 0, b""
+        self._encoding, self._other = encoding, OtherThanUTF8(encoding)
 
     def _look_at(self, content: bytes) -> None:
+        if self._other.is_wrong_for(content):
+            raise pa.ArrowInvalid(f"the text is UTF-8, and not {self._encoding}")
         self._n_ends += content.count(b"\n")
         self._last = content or self._last
 

@@ -6,7 +6,7 @@ import codecs
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 
-from streamgda.data.sources.format_options import format_of, with_options
+from streamgda.data.blocks.dates import formats_of
+from streamgda.data.sources.format_options import OtherThanUTF8, format_of, with_options
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
@@ -81,10 +82,8 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     ''
     """
     parse, read = kind.parse_options, kind.default_fragment_scan_options.read_options
-    changes: dict[str, Any] = {}
-    encoding = read.encoding
-    if encoding in ("utf8", "utf-8") and (found := _encoding(beginning)):
-        encoding = changes["encoding"] = found
+    encoding = _encoding(beginning, read.encoding)
+    changes: dict[str, Any] = {} if encoding == read.encoding else {"encoding": encoding}
     content = io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")
     text = [*islice(content, read.skip_rows + _LINES)]
     whole = text[:-1] if len(beginning) == BEGINNING else text
@@ -103,19 +102,25 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     if delimiter != "," and decimals == {","}:
         changes["decimal_point"] = ","
     written = with_options(kind, changes)
-    is_other = written != with_options(kind, {})
-    return written if is_other and _reads(written, "".join(whole).encode(encoding)) else ""
+    if written == with_options(kind, {}):
+        return ""
+    convert = kind.default_fragment_scan_options.convert_options
+    if not convert.timestamp_parsers and (parsers := _parsers(fields, {*convert.null_values})):
+        written = with_options(kind, {**changes, "timestamp_parsers": parsers})
+    return written if _reads(written, "".join(whole).encode(encoding)) else ""
 
 
-def _encoding(beginning: bytes) -> str:
-    """Another encoding than UTF-8 that a text seems to have, or ""."""
+def _encoding(beginning: bytes, given: str) -> str:
+    """The encoding that a text seems to have; the given one unless it is UTF-8, or the text is."""
+    if given not in ("utf8", "utf-8"):
+        return "utf8" if OtherThanUTF8(given).is_wrong_for(beginning) else given
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
         codecs.getincrementaldecoder("utf-8")().decode(beginning)
     except UnicodeDecodeError:
         return "cp1252" if re.search(rb"[\x80-\x9f]", beginning) else "latin1"
-    return "utf-16-le" if beginning[1:2] == b"\0" else ""
+    return "utf-16-le" if beginning[1:2] == b"\0" else given
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
@@ -149,6 +154,18 @@ def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) ->
         return {}
     names = [f"{name}_{i}" if name in names[:i] else name for i, name in enumerate(names)]
     return {"column_names": names, "skip_rows": start + 1}
+
+
+def _parsers(fields: Sequence[Sequence[str]], nulls: Collection[str]) -> list[str]:
+    """How columns of dates are written that are not as ISO 8601 has them, if no two ways read them."""
+    rows = [[value.strip('"') for value in row] for row in fields[1:] if len(row) == len(fields[0])]
+    columns = ([value for value in column if value not in nulls] for column in zip(*rows, strict=True))
+    found = [formats[0] for column in columns if len(formats := formats_of(column)) == 1]
+    is_iso = [one.startswith("%Y-") for one in found]
+    orders = {one.replace("%d", "%m") for one in found}  # a value of another order might be read by either
+    if all(is_iso) or len(orders) < len({*found}):
+        return []
+    return sorted({str(pa.csv.ISO8601) if iso else one for one, iso in zip(found, is_iso, strict=True)})
 
 
 def _reads(written: str, content: bytes) -> bool:

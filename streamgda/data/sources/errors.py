@@ -20,6 +20,7 @@ NOT_UTF8 = "it is not UTF-8: say its encoding, such as format='csv encoding=lati
 _KNOWN = {
     "codec can't decode": NOT_UTF8,
     "CSV parse error": "it is of another format, or a line has another number of values than the first",
+    "the text is UTF-8": "it has another encoding than its format; files of two encodings are read apart",
     "crypt": _ENCRYPTED,
 }
 """What is wrong with a file, by what errors say."""

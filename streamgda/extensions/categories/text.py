@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from streamgda.data.blocks.dates import formats_of
+
 _FEWEST = 5  # different values
 _NEARLY_ALL = 0.9
 _SAMPLE = 100  # values of a column, which are sorted: every so many are looked at
-
-_DATE = re.compile(r"(\d{1,4})([/.-])(\d{1,2})\2(\d{4}|\d{2})([ T]\d{1,2}:\d{2}(:\d{2})?)?")
 
 _SIGN = "[-+$€£¥% ]"
 _NUMBER = re.compile(rf"{_SIGN}*(\d+|\d{{1,3}}([.,' \u00a0\u202f]\d{{3}})+)([.,]\d+)?{_SIGN}*")
@@ -30,14 +30,13 @@ def read_as_what(name: str, values: Sequence[Any]) -> str:
     sample = texts[:: len(texts) // _SAMPLE + 1]
     if len(sample) < _FEWEST:
         return ""
-    dates = [match for match in map(_DATE.fullmatch, sample) if match]
-    if len(dates) >= _NEARLY_ALL * len(sample) and (written := _format(dates)):
-        swapped = written.translate(str.maketrans("dm", "md"))
-        other = f", or {swapped} if months come first," if _is_ambiguous(dates) else ","
+    if written := formats_of(sample, _NEARLY_ALL):
+        example = next(text for text in sample if formats_of([text]))
+        other = f", or {written[1]} if months come first," if len(written) > 1 else ","
+        reading = _reading_csv(f"timestamp_parsers={written[0]}")
         return (
-            f"dates as text, such as {dates[0][0]!r}: read CSV with format='csv timestamp_parsers={written}' "
-            f"(--format){other} frames by pandas.to_datetime, others by with_columns and "
-            "pyarrow.compute.strptime"
+            f"dates as text, such as {example!r}: {reading}{other} frames by pandas.to_datetime, others by "
+            "with_columns and pyarrow.compute.strptime"
         )
     marked = [text for text in sample if _NUMBER.fullmatch(text) and not text.isdigit()]
     if len(marked) < _NEARLY_ALL * len(sample) / 2:  # digits alone may be codes
@@ -50,22 +49,9 @@ def read_as_what(name: str, values: Sequence[Any]) -> str:
     return f"numbers as text, such as {marked[0]!r}: {_remedy(name, {*texts}.difference(odd), odd)}"
 
 
-def _is_ambiguous(dates: Sequence[re.Match[str]]) -> bool:
-    """Whether either of two numbers may be the day."""
-    return len(dates[0][1]) < 4 and all(int(match[place]) <= 12 for match in dates for place in (1, 3))
-
-
-def _format(dates: Sequence[re.Match[str]]) -> str:
-    """How the dates are written, for strptime; "" if no calendar has them."""
-    first, middle = (max(int(match[place]) for match in dates) for place in (1, 3))
-    mark, has_time = dates[0][2], dates[0][5]
-    time = "" if not has_time else f"{has_time[0]}%H:%M" + (":%S" if dates[0][6] else "")
-    if len(dates[0][1]) == 4:
-        return f"%Y{mark}%m{mark}%d{time}" if middle <= 12 else ""
-    if max(first, middle) > 31 or min(first, middle) > 12:
-        return ""
-    day, month = ("%m", "%d") if middle > 12 else ("%d", "%m")
-    return f"{day}{mark}{month}{mark}{'%Y' if len(dates[0][4]) == 4 else '%y'}{time}"
+def _reading_csv(option: str) -> str:
+    """How CSV is read with one more option: statistics do not know those that it was read with."""
+    return f"read CSV with format='csv {option}' (--format; keep the other options that you gave)"
 
 
 def _remedy(name: str, numbers: Collection[str], odd: Sequence[str]) -> str:
@@ -74,10 +60,10 @@ def _remedy(name: str, numbers: Collection[str], odd: Sequence[str]) -> str:
         all(re.fullmatch(rf"-?\d+({mark}\d+)?", text) for text in numbers) for mark in (r"\.", ",")
     )
     if with_point:
-        return f"read CSV with format='csv null_values=,{','.join(odd[:5])}' (--format)"
+        return _reading_csv(f"null_values=,{','.join(odd[:5])}")
     has_comma = any(re.search(r",(\d{1,2}|\d{4,})\D*$", text) for text in numbers)
     if with_comma and has_comma and not odd:
-        return "read CSV with format='csv decimal_point=,' (--format), or by pandas.read_csv(decimal=',')"
+        return f"{_reading_csv('decimal_point=,')}, or by pandas.read_csv(decimal=',')"
     digits = f"replace_substring_regex(field({name!r}), '[^0-9{',' if has_comma else '.'}-]', '')"
     digits = f"replace_substring({digits}, ',', '.')" if has_comma else digits
     return (

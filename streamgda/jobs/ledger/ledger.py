@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.options import refusing_renamed
-from streamgda.data.blocks.wording import as_html
+from streamgda.data.blocks.wording import as_html, listed
 from streamgda.data.sources.base import FileSource, Source
 from streamgda.data.sources.encoding import AS_NAMED
 from streamgda.data.sources.formats import scan
@@ -250,10 +250,13 @@ class StatisticsLedger:
             ours, value = before.reads.get(name), reads.get(name)
             if ours != value and (name, ours) != ("missing", "raise"):  # no row of those files lacks anything
                 option = AS_NAMED.get(name, name)
+                remedy = f"open it as it was made, with {_made_with(before.reads)}"
+                if name == "columns" and ours:
+                    remedy = "refresh it with a source that has them, by with_columns"
                 raise ValueError(
-                    f"{self._name} holds statistics with {option}={ours!r:.200}, and here it is "
-                    f"{option}={value!r:.200}; open it as it was made, with {_made_with(before.reads)}, or "
-                    "use a ledger of its own for each way to read a dataset"
+                    f"{self._name} holds statistics with {option}={_written(ours)}, and here it is "
+                    f"{option}={_written(value)}; {remedy}, or use a ledger of its own for each way to read "
+                    "a dataset"
                 )
 
     @contextmanager
@@ -423,9 +426,11 @@ class StatisticsLedger:
     def _as_read(self, source: Any, before: LedgerFile | None) -> tuple[FileSource, dict[str, Any]]:
         """The source with the features in the order of the ledger, and what is read."""
         known = before.reads if before else {}
+        if before:  # or that columns have other types, or are not there, would be the first fault
+            asked = source.read_options
+            self._check_alike(before, {**known, **{name: asked.get(name) for name in ("format", "columns")}})
         with self._naming(known):
-            source = source.as_read(known)
-        source = source.rescanned()
+            source = source.as_read(known).rescanned()
         if not known.get("maps"):  # which are given the features in an order of their own
             source = source.in_order_of(known.get("features") or ())
         if self.groups is not None:
@@ -457,6 +462,8 @@ class StatisticsLedger:
                 new += part
             total += part
             del part  # or it would be in memory while the next one is read
+        if not before:
+            total_of(total).schema.warn_of_misread()
         if limits and old.n_rows:
             for record, state in entries.states(list(filter(plan.is_new, now)), empty):
                 if said := baseline.drift(total_of(state)).alarms(**limits):
@@ -479,7 +486,10 @@ def _keys_of(record: FileRecord) -> dict[str, Any]:
 
 def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with which a path is scanned as the files of a ledger were."""
-    return {name: read_options[name] for name in _SCANNED if read_options.get(name) is not None}
+    options = {name: read_options[name] for name in _SCANNED if read_options.get(name) is not None}
+    if made := read_options.get("columns"):  # of other ones, which no scan makes
+        options["features"] = [name for name in options["features"] if name not in made] or None
+    return options
 
 
 def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
@@ -492,4 +502,8 @@ def options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
 def _made_with(read_options: Mapping[str, Any]) -> str:
     """How a ledger was made, as the arguments of `scan` and its own parameters."""
     known = {name: read_options.get(name) for name in (*_SCANNED, *_PARAMETERS)}
-    return ", ".join(f"{name}={value!r:.200}" for name, value in known.items() if value)
+    return ", ".join(f"{name}={_written(value)}" for name, value in known.items() if value)
+
+
+def _written(value: Any) -> str:
+    return f"[{listed(value)}]" if isinstance(value, list) else f"{value!r:.200}"

@@ -151,8 +151,9 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if self._renormalises_priors and self.priors is not None and not sum_to_one(self.priors):
             now["priors"] = self.priors
             self._warn_of_priors(warned.get("priors"))
-        is_numeric = self.statistics_.schema.is_numeric
-        now |= {} if is_numeric else self._warn_of_misread(warned.get("misread", ()))
+        schema = self.statistics_.schema
+        misread = {} if schema.is_numeric else schema.warn_of_misread(warned.get("misread", ()))
+        now |= {"misread": misread} if misread else {}
         if now:
             self._warned = now
         if self._learnt_whole or self.half_life or "_traps" not in self.__dict__:
@@ -160,15 +161,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _warn_of_traps(self, state: Finalised[G]) -> None:
         """Warn once of what makes a model of little use; of a stream, when it first predicts."""
-
-    def _warn_of_misread(self, warned: Container[str]) -> dict[str, Any]:
-        """Warn of columns that hold something else than they were read as, and return them."""
-        misread = self.statistics_.schema.misread()
-        for name, holds in misread.items():
-            if name not in warned:
-                said = f"column {name!r} is learnt as categories, and holds {holds}"
-                warnings.warn(said, stacklevel=callers_level())
-        return {"misread": misread} if misread else {}
 
     def _warn_of_none(self, why_none: Reason, knows: bool) -> None:
         """Warn, once, that rows determine the density of no class."""

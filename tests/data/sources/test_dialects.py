@@ -81,6 +81,84 @@ def test_another_encoding_is_named_wherever_it_shows(label, encoding, n_before, 
     assert label in state.classes
 
 
+DAY = pd.date_range("2026-01-20", periods=40)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"day": "%d.%m.%Y"},
+        {"day": "%m/%d/%y %H:%M", "iso": "%Y-%m-%d"},
+        {"day": "%d.%m.%Y", "due": "%d/%m/%Y"},
+    ],
+    ids=["d.m.Y", "m/d/y and ISO", "two ways"],
+)
+def test_dates_are_read_by_the_options_that_are_named(columns, tmp_path):
+    dates = pd.DataFrame({name: DAY.strftime(how) for name, how in columns.items()})
+    dates["x"] = FRAME["width"]
+    (tmp_path / "a.csv").write_text(written(dates.assign(kind=FRAME["kind"]), sep=";"))
+    with pytest.raises(ValueError, match=r"a\.csv") as caught:
+        scan(tmp_path / "a.csv", "kind")
+    state = accumulate(scan(tmp_path / "a.csv", "kind", format=option_named(caught.value)))
+    days = pd.Series((DAY - pd.Timestamp(0)) / pd.Timedelta(days=1))
+    expected = days.groupby(FRAME["kind"]).mean()
+    for place in range(len(columns)):
+        np.testing.assert_allclose(state.means[:, place], expected)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"day": DAY.strftime("%d/%m/%Y"), "due": DAY.strftime("%m/%d/%Y")},
+        {"day": [f"{day:02}/02/2026" for day in range(1, 11)], "x": range(10)},
+        {"day": DAY.strftime("%Y-%m-%d"), "x": range(40)},
+    ],
+    ids=["two orders", "either order", "ISO"],
+)
+def test_dates_that_two_ways_read_or_none_needs_have_no_parser_named(columns):
+    text = written(pd.DataFrame(columns), sep=";")
+    assert as_written(format_of("csv"), text.encode()) == "csv delimiter=;"
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ({"sep": ";"}, "delimiter="),
+        ({"decimal": ","}, "decimal_point="),
+        ({"parse_dates": ["day"]}, "timestamp_parsers="),
+        ({"encoding": "latin1"}, "encoding="),
+    ],
+)
+def test_parameters_of_pandas_are_named_as_options_of_the_format(option, remedy):
+    with pytest.raises(TypeError, match=f"^{next(iter(option))} is .*format='csv {remedy}"):
+        scan("a.csv", "kind", **option)
+
+
+@pytest.mark.parametrize("length", ["length", "Länge"])
+@pytest.mark.parametrize("place", [0, 3000], ids=["first", "later"])
+def test_utf8_among_files_of_another_encoding_is_named_and_not_learnt(length, place, tmp_path):
+    rows = "".join(f"{i},{'Bonn' if i < place else 'Köln'},{'ab'[i % 2]}\n" for i in range(place + 100))
+    text = f"{length},town,kind\n{rows}"
+    (tmp_path / "a.csv").write_bytes(text.encode("latin1"))
+    how = "csv encoding=latin1 block_size=1000"
+    assert set(accumulate(scan(tmp_path, "kind", format=how)).schema.values[0]) <= {"Bonn", "Köln"}
+    (tmp_path / "b.csv").write_bytes(text.encode("utf8"))
+    with pytest.raises(ValueError, match=r"b\.csv.*UTF-8, and not latin1") as caught:
+        accumulate(scan(tmp_path, "kind", format=how))
+    assert option_named(caught.value) == "csv block_size=1000"
+
+
+TOWNS = {"utf8": "Köln", "utf-8": "Köln", "utf-16": "Köln", "latin1": "Köln", "cp1252": "Köln"}
+TOWNS |= {"cp1251": "Москва", "cp1253": "Αθήνα", "big5": "台北", "gbk": "联通", "shift_jis": "東京"}
+
+
+@pytest.mark.parametrize(("encoding", "town"), TOWNS.items())
+def test_text_is_read_by_its_own_encoding(encoding, town, tmp_path):
+    (tmp_path / "a.csv").write_bytes(f"x,kind\n1,{town}\n2,b\n3,Ä".encode(encoding, "ignore"))
+    state = accumulate(scan(tmp_path, "kind", format=f"csv encoding={encoding}", missing="marginal"))
+    assert town in state.classes
+
+
 def test_options_that_were_given_are_kept(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text(written(FRAME, sep=";", decimal=",", na_rep="?"))

@@ -400,6 +400,8 @@ def test_states_of_one_part_are_not_found_for_the_other(source, tmp_path):
     [
         ({"test": 0}, ValueError, ["test", "0"]),
         ({"test": 1.0}, ValueError, ["1.0"]),
+        ({"test": "2026-11-05"}, TypeError, ["share", "'2026-11-05'"]),
+        ({"test_size": 0.2}, TypeError, ["test_size", "is test here"]),
         ({"by": "whom"}, ValueError, ["whom", "'who'"]),
         ({"by": "x"}, ValueError, ["'x'", "feature", "exclude=['x']"]),
         ({"by": "kind"}, ValueError, ["'kind'"]),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from sklearn.preprocessing import StandardScaler
 
-from streamgda import StatisticsLedger, accumulate, scan, scan_parquet
+from streamgda import GaussianNB, StatisticsLedger, accumulate, scan, scan_parquet
 from streamgda.cli.main import main
 
 RNG = np.random.default_rng(0)
@@ -161,3 +161,62 @@ def test_a_refresh_of_text_that_is_killed_goes_on(n_tables, tmp_path):
     ledger = StatisticsLedger(tmp_path / "ledger")
     assert len(ledger.refresh(scan(tmp_path / "data", "kind")).added) == 8
     assert ledger.statistics().allclose(accumulate(scan(tmp_path / "data", "kind")), rtol=1e-12)
+
+
+def sold(folder, name="a"):
+    """A file with dates and numbers as text, as spreadsheets write them."""
+    lines = [f"{i % 28 + 1:02}.03.2026;{i % 7} 100,5 €;{i % 5};{'ab'[i % 2]}\n" for i in range(200)]
+    (folder / f"{name}.csv").write_text("day;paid;x;kind\n" + "".join(lines), encoding="utf8")
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("folds", [None, 2])
+def test_the_first_refresh_warns_of_text_that_holds_dates_or_numbers_as_fit_does(folds, tmp_path, recwarn):
+    sold(tmp_path)
+    source = scan(tmp_path, "kind", format="csv delimiter=;")
+    ledger = StatisticsLedger(tmp_path / "_ledger", folds=folds)
+    ledger.refresh(source)
+    told = {str(one.message) for one in recwarn}
+    assert len(told) == 2
+    assert {name for name in ("day", "paid") if any(f"'{name}'" in one for one in told)} == {"day", "paid"}
+    recwarn.clear()
+    GaussianNB().fit(source)
+    assert told <= {str(one.message) for one in recwarn}
+    recwarn.clear()
+    sold(tmp_path, "b")
+    ledger.refresh(source)
+    assert not recwarn
+
+
+@pytest.mark.filterwarnings("always")
+def test_the_command_line_warns_of_dates_in_text_when_it_first_refreshes(tmp_path):
+    sold(tmp_path)
+    options = ["--target", "kind", "--format", "csv delimiter=;", "--exclude", "paid"]
+    done = CliRunner().invoke(main, ["refresh", f"{tmp_path}/_ledger", str(tmp_path), *options])
+    assert done.exit_code == 0
+    assert "'day'" in done.stderr
+    assert "timestamp_parsers=%d.%m.%Y" in done.stderr
+
+
+def test_a_source_of_another_format_needs_a_ledger_of_its_own(tmp_path):
+    sold(tmp_path)
+    ledger = StatisticsLedger(tmp_path / "_ledger")
+    options = {"features": ["day", "x"], "categories": "auto"}
+    with pytest.warns(UserWarning, match="'day'"):
+        ledger.refresh(scan(tmp_path, "kind", format="csv delimiter=;", **options))
+    repaired = scan(tmp_path, "kind", format="csv delimiter=; timestamp_parsers=%d.%m.%Y", exclude=["paid"])
+    with pytest.raises(ValueError, match=r"timestamp_parsers.*a ledger of its own") as raised:
+        ledger.refresh(repaired)
+    assert "exclude" not in str(raised.value)
+
+
+@pytest.mark.parametrize("way", ["path", "source"])
+def test_a_ledger_of_computed_columns_needs_a_source_with_them(way, tmp_path):
+    names = [f"column_{i}" for i in range(30)]
+    table = pa.table({**{name: RNG.normal(size=50) for name in names}, "kind": ["a", "b"] * 25})
+    pq.write_table(table, tmp_path / "a.parquet")
+    ledger, source = StatisticsLedger(tmp_path / "_ledger", "diag"), scan(tmp_path, "kind")
+    ledger.refresh(source.with_columns(twice=pa.compute.field("column_1") * 2))
+    with pytest.raises(ValueError, match=r"'twice'.*with_columns") as raised:
+        ledger.refresh(str(tmp_path) if way == "path" else source)
+    assert len(str(raised.value)) < 500
