@@ -47,8 +47,9 @@ def as_table(
 ) -> Any:
     """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is.
 
-    A dict is a row if a value is no column: a single value, or numbers in place of the lists of `known`, the
-    features of a model. The columns that are known to hold numbers or dates must hold these.
+    A dict is one row if it holds a single value. It is one row, too, if it lacks all features of a model,
+    `known`, and has a list of numbers whose places are among them. The columns that are named as `numbers`
+    or `dates` must hold these.
     """
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
     X = [X] if type(X) is dict and (any(map(_is_single, X.values())) or _is_one_list(X, known)) else X
@@ -81,7 +82,7 @@ _NO_NUMBERS = (str, bytes, list, tuple, dict, set, complex, np.ndarray)
 
 
 def check_known_numbers(frame: Any, names: Collection[str]) -> None:
-    """Raise RowError if a column of a frame that is to be one of numbers holds something else."""
+    """Raise RowError if a column of a frame with one of these names holds something else than numbers."""
     for name in columns_of_other_types(frame):
         if name in names:
             column = frame[name]
@@ -94,7 +95,7 @@ def _is_single(value: Any) -> bool:
 
 
 def _is_one_list(columns: dict[Any, Any], known: Sequence[str]) -> bool:
-    """Whether a dict has no feature, but a list of numbers whose places are features."""
+    """Whether a dict is a row that lacks all features, but has a list of numbers whose places they are."""
     if not columns.keys().isdisjoint(known):
         return False
     lists = {name.rpartition("_")[0] for name in known}
@@ -416,8 +417,8 @@ def _decoded(X: Any) -> Any:
     if library_of(X) == "pyarrow":
         for i, field in enumerate(X.schema):
             if str(field.type).startswith("dictionary"):
-                values: Any = field.type
-                X = X.set_column(i, field.name, X.column(i).cast(values.value_type))
+                kind: Any = field.type
+                X = X.set_column(i, field.name, X.column(i).cast(kind.value_type))
     return X
 
 

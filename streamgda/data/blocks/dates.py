@@ -149,7 +149,7 @@ def formats_of(texts: Sequence[str], share: float = 1) -> tuple[str, ...]:
     texts : sequence of str
         The texts.
     share : float, default=1
-        How many of them must be dates.
+        The share of them that must be dates.
 
     Returns
     -------

@@ -165,7 +165,7 @@ class Columns(Schema):
 
 
 def among(names: Sequence[str], known: Names | None) -> Names:
-    """Those of the names that are known, in their order."""
+    """Those of the known names that are among the names, in the order of the known ones."""
     return tuple(name for name in known or () if name in names)
 
 

@@ -142,7 +142,10 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
 
 
 def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) -> dict[str, Any]:
-    """The options for the names of columns: if rows come first, or below fewer names; or if names repeat."""
+    """The options for the names of columns, if the first line is a row, or a name repeats; else none.
+
+    A line above the first row may have one name fewer than the row has values.
+    """
     n_numbers = sum(_NUMBER.fullmatch(one.strip('"')) is not None for one in fields[0])
     if n_numbers and above:
         names = [name.strip('"') for name in above]
@@ -157,7 +160,7 @@ def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) ->
 
 
 def _parsers(fields: Sequence[Sequence[str]], nulls: Collection[str]) -> list[str]:
-    """How columns of dates are written that are not as ISO 8601 has them, if no two ways read them."""
+    """How dates are written, if some are not by ISO 8601, and all can be read in one way alone; or none."""
     rows = [[value.strip('"') for value in row] for row in fields[1:] if len(row) == len(fields[0])]
     columns = ([value for value in column if value not in nulls] for column in zip(*rows, strict=True))
     found = [formats[0] for column in columns if len(formats := formats_of(column)) == 1]

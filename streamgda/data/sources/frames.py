@@ -19,7 +19,10 @@ _ROW: Callable[[int], str] = "row {}".format
 
 
 def with_places(X: Any, lists: Sequence[Any], known: Schema) -> Any:
-    """What `streamgda.data.blocks.arrays.with_places` returns of a frame with columns of lists, or of one."""
+    """What `streamgda.data.blocks.arrays.with_places` returns of a frame with these columns of lists.
+
+    If there are none, X itself is a column of lists.
+    """
     if not lists:
         return _of_column(X, known)
     names, columns, learnt = column_labels(X) or [], {}, known.names

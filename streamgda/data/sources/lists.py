@@ -1,4 +1,4 @@
-"""Columns of lists, of which each place is a feature: those of 2 numbers in a column "a" are a_0 and a_1."""
+"""Columns of lists, of which each place is a feature: lists of 2 numbers in a column "a" are a_0 and a_1."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def length_of(kind: pa.DataType) -> int | None:
 def expanded(
     names: Sequence[str], schema: pa.Schema, origin: str, first_rows: Callable[[list[str]], pa.Table] | None
 ) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The features that some columns are, and the lengths of those that hold lists.
+    """The features that some columns make, and the lengths of those columns that hold lists.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def first_other(lengths: pa.Array, length: int) -> int | None:
 
 
 def side_by_side(parts: Sequence[Matrix]) -> Features:
-    """Columns of several matrices of the same rows as one matrix; apart if it would round an integer."""
+    """Several matrices of the same rows as one matrix; as single columns if it would round an integer."""
     if len(parts) == 1:
         return parts[0]
     if np.result_type(*parts) == np.float64 and any(map(_has_wide_integers, parts)):
