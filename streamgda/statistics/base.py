@@ -41,7 +41,7 @@ from streamgda.statistics.validation import as_affine_map, as_feature_positions,
 
 S = TypeVar("S", bound="Statistics")
 
-_BLOCKS_OF_RUN = 4  # that one thread adds up; more if their state is large, fewer if the blocks are
+_BLOCKS_OF_RUN = 4  # which one thread adds up; more if the state is large, fewer if blocks are large
 _MOST_VALUES = 1 << 24  # of a block, where a rule makes many features of the rows
 
 
@@ -570,6 +570,7 @@ class Statistics(State):
 
 
 def _is_of_one_thread(block: Block) -> bool:
+    """Whether the thread that gave a block must read its rows."""
     features = block.features
     return (
         not isinstance(features, np.ndarray) and isinstance(features, MadeColumns) and features.of_one_thread

@@ -246,12 +246,12 @@ class MappedColumns(MadeColumns):
         if not kind.has_products:
             raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
         rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
-        there = self.given if hasattr(self.given, "moments") else None
-        if self.rule.device is not None and there is None:
-            there = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
-        if there is not None:
+        on_a_device = self.given if hasattr(self.given, "moments") else None
+        if self.rule.device is not None and on_a_device is None:
+            on_a_device = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
+        if on_a_device is not None:
             with _ON_DEVICE:
-                moments = there.moments(rows, kind, partial(mapped, self.rule.features), len(self))
+                moments = on_a_device.moments(rows, kind, partial(mapped, self.rule.features), len(self))
         elif self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
         else:
