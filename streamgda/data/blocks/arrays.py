@@ -5,6 +5,7 @@ Most functions read a frame as a whole. A call for each column would take longer
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
@@ -29,10 +30,10 @@ from streamgda.data.blocks.block import (
     cut_into_blocks,
     rows_of,
 )
-from streamgda.data.blocks.dates import column_of, days, is_date
+from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
-from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, is_time
+from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, column_of, is_time
 from streamgda.data.blocks.wording import RowError
 from streamgda.data.registry import LISTS
 
@@ -66,7 +67,44 @@ def as_table(
     for name in columns.keys() & {*numbers}:
         check_numbers(columns[name], name)
     each = columns.items()
-    return pa.table({name: column_of(name, values, holds_dates=name in dates) for name, values in each})
+    return pa.table({name: _in_arrow(name, values, holds_dates=name in dates) for name, values in each})
+
+
+def _in_arrow(name: Any, values: Any, *, holds_dates: bool = False) -> Any:
+    """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC.
+
+    Texts are dates if the column is known to hold them.
+
+    Raises
+    ------
+    RowError
+        If a value is of another type than those before, or beyond what Arrow holds.
+    """
+    import pyarrow as pa
+
+    values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
+    if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
+        return values
+    values = list(values)
+    if holds_dates or any(isinstance(value, date | np.datetime64) for value in values):
+        return pa.array(moments_of(values, name))
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        row = bisect_left(range(len(values)), True, key=lambda last: not _fits(values[: last + 1]))
+        fault = f": column {name!r} holds {values[row]!r:.80}: {error}. A column holds values of one type"
+        raise RowError(row, fault) from error
+
+
+def _fits(values: Any) -> bool:
+    """Whether Arrow has a type for values of Python."""
+    import pyarrow as pa
+
+    try:
+        pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return False
+    return True
 
 
 def check_numbers(values: Iterable[Any], name: Any) -> None:
@@ -98,7 +136,7 @@ def _is_one_list(columns: dict[Any, Any], known: Sequence[str]) -> bool:
     """Whether a dict is a row that lacks all features, but has a list of numbers whose places they are."""
     if not columns.keys().isdisjoint(known):
         return False
-    lists = {name.rpartition("_")[0] for name in known}
+    lists = set(map(column_of, known))
     return any(
         name in lists and any(isinstance(value, Number) for value in values)
         for name, values in columns.items()
@@ -216,7 +254,7 @@ def list_columns(X: Any, features: Sequence[str] | None) -> Lists:
     own = set(map(str, column_labels(X) or [getattr(X, "name", None)]))
     others = own.difference(features or ())
     made = {*(features or ())} - own if others else ()
-    lengths = Counter(name.rpartition("_")[0] for name in made)
+    lengths = Counter(map(column_of, made))
     return tuple(sorted((name, lengths[name]) for name in others if f"{name}_0" in made))
 
 

@@ -22,7 +22,7 @@ from streamgda.data.blocks.arrays import (
 )
 from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
 from streamgda.data.blocks.labels import is_missing
-from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.blocks.wording import listed
 
 
@@ -66,7 +66,7 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
 def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> None:
     """Raise ValueError if features are absent since the column that should have their lists has none."""
     for name in absent:
-        column = name.rpartition("_")[0]
+        column = column_of(name)
         if column in table.column_names and column not in known:
             raise ValueError(
                 f"column {column!r} holds {table.schema.field(column).type}, and feature {name!r} is a place "

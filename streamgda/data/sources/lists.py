@@ -11,17 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Features, Matrix
-from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.schema import Schema, column_of
 
 
 def places_of(column: str, length: int) -> tuple[str, ...]:
     """The names of the features that lists of this length make."""
     return tuple(f"{column}_{i}" for i in range(length))
-
-
-def column_of(place: str) -> str:
-    """The column of lists of which a feature would be a place, by its name."""
-    return place.rpartition("_")[0]
 
 
 def are_of_one_list(schema: Schema) -> bool:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from streamgda.data.blocks.block import Missing, check_missing
 from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.parts import Part
-from streamgda.data.blocks.schema import is_time
+from streamgda.data.blocks.schema import column_of, is_time
 from streamgda.data.blocks.wording import check_known, counted, listed
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.encoding import (
@@ -40,7 +40,7 @@ from streamgda.data.sources.expressions import (
     referenced_columns,
     type_of,
 )
-from streamgda.data.sources.lists import column_of, expanded, is_list, length_of, places_of
+from streamgda.data.sources.lists import expanded, is_list, length_of, places_of
 
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""
