@@ -22,7 +22,6 @@ from scipy.linalg.blas import dsyrk
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.data.blocks.block import Block, rows_of
-from streamgda.data.blocks.labels import drop_unused
 from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.wording import listed
 from streamgda.extensions.devices.rows import DeviceRows
@@ -275,11 +274,8 @@ def _reduced_in_double(rows: Block, rule: MappedRows, kind: CovarianceKind, work
     """The moments of the mapped rows of a block."""
     n_features = rule.features.n_outputs
     accumulation = Accumulation(Labelled.empty(Moments.zeros(kind, 0, n_features), n_features))
-    for start in range(0, len(rows.codes), _ROWS_TOGETHER):
-        piece = rows.between(start, start + _ROWS_TOGETHER)
-        classes, codes = drop_unused(piece.classes, piece.codes)
-        made = replace(piece, features=_mapped(piece, rule), classes=classes, codes=codes, feature_names=None)
-        accumulation.add(made, workspace)
+    for piece in rows.pieces(_ROWS_TOGETHER):
+        accumulation.add(replace(piece, features=_mapped(piece, rule), feature_names=None), workspace)
     return accumulation.state().moments
 
 
