@@ -51,8 +51,8 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     If no model can be made from the data, for example because a covariance is singular, the statistics are
     saved beside the output file. The error says how to go on without reading the data again.
 
-    With --test 0.2 or --by, it learns from one part of the data alone. Then evaluate judges by the other
-    part, if it is given the same.
+    With --test 0.2 or --by, it learns from one part of the data alone. With the same options, evaluate
+    judges by the other part.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
 
     DATA is as for fit, and is read once, or twice if rows are to be scored, however many candidates
     there are. Greater scores are better. Rows keep their folds when files are added. With --test or --by, the
-    test part is left out, as by fit.
+    test part is left out, as fit does.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def evaluate(saved_in: str, data: Paths) -> None:
     SAVED_IN is as for predict, and DATA as for fit. Accuracy, log loss and Brier score are printed, and for
     each class precision, recall, F1, and the areas under its ROC and precision-recall curves; with --json the
     confusion matrix too, whose rows are the true classes. With --test or --by, the model is judged by the
-    part alone from which fit with the same options has not learnt.
+    test part alone, which fit with the same options leaves out.
 
     Other Parameters
     ----------------

@@ -13,7 +13,7 @@ from sklearn.externals.array_api_compat import array_namespace
 from sklearn.utils.validation import validate_data
 
 from streamgda.data.blocks.schema import UNNAMED, MadeColumns
-from streamgda.models.estimators.libraries import in_double, on_host, putting
+from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
 
@@ -78,7 +78,7 @@ class DeviceRows(MadeColumns):
 
     def rows(self, rows: slice | NDArray[np.intp]) -> Self:
         """Some of the rows."""
-        places = putting(self.X)(np.arange(self.n_rows)[rows])
+        places = to_place_of(self.X)(np.arange(self.n_rows)[rows])
         return type(self)(array_namespace(self.X).take(self.X, places, axis=0))
 
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Moments | None:
@@ -102,7 +102,7 @@ class DeviceRows(MadeColumns):
         Products are formed and added in float64. Sums over classes are products with indicators, which have
         the same bits each time, as atomic additions have not.
         """
-        xp, put = array_namespace(self.X), putting(self.X)
+        xp, put = array_namespace(self.X), to_place_of(self.X)
         n_classes, n_features = len(block.classes), n_features or len(self)
         order = np.argsort(block.codes, kind="stable")
         codes, weights = block.codes[order].astype(np.int64), block.row_weights[order]

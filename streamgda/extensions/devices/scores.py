@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from streamgda.extensions.devices.rows import pieces
 from streamgda.models.estimators.classifier import checked_quantile, finalised
 from streamgda.models.estimators.formula import ScoreFormula, check_formula, formula_of
-from streamgda.models.estimators.libraries import in_double, on_host, putting
+from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
 from streamgda.models.estimators.moment import at_one_moment
 from streamgda.models.estimators.scores import Finalised
 from streamgda.models.gaussians.posteriors import decisions
@@ -31,7 +31,7 @@ def answer(method: Callable[..., Any], model: Any, X: Any, **options: Any) -> An
     ValueError
         If the rows are not those of the model, or it scores rows of the host alone.
     """
-    name, xp, put = method.__name__, array_namespace(X), putting(X)
+    name, xp, put = method.__name__, array_namespace(X), to_place_of(X)
     if name not in _ANSWERS:
         raise TypeError(f"{name} takes no rows on a device; give it a copy in NumPy")
     with at_one_moment(model) as statistics:
@@ -62,7 +62,7 @@ class _Rows:
 
     def __init__(self, state: Finalised[Any], X: Any) -> None:
         self.state, self.X, self.xp = state, X, array_namespace(X)
-        self.put = putting(X, self.xp.float64)
+        self.put = to_place_of(X, self.xp.float64)
         self.rows = in_double(getattr(state.seen.densities, "mapped", lambda X: X)(X))
 
     def formula(self, of_distances: bool) -> tuple[ScoreFormula, list[Any]]:

@@ -8,9 +8,10 @@ import numpy as np
 from sklearn.externals.array_api_compat import array_namespace
 from sklearn.utils.validation import validate_data
 
-from streamgda.models.estimators.libraries import in_double, on_host, putting
+from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
 
-_FARTHEST = 6.0  # deviations from the mean
+FARTHEST = 6.0
+"""Deviations from the mean: inputs that lie farther are moved to there."""
 
 
 def transformed(features: Any, X: Any) -> Any:
@@ -27,9 +28,9 @@ def mapped(features: Any, X: Any) -> Any:
     The cosine is by the polynomial of `streamgda.statistics.kernels`, so that numbers are those of the host.
     """
     xp = array_namespace(X)
-    put, X = putting(X, xp.float64), in_double(X)
+    put, X = to_place_of(X, xp.float64), in_double(X)
     scaled = (X - put(features.mean_)) * put(features.factor_)
-    inputs = [xp.where(xp.isfinite(scaled), xp.clip(scaled, -_FARTHEST, _FARTHEST), xp.nan)]
+    inputs = [xp.where(xp.isfinite(scaled), xp.clip(scaled, -FARTHEST, FARTHEST), xp.nan)]
     for j, knots, levels in features._ranks:
         x, at = xp.clip(X[:, j], float(knots[0]), float(knots[-1])), put(knots)
         place = xp.clip(xp.searchsorted(at, x, side="right"), 1, len(knots) - 1) - 1

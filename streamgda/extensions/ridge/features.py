@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from streamgda.extensions.ridge.array_api import transformed
+from streamgda.extensions.ridge.array_api import FARTHEST, transformed
 from streamgda.models.estimators.libraries import lies_elsewhere
 from streamgda.statistics.kernels import Singles, map_angles
 from streamgda.statistics.kernels.blas import single_blas_thread
@@ -28,7 +28,6 @@ Array = NDArray[np.float64]
 FILL_IN = "fill it in before the map, as a SimpleImputer does, or leave out such rows"
 
 _MOST_QUANTILES = 257
-_FARTHEST = 6.0  # deviations from the mean
 _ROWS_TOGETHER = 256  # of which the inputs, and the outputs of some thousand features, stay in the cache
 _ROWS_OF_DISTANCES = 1_000
 _ROWS_OF_METRIC = 5_000
@@ -286,7 +285,7 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             scaled = rows - self.mean_
             scaled *= self.factor_
             is_finite = bool(np.isfinite(scaled).all())
-        np.clip(scaled, -_FARTHEST, _FARTHEST, out=out[:, :n_columns])
+        np.clip(scaled, -FARTHEST, FARTHEST, out=out[:, :n_columns])
         for i, (j, knots, levels) in enumerate(self._ranks, n_columns):
             out[:, i] = np.interp(rows[:, j], knots, levels)
         return is_finite

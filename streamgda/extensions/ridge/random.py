@@ -90,10 +90,10 @@ class RandomFeatureClassifier(RidgeClassifier):
     calibration_rows : int, default=4000
         How many different rows are in this sample, drawn by a hash of their values.
     device : str, optional
-        The device of PyTorch on which rows are mapped, multiplied and solved for, in float64, such as "cuda".
-        The threads of a read decode the rows and feed it. The model is that of the host to rounding, and they
-        merge. Rows in NumPy are predicted on the host. Where the device is not there, a model that was saved
-        predicts, and learns after ``set_params(device=None)``.
+        The device of PyTorch, such as "cuda", on which rows are mapped and multiplied, and regressions are
+        solved, in float64. The threads of a read decode the rows and feed it. The model is that of the host
+        up to rounding, and the two merge. Rows in NumPy are predicted on the host. On a machine without the
+        device, a saved model predicts, and it learns after ``set_params(device=None)``.
     temperature : float, default=1.0
         As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
     categories : "auto", Categorical or None, default="auto"

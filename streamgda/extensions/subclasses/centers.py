@@ -19,7 +19,7 @@ from streamgda.data.blocks.block import Block, rows_of
 from streamgda.data.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import named
-from streamgda.models.estimators.libraries import in_double, on_host, putting
+from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
 from streamgda.models.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.covariances import Array
 
@@ -197,7 +197,7 @@ class SubclassCenters(Mapping[Any, Array]):
         """The number of the centre that is nearest to each row on a device. The host decides between ties."""
         known = self._slopes_of(label, slice(None))
         anchor, slopes, intercepts, _ = known
-        xp, X, put = array_namespace(rows.X), in_double(rows.X), putting(rows.X)
+        xp, X, put = array_namespace(rows.X), in_double(rows.X), to_place_of(rows.X)
         scores = (X - put(anchor)) @ put(slopes.T) + put(intercepts)
         nearest: NDArray[np.intp] = on_host(xp.argmax(scores, axis=1)).astype(np.intp)
         largest = float(xp.max(xp.abs(X)))

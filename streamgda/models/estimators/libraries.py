@@ -63,7 +63,7 @@ def in_double(X: Any) -> Any:
     return xp.astype(X, xp.float64)
 
 
-def putting(beside: Any, dtype: Any = None) -> Callable[[Any], Any]:
+def to_place_of(beside: Any, dtype: Any = None) -> Callable[[Any], Any]:
     """A function that copies an array of NumPy to where another array lies, into its library."""
     xp, place = array_namespace(beside), device(beside)
     return lambda array: xp.asarray(np.array(array, order="C"), dtype=dtype, device=place)
