@@ -161,9 +161,9 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        given = as_table(X, self.feature_names or ())
-        rows = in_order_of(with_places(given, self.schema), self.feature_names)
-        lists = () if rows is given else list_columns(given, column_names(rows))
+        X = as_table(X, self.feature_names or ())
+        rows = in_order_of(with_places(X, self.schema), self.feature_names)
+        lists = () if rows is X else list_columns(X, column_names(rows))
         rows = with_days(rows, self.schema)
         self.update_blocks(array_blocks(rows, y, sample_weight, lists=lists))
         return self

@@ -156,20 +156,20 @@ class RowScores:
         The densities of the features that are observed in these rows.
     positions : slice or ndarray of int
         The positions of the rows among all rows to be scored.
-    given : ndarray of shape (n, n_observed)
+    values : ndarray of shape (n, n_observed)
         Their observed features, in any type.
     """
 
     finalised: Finalised[Any]
     gaussians: Densities
     positions: Positions
-    given: Rows
+    values: Rows
     _best: dict[int, NDArray[np.intp]] = field(default_factory=dict, init=False)
 
     @cached_property
     def rows(self) -> Array:
         """The observed features as float64, in C order: bits of sums depend on the order in memory."""
-        return np.ascontiguousarray(self.given, dtype=np.float64)
+        return np.ascontiguousarray(self.values, dtype=np.float64)
 
     @cached_property
     def posterior_scores(self) -> Array:
@@ -385,7 +385,7 @@ def score_each(call: Callable[[RowScores], object], blocks: Iterator[RowScores],
     """Call a function of the scores of each block of `n_rows` rows: of all but the first, in threads."""
     first = next(blocks)
     call(first)
-    n_rows -= len(first.given)
+    n_rows -= len(first.values)
     del first  # else it stays in memory until the end
     if n_rows:
         deque(in_threads(call, blocks), maxlen=0)
