@@ -106,8 +106,22 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         If dicts leave out a column, a feature of that name is left out too. The result is then a dict of
         columns, and the model decides whether it needs the feature.
         """
-        names = self.feature_names_in_.tolist()
+        table, absent = self._table_of(X)
         schema = _schema(self.columns)
+        needed = with_dates_of(schema, table.select(schema.names))
+        batch = pa.record_batch([_cast(needed[field.name], field) for field in schema], schema=schema)
+        columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
+        try:
+            computed = values_of(batch, columns)
+        except pa.ArrowException as error:
+            raise ValueError(f"the rows: {in_words(error)}") from error
+        values = {**{name: table[name] for name in self.stored}, **computed}
+        features = {name: values[name] for name in self.features if name not in absent}
+        return pa.table(features).to_pandas() if len(features) == len(self.features) else features
+
+    def _table_of(self, X: Any) -> tuple[pa.Table, set[str]]:
+        """The columns that are read; those that dicts leave out are null, and their names come second."""
+        names, schema = self.feature_names_in_.tolist(), _schema(self.columns)
         lists = [field.name for field in schema if is_list(field.type)]
         numbers = [field.name for field in schema if is_number(field.type)]
         dates = [field.name for field in schema if is_date(field.type)]
@@ -125,21 +139,12 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         # Expressions refer to whole lists, in whose place are columns of their places now.
         for name in {*lists}.intersection(column_labels(rows) or ()).difference(table.column_names):
             table = table.append_column(name, as_arrow(rows, "the rows")[name])
-        absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
+        absent = set(names).difference(table.column_names) if isinstance(X, dict | list | tuple) else set()
         check_lists(table, absent.intersection(self.stored), names)
         for name in sorted(absent):
             table = table.append_column(name, pa.nulls(len(table)))
         check_known(names, table.column_names, "the rows")
-        needed = with_dates_of(schema, table.select(schema.names))
-        batch = pa.record_batch([_cast(needed[field.name], field) for field in schema], schema=schema)
-        columns = {name: ColumnExpression(one, schema) for name, one in self.computed.items()}
-        try:
-            computed = values_of(batch, columns)
-        except pa.ArrowException as error:
-            raise ValueError(f"the rows: {in_words(error)}") from error
-        values = {**{name: table[name] for name in self.stored}, **computed}
-        features = {name: values[name] for name in self.features if name not in absent}
-        return pa.table(features).to_pandas() if len(features) == len(self.features) else features
+        return table, absent
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.Array:

@@ -74,7 +74,7 @@ class RidgePath:
         C.
     means : ndarray of shape (d, K)
         B.
-    banded : Banded or Spectrum
+    form : Banded or Spectrum
         C and B in coordinates in which C is banded, or on a device diagonal.
     shares : ndarray of shape (K,)
         The shares n_k / N of the classes.
@@ -90,7 +90,7 @@ class RidgePath:
     deviations: Array
     correlations: Array
     means: Array
-    banded: Banded | Spectrum
+    form: Banded | Spectrum
     shares: Array
     weight: float
     n_rows: float
@@ -114,8 +114,8 @@ class RidgePath:
         shares = statistics.weights / weight
         means = (np.sqrt(shares)[:, None] * offsets / deviations).T
         n_rows = max(weight, float(statistics.n_rows))
-        banded = Banded.of(matrix, means) if device is None else Spectrum.of(matrix, means, device)
-        return cls(centre, deviations, matrix, means, banded, shares, weight, n_rows, rounding, device)
+        form = Banded.of(matrix, means) if device is None else Spectrum.of(matrix, means, device)
+        return cls(centre, deviations, matrix, means, form, shares, weight, n_rows, rounding, device)
 
     @classmethod
     def of(
@@ -161,7 +161,7 @@ class RidgePath:
     def criterion(self, alpha: float) -> Criterion:
         """What chooses the penalty, of one of them."""
         shift = self._shift(alpha)
-        (first, second), (fitted, squares, cubes) = self.banded.powers(shift)
+        (first, second), (fitted, squares, cubes) = self.form.powers(shift)
         df = 1.0 + len(self.centre) - shift * first
         share = float(self.shares @ (1 - self.shares)) - fitted - shift * squares
         left = self.n_rows - df
