@@ -108,7 +108,7 @@ def _fits(values: Any) -> bool:
 
 
 def check_numbers(values: Iterable[Any], name: Any) -> None:
-    """Raise RowError for the first value of a column that is text, a container or a wider integer."""
+    """Raise RowError for the first value of a column that is text, a container or beyond float64."""
     for row, value in enumerate(values):
         is_wide = isinstance(value, int) and abs(value) >= 1 << 1024
         if is_wide or isinstance(value, _NO_NUMBERS):
@@ -221,7 +221,7 @@ def column_names(X: Any) -> tuple[str, ...] | None:
 
 
 def with_places(X: Any, known: Schema = UNNAMED) -> Any:
-    """Rows with a column for each place of a list in place of columns of lists; as they are if there is none.
+    """Rows with a column for each place of their lists; as they are if they have no lists.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def with_places(X: Any, known: Schema = UNNAMED) -> Any:
 
 
 def list_columns(X: Any, features: Sequence[str] | None) -> Lists:
-    """The columns of lists of some rows, whose places are features, and the lengths of the lists."""
+    """Which columns of some rows hold lists whose places are features, and the lengths of the lists."""
     own = set(map(str, column_labels(X) or [getattr(X, "name", None)]))
     others = own.difference(features or ())
     made = {*(features or ())} - own if others else ()

@@ -191,7 +191,7 @@ def _missing(values: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value of Python, NumPy or pandas stands for none: None, NaN or NaT."""
+    """Whether a value of Python, NumPy or pandas stands for a missing one: None, NaN or NaT."""
     if isinstance(value, float | np.floating):
         return bool(np.isnan(value))
     if isinstance(value, Decimal):

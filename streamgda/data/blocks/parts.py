@@ -57,12 +57,12 @@ class Part:
 
     @property
     def column(self) -> str | None:
-        """The column whose values are divided, if it is one."""
+        """The name of the column whose values are divided; None if rows or files are."""
         return None if self.by in {"rows", "files"} else self.by
 
     @property
     def share_of_rows(self) -> float:
-        """The share of the rows to read that it has, about; all, if it is divided by files."""
+        """About which share it has of the rows that a pass reads; 1 if it is divided by files."""
         return 1.0 if self.by == "files" else self.test if self.is_test else 1 - self.test
 
     @property
@@ -71,7 +71,7 @@ class Part:
         return [self.by, float(self.test), int(self.random_state), self.is_test]
 
     def has_file(self, name: str, depth: int) -> bool:
-        """Whether it has the rows of a file, if it is divided by files."""
+        """Whether it may have rows of a file; False only if files are divided, and this one is not in it."""
         return self.by != "files" or bool(self._has(np.array([self._hash(name, depth)], np.uint64))[0])
 
     def rows(

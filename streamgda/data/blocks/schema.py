@@ -45,7 +45,7 @@ class Schema(ABC):
     """The columns of lists of which features are places."""
 
     def with_types(self, dates: Names, lists: Lists) -> Schema:
-        """The same features, where those of these columns are dates, or places of lists."""
+        """The same features, some of which are known as dates, or as places of lists."""
         return self
 
     @property
@@ -159,7 +159,7 @@ class Columns(Schema):
     lists: Lists = ()
 
     def with_types(self, dates: Names, lists: Lists) -> Columns:
-        """The same features, where those of these names are dates, or places of these lists."""
+        """The same features, some of which are known as dates, or as places of lists."""
         names = self.feature_names
         return replace(self, dates=among(dates, names), lists=lists_among(lists, names))
 

@@ -147,7 +147,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[str, pa.Array]:
-    """The columns of a batch, and the features that are computed from them. Texts of dates are dates."""
+    """The columns of a batch, with dates in place of texts of dates, and the features that are computed."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in roles.dates:
         if name in columns and label_kind(columns[name].type) == "str":

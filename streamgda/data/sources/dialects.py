@@ -192,7 +192,7 @@ def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) ->
 
 
 def _parsers(fields: Sequence[Sequence[str]], nulls: Collection[str]) -> list[str]:
-    """How dates are written, if some are not by ISO 8601, and all can be read in one way alone; or none."""
+    """How dates are written, if some are not by ISO 8601, and all can be read in one way only; else []."""
     rows = [[value.strip('"') for value in row] for row in fields[1:] if len(row) == len(fields[0])]
     columns = ([value for value in column if value not in nulls] for column in zip(*rows, strict=True))
     found = [formats[0] for column in columns if len(formats := formats_of(column)) == 1]

@@ -23,7 +23,7 @@ _KNOWN = {
     "the text is UTF-8": "it has another encoding than its format; files of two encodings are read apart",
     "crypt": _ENCRYPTED,
 }
-"""What is wrong with a file, by what errors say."""
+"""What is wrong with a file, by a part of the message of an error."""
 
 _NO_FOLDERS = (
     "it is damaged, of another format or a folder, of which a web server gives a page: name the files by a "

@@ -129,7 +129,7 @@ def values_of(batch: pa.RecordBatch, expressions: Mapping[str, ColumnExpression]
 
 
 def with_dates_of(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """A table in which columns that are dates in a schema are dates; RowError for one that holds others."""
+    """A table with dates in the columns that are dates in a schema; RowError if one holds something else."""
     for name, kind in zip(schema.names, schema.types, strict=True):
         if is_date(kind) and not is_date(table.schema.field(name).type):
             dates = pa.array(moments_of(table[name].to_pylist(), name)).cast(kind, safe=False)
@@ -294,7 +294,7 @@ class Filter(ColumnExpression):
 
 
 def _with_moments(filters: Any, schema: pa.Schema) -> Any:
-    """Filters in which the values to compare dates with are dates where they are texts.
+    """Filters with dates in place of the texts that columns of dates are compared with.
 
     Raises
     ------

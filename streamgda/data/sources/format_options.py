@@ -37,7 +37,7 @@ _OF_PANDAS = {
     "dtype": "column_types",
     "date_format": "timestamp_parsers",
 }
-"""What options are called that users of pandas know by other names."""
+"""Names of options in pandas, and their names here."""
 
 _ALIASES = {"ipc": "feather", "arrow": "feather"}
 

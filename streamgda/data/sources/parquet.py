@@ -151,7 +151,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         return [split for file in files for split in file.splits]
 
     def first_splits(self) -> Iterator[Split]:
-        """The same parts, for each of which its file is opened."""
+        """The same parts as `splits`. A file is opened when its first part is asked for."""
         files = (self._dataset.plan([file], self._options) for file in self._files())
         return (split for (file,) in files for split in file.splits)
 

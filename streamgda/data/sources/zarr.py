@@ -236,7 +236,7 @@ class ZarrSource(ScorableSource):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arrays, the features first, and last those that tell the part of a row alone."""
+        """The names of the arrays: the features first, and last those that only tell the part of a row."""
         read = (self.features, *self.beside, *([] if self.groups is None else [self.groups]), *self.kept)
         return (*read, *(name for name in self._columns_of_parts if name not in (self.groups, *self.kept)))
 

@@ -37,7 +37,7 @@ def rows_to_learn(model: Any, X: Any, *, reset: bool, min_rows: int) -> DeviceRo
 
 
 def pieces(n_rows: int, width: int) -> Iterator[slice]:
-    """Cut rows, of which arrays of this width are made, into runs that leave memory free."""
+    """Cut rows into runs so short that arrays of this width, with a row for each, leave memory free."""
     step = max(1, _VALUES_AT_ONCE // width)
     yield from (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 

@@ -159,7 +159,7 @@ class RidgePath:
         return max(alpha, least) / self.weight
 
     def criterion(self, alpha: float) -> Criterion:
-        """What chooses the penalty, of one of them."""
+        """The criterion of a penalty, and what it is made of."""
         shift = self._shift(alpha)
         (first, second), (fitted, squares, cubes) = self.form.powers(shift)
         df = 1.0 + len(self.centre) - shift * first

@@ -320,7 +320,7 @@ def _share_of(n_rows: int | None) -> float:
 def _evaluate_in_memory(
     model: Model, blocks: Iterator[Block], decision: inference.Decision, share: float = 1.0
 ) -> Evaluation:
-    """The evaluation of rows in memory: of runs of blocks, which several threads score, merged in order."""
+    """The evaluation of blocks in memory. Threads score runs of them, whose evaluations merge in order."""
     runs = iter(lambda: list(islice(blocks, _BLOCKS_OF_RUN)), [])
     parts = in_threads(lambda run: _evaluate_blocks(model, run, decision, share), runs)
     evaluation = next(parts, None) or Evaluation()
