@@ -33,4 +33,4 @@ SCHEMAS = {"categories": "streamgda.extensions.categories.columns:Categories"}
 """Where the schema that is saved under a key is defined."""
 
 LISTS = "streamgda.data.sources.frames:with_places"
-"""What makes columns of the places of lists, of rows in memory."""
+"""The function that gives rows in memory a column for each place of a list."""

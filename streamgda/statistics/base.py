@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
@@ -41,7 +40,7 @@ from streamgda.statistics.validation import as_affine_map, as_feature_positions,
 
 S = TypeVar("S", bound="Statistics")
 
-_BLOCKS_OF_RUN = 4  # that one thread adds up; more if their state is large, fewer if the blocks are
+_BLOCKS_OF_RUN = 4  # which one thread adds up; more if the state is large, fewer if blocks are large
 _MOST_VALUES = 1 << 24  # of a block, where a rule makes many features of the rows
 
 
@@ -570,6 +569,7 @@ class Statistics(State):
 
 
 def _is_of_one_thread(block: Block) -> bool:
+    """Whether the thread that gave a block must read its rows."""
     features = block.features
     return (
         not isinstance(features, np.ndarray) and isinstance(features, MadeColumns) and features.of_one_thread
@@ -577,17 +577,10 @@ def _is_of_one_thread(block: Block) -> bool:
 
 
 def _pieces(block: Block) -> Iterator[Block]:
-    """Yield the rows of a block, in equal pieces if a rule has made many features of them."""
+    """The rows of a block, in equal pieces if a rule has made many features of them."""
     n_rows = len(block.codes)
     n_pieces = 1 if _is_of_one_thread(block) else -(-n_rows * block.n_features // _MOST_VALUES)
-    if n_pieces < 2:
-        yield block
-        return
-    size = -(-n_rows // n_pieces)
-    for start in range(0, n_rows, size):
-        piece = block.between(start, start + size)
-        classes, codes = labels.drop_unused(piece.classes, piece.codes)
-        yield replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
+    return iter([block]) if n_pieces < 2 else block.pieces(-(-n_rows // n_pieces))
 
 
 def check_statistics(statistics: object) -> None:

@@ -7,7 +7,8 @@ dropped, and what they weigh.
   folds, for cross-validation. `arrays`: the blocks of an array or a data frame.
 - `schema`: what the features of rows are: columns of numbers, or what another room makes of columns.
 - `labels`: class labels and their codes. `dates`: dates of any kind as days.
-- `records`: rows as those know them who have learnt such rows: dicts that leave out keys, dates as text.
+- `records`: rows for a model that has learnt such rows: dicts that leave out keys, and dates as text.
+- `parts`: the parts of a source for training and testing.
 - `options`: several parameters as one value, which most rooms hand on and one reads.
 - `wording`: the messages of errors and warnings.
 """

@@ -5,6 +5,7 @@ Most functions read a frame as a whole. A call for each column would take longer
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
@@ -29,10 +30,10 @@ from streamgda.data.blocks.block import (
     cut_into_blocks,
     rows_of,
 )
-from streamgda.data.blocks.dates import column_of, days, is_date
+from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
-from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, is_time
+from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns, Schema, column_of, is_time
 from streamgda.data.blocks.wording import RowError
 from streamgda.data.registry import LISTS
 
@@ -47,8 +48,9 @@ def as_table(
 ) -> Any:
     """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is.
 
-    A dict is a row if a value is no column: a single value, or numbers in place of the lists of `known`, the
-    features of a model. The columns that are known to hold numbers or dates must hold these.
+    A dict is one row if it holds a single value. It is one row, too, if it lacks all features of a model,
+    `known`, and has a list of numbers whose places are among them. The columns that are named as `numbers`
+    or `dates` must hold these.
     """
     is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
     X = [X] if type(X) is dict and (any(map(_is_single, X.values())) or _is_one_list(X, known)) else X
@@ -65,7 +67,44 @@ def as_table(
     for name in columns.keys() & {*numbers}:
         check_numbers(columns[name], name)
     each = columns.items()
-    return pa.table({name: column_of(name, values, holds_dates=name in dates) for name, values in each})
+    return pa.table({name: _in_arrow(name, values, holds_dates=name in dates) for name, values in each})
+
+
+def _in_arrow(name: Any, values: Any, *, holds_dates: bool = False) -> Any:
+    """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC.
+
+    Texts are dates if the column is known to hold them.
+
+    Raises
+    ------
+    RowError
+        If a value is of another type than those before, or beyond what Arrow holds.
+    """
+    import pyarrow as pa
+
+    values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
+    if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
+        return values
+    values = list(values)
+    if holds_dates or any(isinstance(value, date | np.datetime64) for value in values):
+        return pa.array(moments_of(values, name))
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        row = bisect_left(range(len(values)), True, key=lambda last: not _fits(values[: last + 1]))
+        fault = f": column {name!r} holds {values[row]!r:.80}: {error}. A column holds values of one type"
+        raise RowError(row, fault) from error
+
+
+def _fits(values: Any) -> bool:
+    """Whether Arrow has a type for values of Python."""
+    import pyarrow as pa
+
+    try:
+        pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return False
+    return True
 
 
 def check_numbers(values: Iterable[Any], name: Any) -> None:
@@ -81,7 +120,7 @@ _NO_NUMBERS = (str, bytes, list, tuple, dict, set, complex, np.ndarray)
 
 
 def check_known_numbers(frame: Any, names: Collection[str]) -> None:
-    """Raise RowError if a column of a frame that is to be one of numbers holds something else."""
+    """Raise RowError if a column of a frame with one of these names holds something else than numbers."""
     for name in columns_of_other_types(frame):
         if name in names:
             column = frame[name]
@@ -94,10 +133,10 @@ def _is_single(value: Any) -> bool:
 
 
 def _is_one_list(columns: dict[Any, Any], known: Sequence[str]) -> bool:
-    """Whether a dict has no feature, but a list of numbers whose places are features."""
+    """Whether a dict is a row that lacks all features, but has a list of numbers whose places they are."""
     if not columns.keys().isdisjoint(known):
         return False
-    lists = {name.rpartition("_")[0] for name in known}
+    lists = set(map(column_of, known))
     return any(
         name in lists and any(isinstance(value, Number) for value in values)
         for name, values in columns.items()
@@ -215,7 +254,7 @@ def list_columns(X: Any, features: Sequence[str] | None) -> Lists:
     own = set(map(str, column_labels(X) or [getattr(X, "name", None)]))
     others = own.difference(features or ())
     made = {*(features or ())} - own if others else ()
-    lengths = Counter(name.rpartition("_")[0] for name in made)
+    lengths = Counter(map(column_of, made))
     return tuple(sorted((name, lengths[name]) for name in others if f"{name}_0" in made))
 
 
@@ -416,8 +455,8 @@ def _decoded(X: Any) -> Any:
     if library_of(X) == "pyarrow":
         for i, field in enumerate(X.schema):
             if str(field.type).startswith("dictionary"):
-                values: Any = field.type
-                X = X.set_column(i, field.name, X.column(i).cast(values.value_type))
+                kind: Any = field.type
+                X = X.set_column(i, field.name, X.column(i).cast(kind.value_type))
     return X
 
 

@@ -7,7 +7,6 @@ without a time zone is in UTC.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, cast
@@ -104,43 +103,6 @@ def moments_of(values: Iterable[Any], name: Any) -> Moments:
     return np.array(moments, "datetime64[us]")
 
 
-def column_of(name: Any, values: Any, *, holds_dates: bool = False) -> Any:
-    """The values of a key of records as a column of Arrow; dates of any type as timestamps in UTC.
-
-    Texts are dates if the column is known to hold them.
-
-    Raises
-    ------
-    RowError
-        If a value is of another type than those before, or beyond what Arrow holds.
-    """
-    import pyarrow as pa
-
-    values = list(values) if getattr(values, "ndim", 1) > 1 else values  # a matrix is a column of lists
-    if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
-        return values
-    values = list(values)
-    if holds_dates or any(isinstance(value, date | np.datetime64) for value in values):
-        return pa.array(moments_of(values, name))
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        row = bisect_left(range(len(values)), True, key=lambda last: not _fits(values[: last + 1]))
-        fault = f": column {name!r} holds {values[row]!r:.80}: {error}. A column holds values of one type"
-        raise RowError(row, fault) from error
-
-
-def _fits(values: Any) -> bool:
-    """Whether Arrow has a type for values of Python."""
-    import pyarrow as pa
-
-    try:
-        pa.array(values, from_pandas=True)
-    except (pa.ArrowException, TypeError, OverflowError):
-        return False
-    return True
-
-
 def formats_of(texts: Sequence[str], share: float = 1) -> tuple[str, ...]:
     """How dates in texts are written, for strptime.
 
@@ -149,7 +111,7 @@ def formats_of(texts: Sequence[str], share: float = 1) -> tuple[str, ...]:
     texts : sequence of str
         The texts.
     share : float, default=1
-        How many of them must be dates.
+        The share of them that must be dates.
 
     Returns
     -------

@@ -77,13 +77,18 @@ class Part:
     def rows(
         self, places: Places, n_rows: int, column: Callable[[str], tuple[Labels, Codes]] | None, depth: int
     ) -> NDArray[np.bool_]:
-        """Which rows of a block it has, from their places or from the labels and codes of its column."""
+        """Which rows of a block it has, from their places or from the labels and codes of its column.
+
+        The depth is its place among the parts of a source: each of them divides by a hash of its own.
+        """
         if self.column is None:
             start = self._hash(places.dataset, depth)
             return self._has(mixed(places.numbers(n_rows).astype(np.uint64), start))
         assert column is not None  # a source without columns refuses to be split by one
         values, codes = column(self.column)
-        texts = (crc32(str(value).encode()) for value in values.tolist())  # of which there may be very many
+        texts = (
+            crc32(str(value).encode()) for value in values.tolist()
+        )  # quick, since there may be very many
         hashed = mixed(np.fromiter(texts, np.uint64, len(values)), self._hash("", depth))
         of_values = self._has(hashed)
         return of_values[codes]
@@ -107,7 +112,7 @@ def rows_of_parts(
     Parameters
     ----------
     parts : sequence of Part
-        Those of one source. Parts by files have no say.
+        Those of one source. Parts by files are skipped: files of other parts are not read.
     places : Places
         Those of the rows.
     n_rows : int

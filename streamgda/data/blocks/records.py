@@ -1,6 +1,6 @@
-"""Rows as those know them who have learnt such rows: all columns are there, and dates are days.
+"""Rows for a model that has learnt such rows: with all of its columns, and with days in place of dates.
 
-Records come from services: dicts, which may leave out a key, and in which dates are text.
+Services send records. These are dicts, which may leave out a key, and in which dates are text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamgda.data.blocks.arrays import (
 )
 from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
 from streamgda.data.blocks.labels import is_missing
-from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.blocks.wording import listed
 
 
@@ -64,9 +64,9 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
 
 
 def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> None:
-    """Raise ValueError if features are absent because the column of their lists holds something else."""
+    """Raise ValueError if features are absent since the column that should have their lists has none."""
     for name in absent:
-        column = name.rpartition("_")[0]
+        column = column_of(name)
         if column in table.column_names and column not in known:
             raise ValueError(
                 f"column {column!r} holds {table.schema.field(column).type}, and feature {name!r} is a place "
@@ -75,14 +75,15 @@ def check_lists(table: Any, absent: Iterable[str], known: Collection[str]) -> No
 
 
 def with_days(X: Any, schema: Schema) -> Any:
-    """Rows in which columns of dates that are texts or objects are days; those of numbers as they are.
+    """Rows with days in place of dates that are texts or objects.
 
-    Numbers may be of any unit, so they are no dates in a column with a name. In an array they are days.
+    A number is refused in a column of dates with a name, since it may be of any unit. In an array, whose
+    columns have no names, it counts as days.
 
     Raises
     ------
     ValueError
-        If a value in a column of dates is none, or one of a frame in a column of numbers.
+        If a value in a column of dates is no date, or one in a column of numbers of a frame is no number.
     """
     if not schema.names:
         return X

@@ -164,8 +164,13 @@ class Columns(Schema):
         return replace(self, dates=among(dates, names), lists=lists_among(lists, names))
 
 
+def column_of(place: str) -> str:
+    """The column of lists of which a feature would be a place, by its name: emb of emb_3."""
+    return place.rpartition("_")[0]
+
+
 def among(names: Sequence[str], known: Names | None) -> Names:
-    """Those of the names that are known, in their order."""
+    """Those of the known names that are among the names, in the order of the known ones."""
     return tuple(name for name in known or () if name in names)
 
 
@@ -173,7 +178,7 @@ def lists_among(lists: Lists, known: Names | None) -> Lists:
     """The columns of lists that have a place among the names, each with its longest length."""
     if not lists:
         return ()
-    columns = {name.rpartition("_")[0] for name in known or ()}
+    columns = set(map(column_of, known or ()))
     return tuple(one for one in dict(sorted(lists)).items() if one[0] in columns)
 
 

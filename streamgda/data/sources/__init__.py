@@ -9,7 +9,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
   of folders and one footer, and plans each `InputFile` by its own footer. A task reads `row_groups`, and
   `batches` makes blocks of them.
 - `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
-  `decoding` makes batches of their bytes. `format_options`: their options as text.
+  `decoding` makes batches of their bytes. `format_options`: their options as text. `dialects`: the options
+  that would read a file of CSV.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
@@ -36,10 +37,10 @@ scans it in ``_HOME_OF`` and ``__all__``, which makes it public.
   read.
 
 A source with other columns can read one beside the rows, to group them into folds: `Source.with_groups`. One
-that can be split for training and testing has `Source.with_part`, and leaves out the rows of the other part:
-`array_blocks` takes ``parts``. A
-source whose rows `predict_dataset` can score is a `ScorableSource`. One of files that a `StatisticsLedger`
-can follow is a `FileSource`. `streamgda.data.sources.base` describes what each of these must have as well.
+that can be split for training and testing has `Source.with_part`, and leaves out the rows of the other part,
+as `array_blocks` does if it is given ``parts``. A source whose rows `predict_dataset` can score is a
+`ScorableSource`. One of files that a `StatisticsLedger` can follow is a `FileSource`.
+`streamgda.data.sources.base` describes what each of these must have as well.
 
 `SourceContract` in ``tests/data/sources/test_sources.py`` tests what every source must do. A subclass of it
 that makes the new source from given rows runs all of these tests.

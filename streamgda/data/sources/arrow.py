@@ -428,7 +428,10 @@ def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
 
 @dataclass
 class RecordBatchReader:
-    """A reader of Arrow, which can be read once, of which the first batch may be looked at."""
+    """A reader of Arrow, which can be read once. Its first batch can be looked at before that.
+
+    It is named as Arrow's own class, since sources show the name of the class of their data.
+    """
 
     schema: pa.Schema
     reader: pa.RecordBatchReader
@@ -468,13 +471,13 @@ class ReaderSource(ArrowSource):
         ValueError
             At every later call.
         """
-        once = next(self._unread, None)
-        if once is None:
+        unread = next(self._unread, None)
+        if unread is None:
             raise ValueError(
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        return [StreamSplit(lambda names: once.reader, self._roles, self._keep)]
+        return [StreamSplit(lambda names: unread.reader, self._roles, self._keep)]
 
 
 @dataclass(frozen=True)

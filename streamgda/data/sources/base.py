@@ -174,7 +174,7 @@ class Source(ABC):
     """The names of the columns of labels and weights."""
 
     parts: tuple[Part, ...] = ()
-    """Which parts of `split` it is, each of the one before; none of all rows."""
+    """The parts of `split` that led to it, each a part of the one before; empty if it has all rows."""
 
     @property
     def before_maps(self) -> Source:
@@ -289,7 +289,7 @@ class Source(ABC):
         import pandas as pd
 
         text, table = repr(self), None
-        with suppress(OSError, ValueError):  # of which a pass tells
+        with suppress(OSError, ValueError):  # a pass tells of them
             if type(self).schema is not Source.schema:  # which reads rows
                 schema = self.schema
                 table = pd.DataFrame({"column": schema.names, "type": map(str, schema.types)})
@@ -443,7 +443,7 @@ class Source(ABC):
         return self.with_columns(**expressions)
 
     def with_dates(self, names: Collection[str]) -> Self:
-        """The same source, where the texts of these columns are those of dates; unchanged without columns."""
+        """The same source, which reads text in these columns as dates; unchanged if it has no columns."""
         return self
 
     def in_order_of(self, names: Sequence[str]) -> Self:

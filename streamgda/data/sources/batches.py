@@ -99,7 +99,10 @@ def _in_parts(batch: pa.RecordBatch, places: Places, roles: Roles) -> tuple[pa.R
     """The rows of a batch that are in the parts to be read, and their places."""
     if not roles.parts:
         return batch, places
-    read = lambda name: _groups(batch.column(name), name, places)  # noqa: E731
+
+    def read(name: str) -> tuple[Labels, Codes]:
+        return _groups(batch.column(name), name, places)
+
     rows = rows_of_parts(roles.parts, places, batch.num_rows, read)
     return batch.take(pa.array(rows)), places.take(rows)
 

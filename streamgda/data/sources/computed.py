@@ -103,7 +103,8 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Any:
         """The features of the rows of a frame, of an Arrow table or of dicts, as a frame.
 
-        Dicts that leave out a column give a dict of columns without it, of which the model decides.
+        If dicts leave out a column, a feature of that name is left out too. The result is then a dict of
+        columns, and the model decides whether it needs the feature.
         """
         names = self.feature_names_in_.tolist()
         schema = _schema(self.columns)
@@ -121,6 +122,7 @@ class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"rows need the names of their columns, {listed(names)}; give a frame")
         check_known_numbers(placed, numbers)
         table = as_arrow(placed, "the rows")
+        # Expressions refer to whole lists, in whose place are columns of their places now.
         for name in {*lists}.intersection(column_labels(rows) or ()).difference(table.column_names):
             table = table.append_column(name, as_arrow(rows, "the rows")[name])
         absent = {*names}.difference(table.column_names) if isinstance(X, dict | list | tuple) else set()

@@ -314,23 +314,24 @@ def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles |
         return None
     frame = rows.rename(columns=str)
     types = _with_lists(_known_types(frame, encoding), frame)
-    with_places, _ = expanded(names, types, _FRAME, partial(_first_rows, frame))
-    roles = Roles(with_places, None, None, missing).with_encoded(encoding, types, _FRAME)
+    expanded_names, _ = expanded(names, types, _FRAME, partial(_first_rows, frame))
+    roles = Roles(expanded_names, None, None, missing).with_encoded(encoding, types, _FRAME)
     roles.check_types(types, _FRAME, is_frame=True)
     return roles
 
 
 def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
-    """The types of the columns, of which those of objects are lists if the first rows say so."""
+    """The types of the columns. Columns of objects are lists if the first rows hold lists."""
     objects = [name for name, dtype in frame.dtypes.items() if dtype.name == "object"]
     first = frame[objects].partitions[0].compute().head(FIRST_ROWS) if objects else {}
     for name in objects:
-        if _is_listed(first[name]):
+        if _holds_lists(first[name]):
             types = types.set(types.get_field_index(name), as_arrow(first[[name]], _FRAME).schema.field(0))
     return types
 
 
-def _is_listed(column: Any) -> bool:
+def _holds_lists(column: Any) -> bool:
+    """Whether the first value of a column of pandas is a list."""
     return isinstance(next(iter(column.dropna()), None), list | tuple | np.ndarray)
 
 

@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.dates import formats_of
-from streamgda.data.sources.format_options import OtherThanUTF8, format_of, with_options
+from streamgda.data.sources.format_options import format_of, with_options
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
@@ -24,6 +24,7 @@ BEGINNING = 1 << 20
 _DELIMITERS = "\t;|, "  # in numbers are commas too, and in texts spaces
 _LINES = 1_000  # that are looked at
 _NEARLY_ALL = 0.9  # lines that have as many delimiters
+_FEW = 32  # bytes above ASCII without a letter, as encodings of single bytes have at most
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)-?\d+(\.\d+)?([eE][-+]?\d+)?")  # years may be names of columns
 _DECIMAL = re.compile(r"-?\d+([.,])\d+")
@@ -110,10 +111,41 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     return written if _reads(written, "".join(whole).encode(encoding)) else ""
 
 
+class SingleByteEncoding:
+    """An encoding such as Latin-1, in which UTF-8 would be read as other letters without an error.
+
+    Parameters
+    ----------
+    encoding : str
+        The name of any encoding. If it has more than single bytes, it is never called wrong: in it, UTF-8 is
+        an error, or may be such text too.
+
+    Examples
+    --------
+    >>> texts = ["Köln".encode(encoding) for encoding in ("utf8", "latin1")]
+    >>> [SingleByteEncoding("latin1").is_wrong_for(text) for text in texts]
+    [True, False]
+    """
+
+    def __init__(self, encoding: str) -> None:
+        letters = [bytes([byte]).decode(encoding, "ignore") for byte in range(128, 256)]
+        self._utf8 = codecs.getincrementaldecoder("utf-8")() if letters.count("") < _FEW else None
+
+    def is_wrong_for(self, content: bytes) -> bool:
+        """Whether the text, of which this comes next, has letters beyond ASCII that are UTF-8."""
+        if self._utf8 is None:
+            return False
+        try:
+            return not self._utf8.decode(content).isascii()
+        except UnicodeDecodeError:
+            self._utf8 = None
+            return False
+
+
 def _encoding(beginning: bytes, given: str) -> str:
     """The encoding that a text seems to have; the given one unless it is UTF-8, or the text is."""
     if given not in ("utf8", "utf-8"):
-        return "utf8" if OtherThanUTF8(given).is_wrong_for(beginning) else given
+        return "utf8" if SingleByteEncoding(given).is_wrong_for(beginning) else given
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:
@@ -142,7 +174,10 @@ def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:
 
 
 def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) -> dict[str, Any]:
-    """The options for the names of columns: if rows come first, or below fewer names; or if names repeat."""
+    """The options for the names of columns, if the first line is a row, or a name repeats; else none.
+
+    A line above the first row may have one name fewer than the row has values.
+    """
     n_numbers = sum(_NUMBER.fullmatch(one.strip('"')) is not None for one in fields[0])
     if n_numbers and above:
         names = [name.strip('"') for name in above]
@@ -157,7 +192,7 @@ def _names(fields: Sequence[Sequence[str]], above: Sequence[str], start: int) ->
 
 
 def _parsers(fields: Sequence[Sequence[str]], nulls: Collection[str]) -> list[str]:
-    """How columns of dates are written that are not as ISO 8601 has them, if no two ways read them."""
+    """How dates are written, if some are not by ISO 8601, and all can be read in one way alone; or none."""
     rows = [[value.strip('"') for value in row] for row in fields[1:] if len(row) == len(fields[0])]
     columns = ([value for value in column if value not in nulls] for column in zip(*rows, strict=True))
     found = [formats[0] for column in columns if len(formats := formats_of(column)) == 1]

@@ -315,7 +315,9 @@ def _with_moments(filters: Any, schema: pa.Schema) -> Any:
     kind = schema.field(name).type
     moments = pa.array(moments_of(values, name)).cast(pa.timestamp("us", getattr(kind, "tz", None)))
     typed = moments.cast(kind, safe=False)
-    is_same = pc.fill_null(pc.equal(typed.cast(moments.type, safe=False), moments), True)  # no time of a day
+    is_same = pc.fill_null(
+        pc.equal(typed.cast(moments.type, safe=False), moments), True
+    )  # not if a date loses its time of day
     if is_one:
         return name, comparison, (typed if is_same[0].as_py() else moments)[0]
     return name, comparison, typed.filter(is_same)

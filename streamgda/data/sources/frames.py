@@ -11,15 +11,18 @@ import pyarrow as pa
 
 from streamgda.data.blocks.arrays import column_labels, library_of
 from streamgda.data.blocks.block import Matrix
-from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.sources.batches import matrix_of
-from streamgda.data.sources.lists import are_of_one_list, column_of, first_length, is_list, places_of
+from streamgda.data.sources.lists import are_of_one_list, first_length, is_list, places_of
 
 _ROW: Callable[[int], str] = "row {}".format
 
 
 def with_places(X: Any, lists: Sequence[Any], known: Schema) -> Any:
-    """What `streamgda.data.blocks.arrays.with_places` returns of a frame with columns of lists, or of one."""
+    """What `streamgda.data.blocks.arrays.with_places` returns of a frame with these columns of lists.
+
+    If there are none, X itself is a column of lists.
+    """
     if not lists:
         return _of_column(X, known)
     names, columns, learnt = column_labels(X) or [], {}, known.names

@@ -1,4 +1,4 @@
-"""Columns of lists, of which each place is a feature: those of 2 numbers in a column "a" are a_0 and a_1."""
+"""Columns of lists, of which each place is a feature: lists of 2 numbers in a column "a" are a_0 and a_1."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Features, Matrix
-from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.schema import Schema, column_of
 
 
 def places_of(column: str, length: int) -> tuple[str, ...]:
     """The names of the features that lists of this length make."""
     return tuple(f"{column}_{i}" for i in range(length))
-
-
-def column_of(place: str) -> str:
-    """The column of lists of which a feature would be a place, by its name."""
-    return place.rpartition("_")[0]
 
 
 def are_of_one_list(schema: Schema) -> bool:
@@ -51,7 +46,7 @@ def length_of(kind: pa.DataType) -> int | None:
 def expanded(
     names: Sequence[str], schema: pa.Schema, origin: str, first_rows: Callable[[list[str]], pa.Table] | None
 ) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The features that some columns are, and the lengths of those that hold lists.
+    """The features that some columns make, and the lengths of those columns that hold lists.
 
     Parameters
     ----------
@@ -128,7 +123,7 @@ def first_other(lengths: pa.Array, length: int) -> int | None:
 
 
 def side_by_side(parts: Sequence[Matrix]) -> Features:
-    """Columns of several matrices of the same rows as one matrix; apart if it would round an integer."""
+    """Several matrices of the same rows as one matrix; as single columns if it would round an integer."""
     if len(parts) == 1:
         return parts[0]
     if np.result_type(*parts) == np.float64 and any(map(_has_wide_integers, parts)):

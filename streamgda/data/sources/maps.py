@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block, rows_per_block
-from streamgda.data.blocks.labels import drop_unused
 from streamgda.data.blocks.wording import counted
 from streamgda.data.storage.documents import digest
 
@@ -107,13 +106,10 @@ class FeatureMap:
             Any other error of the transformer, as it is. A note names the transformer and the rows.
         """
         size = rows_per_block(len(self.names), len(block.classes))
-        for start in range(0, max(len(block.codes), 1), size):
-            piece = block.between(start, start + size)
-            classes, codes = drop_unused(piece.classes, piece.codes)
-            labelled = replace(piece, classes=classes, codes=codes, n_dropped=0 if start else block.n_dropped)
+        for i, piece in enumerate(block.pieces(size)):
             made = self._output_of(piece)
-            result = replace(labelled, features=made, feature_names=self.names, dates=(), lists=())
-            yield result, slice(start, start + size)
+            result = replace(piece, features=made, feature_names=self.names, dates=(), lists=())
+            yield result, slice(i * size, (i + 1) * size)
 
     def _output_of(self, block: Block) -> NDArray[Any]:
         """What the transformer makes of the features of a block: (n_rows, n_features)."""

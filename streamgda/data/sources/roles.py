@@ -22,7 +22,7 @@ import pyarrow as pa
 from streamgda.data.blocks.block import Missing, check_missing
 from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.parts import Part
-from streamgda.data.blocks.schema import is_time
+from streamgda.data.blocks.schema import column_of, is_time
 from streamgda.data.blocks.wording import check_known, counted, listed
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.encoding import (
@@ -40,7 +40,7 @@ from streamgda.data.sources.expressions import (
     referenced_columns,
     type_of,
 )
-from streamgda.data.sources.lists import column_of, expanded, is_list, length_of, places_of
+from streamgda.data.sources.lists import expanded, is_list, length_of, places_of
 
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""
@@ -160,8 +160,8 @@ class Roles:
             feature_names = [name for name in candidates if name not in left_out]
         else:
             feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
-        with_places, lists = expanded(feature_names, stored, origin, first_rows)
-        roles = cls(with_places, target, weight, missing, lists=lists, left_out=left_out)
+        expanded_names, lists = expanded(feature_names, stored, origin, first_rows)
+        roles = cls(expanded_names, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
         roles._check_apart(origin)
         roles = roles.with_encoded(wanted, stored, origin)
@@ -223,7 +223,7 @@ class Roles:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The columns that features are, or are places of; those of labels and weights."""
+        """The columns of the features, where lists are whole; then those of labels and weights."""
         return (*dict.fromkeys(name for name, _ in self.runs), *self.beside)
 
     @property
@@ -318,7 +318,7 @@ class Roles:
         return replace(self, encoded=encoded, encoding=encoding, dates=dates)
 
     def with_dates(self, names: Collection[str]) -> Self:
-        """The same roles, where the texts of these columns are those of dates."""
+        """The same roles, where text in these columns is read as dates."""
         dates = tuple(name for name in self.encoded if name in names)
         encoded = tuple(name for name in self.encoded if name not in names)
         return replace(self, encoded=encoded, dates=(*self.dates, *dates)) if dates else self
@@ -616,7 +616,7 @@ class TabularSource(Source):
         return self._roles.computed
 
     def with_dates(self, names: Collection[str]) -> Self:
-        """The same source, where the texts of these columns are those of dates."""
+        """The same source, which reads text in these columns as dates."""
         return self._with_roles(self._roles.with_dates(names))
 
     def with_features(self, names: Sequence[str]) -> Self:

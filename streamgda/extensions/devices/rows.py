@@ -44,13 +44,13 @@ def pieces(n_rows: int, width: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class DeviceRows(MadeColumns):
-    """Rows (n, d) on a device. Columns that are asked for are copied to the host."""
+    """Rows (n, d) on a device. Columns are copied to the host when they are asked for."""
 
     X: Any
 
     schema = UNNAMED
     of_one_thread = True
-    n_columns = 1  # in the memory of the host there is none, so that blocks are long
+    n_columns = 1  # the host holds none of them, so blocks may be long
 
     @property
     def numbers(self) -> Self:  # type: ignore[override]
@@ -114,6 +114,7 @@ class DeviceRows(MadeColumns):
             rows = (in_double(mapped(self.rows(order[some]).X)) - xp.take(means, places, axis=0)) * roots
             return rows, xp.where(places[:, None] == classes, roots, 0.0)
 
+        # Differences from a row of its class lose few digits, wherever the class lies.
         first = in_double(mapped(self.rows(order[np.searchsorted(codes, np.arange(n_classes))]).X))
         cut, scatters, tails = list(pieces(len(codes), max(n_features, n_classes))), [0.0] * n_classes, 0.0
         sums = sum(are_of.T @ rows for rows, are_of in (centred(some, first) for some in cut))

@@ -54,6 +54,7 @@ def answer(method: Callable[..., Any], model: Any, X: Any, **options: Any) -> An
 
 
 _KNOWN: WeakKeyDictionary[Finalised[Any], dict[Any, tuple[ScoreFormula, list[Any]]]] = WeakKeyDictionary()
+"""The formulas of models, and their arrays on each device."""
 
 
 class _Rows:

@@ -232,7 +232,7 @@ def _halves(features: Features) -> tuple[Features, Features | None]:
 
 
 def _check_length(block: Block) -> None:
-    """Raise ValueError if float64 does not hold a number of more digits. NaN is refused later."""
+    """Raise ValueError if float64 does not hold a number of a longer type. NaN is refused later."""
     columns = block.features.T if isinstance(block.features, np.ndarray) else block.features
     for j, column in enumerate(map(_integral, columns)):
         if _is_longer(column):

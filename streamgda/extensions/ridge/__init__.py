@@ -5,7 +5,7 @@
 - `rule`: states whose rows go through a map. `sampled`: a sample of the rows beside a state.
 - `scores`: scores that are linear in the features.
 - `calibration`: probabilities from the scores of rows that a model has not learnt.
-- `path`: the regressions of all penalties. `banded`: what they cost little in. `pytorch`: the
-  same on a device.
-- `features`: `RandomFeatures`, the map.
+- `path`: the regressions of all penalties. `banded`: the matrix by which they are compared at little cost.
+  `pytorch`: the same on a device.
+- `features`: `RandomFeatures`, the map. `array_api`: the map on a device.
 """

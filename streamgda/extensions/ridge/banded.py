@@ -1,6 +1,6 @@
 """A symmetric matrix in coordinates in which it is banded: there, traces of inverses cost little.
 
-Eigenvectors of some thousand features cost four times as much: half of that work is products with vectors.
+Eigenvectors of some thousand features cost four times as much: half of their work is products with vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.linalg.lapack import dpotrf
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
 
-_WIDTH = 64  # of the band; narrower, products are slower, and wider, traces are
+_WIDTH = 64  # of the band; products are slower with a narrower one, and traces with a wider one
 
 
 class Powers(NamedTuple):
@@ -77,7 +77,7 @@ class Banded:
         starts = range(0, len(matrix), width)
         strips = [matrix[start:, start : start + width].copy() for start in starts]
         rest, blocks, below = vectors.copy(), list[Array](), list[Array]()
-        made = cls(blocks, below, rest)
+        made = cls(blocks, below, rest)  # the loop fills the lists, and changes `rest` in place
         with single_blas_thread():
             while strips:
                 panel = strips.pop(0)

@@ -269,13 +269,13 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
         return all(list(in_threads(lambda some: self._write_piece(rows[some], out[some]), pieces)))
 
     def _write_piece(self, rows: NDArray[Any], made: Singles) -> bool:
-        """Map as many rows as are mapped together."""
+        """Write what the map makes of few rows, as `write` does."""
         n_inputs = self._n_inputs
-        given = made[:, :n_inputs] if self.include_inputs else np.empty((len(rows), n_inputs), np.float32)
+        inputs = made[:, :n_inputs] if self.include_inputs else np.empty((len(rows), n_inputs), np.float32)
         made = made[:, n_inputs:] if self.include_inputs else made
-        is_finite = self._write_inputs(rows, given)
+        is_finite = self._write_inputs(rows, inputs)
         with single_blas_thread():
-            angles = np.matmul(given, self.frequencies_, dtype=np.float64)
+            angles = np.matmul(inputs, self.frequencies_, dtype=np.float64)
         map_angles(angles, self.offsets_, made, are_hinges=self.kind == "relu")
         return is_finite
 
@@ -396,8 +396,8 @@ def _median_distance(inputs: Array) -> float:
 def _metric(inputs: Singles, y: NDArray[Any], widths: Array, seed: int, *, is_full: bool) -> Array:
     """The root of the mean products of the gradient of a ridge regression on random features.
 
-    The second regression is on features of the inputs that the first has weighed. Of few rows, squares alone
-    are taken.
+    The second regression is on features of the inputs that the first has weighed. If rows are few, products
+    of different inputs count as 0.
     """
     labels, codes = np.unique(y, return_inverse=True)
     is_class = (codes[:, None] == np.arange(len(labels))).astype(np.float64)

@@ -103,7 +103,7 @@ class RidgePath:
         weight, offsets = float(statistics.weights.sum()), weighted_offsets(statistics)
         matrix = pooled_covariance(statistics)
         with single_blas_thread():
-            for rows in _strips(matrix):  # a state may be a good part of the memory
+            for rows in _strips(matrix):  # a whole product would be as large as the state
                 matrix[rows] += offsets.T[rows] @ offsets
         variances, centre = matrix.diagonal().copy(), statistics.overall_mean()
         deviations = np.sqrt(variances) if scale else np.ones(len(centre))
@@ -153,7 +153,7 @@ class RidgePath:
         return tried
 
     def _shift(self, alpha: float) -> float:
-        """The penalty of one row; a smaller one than the rounding errors of eigenvalues counts as these."""
+        """λ / N; a penalty λ below the rounding errors of eigenvalues counts as these."""
         n = len(self.centre)
         least = _ROUNDING * max(math.sqrt(n) * self.rounding, n * 2.0**-52) * self._mean_eigenvalue
         return max(alpha, least) / self.weight
@@ -176,7 +176,7 @@ class RidgePath:
         penalty is the root of the criterion's slope: a minimum is flat, and of its place only half of the
         digits are known from values.
         """
-        most = max(1.5, max_df * self.n_rows) * (1 - 1e-12)  # of which no rounding leads over the limit
+        most = max(1.5, max_df * self.n_rows) * (1 - 1e-12)  # so that rounding stays below the limit
         at = cache(lambda log: self.criterion(np.exp(log)))
         logs = [float(log) for log in np.log(self.alphas)]
         while at(logs[-1]).df > most:
@@ -211,7 +211,7 @@ class RidgePath:
             shift *= 2  # as rounding errors are larger
 
     def _solved(self, shift: float) -> tuple[Array, Array, bool]:
-        """L of the matrix of a penalty of one row, the slopes, and whether it is not positive definite."""
+        """L of the matrix C + shift, the slopes, and whether the matrix is not positive definite."""
         matrix = self.correlations.T.copy(order="F")
         matrix.flat[:: len(matrix) + 1] += shift
         if self.device is not None:
@@ -231,7 +231,7 @@ class RidgeRegression:
     path : RidgePath
         The regressions of all penalties.
     factor : ndarray of shape (d, d)
-        L, in whose lower triangle L Lᵀ = C + λ / N.
+        Its lower triangle is L, where L Lᵀ = C + λ / N. What is above is not used.
     slopes : ndarray of shape (d, K)
         The coefficients of features that are divided by their deviations.
     """
@@ -255,7 +255,7 @@ class RidgeRegression:
         Parameters
         ----------
         X : ndarray of shape (n, d)
-            Rows among those of the statistics. Those in single precision have their leverages in it.
+            Rows among those of the statistics. If they are in single precision, so are their leverages.
         codes : ndarray of int of shape (n,)
             Their classes.
         weights : ndarray of shape (n,)
@@ -276,7 +276,7 @@ class RidgeRegression:
 
 
 def _strips(matrix: Array) -> list[slice]:
-    """Rows that take a few megabytes, in turn."""
+    """Cut the rows of a matrix into runs of a few megabytes."""
     step = max(1, (1 << 18) // len(matrix))
     return [slice(start, start + step) for start in range(0, len(matrix), step)]
 

@@ -46,7 +46,7 @@ _FEATURES_BY_ROWS = ((5_000, 1_000), (200_000, 2_000), (float("inf"), 4_000))
 _USUAL = 2_000  # random features, where the number of rows is not known
 _ROWS_OF_MAP = 5_000
 _PARTS_OF_MAP, _LAZY_PARTS_OF_MAP = 16, 4
-_BYTES_OF_PAIR = 4 * 8  # of features, of which the peak of a fit has four matrices
+_BYTES_OF_PAIR = 4 * 8  # of features, as a fit has up to four matrices in memory
 _ROWS_PER_FEATURE = 4  # with fewer, the rounding of products in single precision is seen
 
 

@@ -22,7 +22,6 @@ from scipy.linalg.blas import dsyrk
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.data.blocks.block import Block, rows_of
-from streamgda.data.blocks.labels import drop_unused
 from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.wording import listed
 from streamgda.extensions.devices.rows import DeviceRows
@@ -246,12 +245,12 @@ class MappedColumns(MadeColumns):
         if not kind.has_products:
             raise ValueError("rows are mapped for a covariance type with products, 'tied' or 'full'")
         rows = replace(block, features=self.given, feature_names=self.rule.schema.feature_names)
-        there = self.given if hasattr(self.given, "moments") else None
-        if self.rule.device is not None and there is None:
-            there = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
-        if there is not None:
+        on_a_device = self.given if hasattr(self.given, "moments") else None
+        if self.rule.device is not None and on_a_device is None:
+            on_a_device = DeviceRows(on_device(rows.matrix(0, self.n_rows), self.rule.device))
+        if on_a_device is not None:
             with _ON_DEVICE:
-                moments = there.moments(rows, kind, partial(mapped, self.rule.features), len(self))
+                moments = on_a_device.moments(rows, kind, partial(mapped, self.rule.features), len(self))
         elif self.rule.products == "float64":
             return _reduced_in_double(rows, self.rule, kind, workspace)
         else:
@@ -275,11 +274,8 @@ def _reduced_in_double(rows: Block, rule: MappedRows, kind: CovarianceKind, work
     """The moments of the mapped rows of a block."""
     n_features = rule.features.n_outputs
     accumulation = Accumulation(Labelled.empty(Moments.zeros(kind, 0, n_features), n_features))
-    for start in range(0, len(rows.codes), _ROWS_TOGETHER):
-        piece = rows.between(start, start + _ROWS_TOGETHER)
-        classes, codes = drop_unused(piece.classes, piece.codes)
-        made = replace(piece, features=_mapped(piece, rule), classes=classes, codes=codes, feature_names=None)
-        accumulation.add(made, workspace)
+    for piece in rows.pieces(_ROWS_TOGETHER):
+        accumulation.add(replace(piece, features=_mapped(piece, rule), feature_names=None), workspace)
     return accumulation.state().moments
 
 

@@ -162,7 +162,7 @@ class SubclassCenters(Mapping[Any, Array]):
         """Write the number of the subclass of each row."""
         order = np.argsort(block.codes, kind="stable")
         bounds = np.searchsorted(block.codes[order], np.arange(len(block.classes) + 1))
-        if hasattr(block.features, "X"):  # where the rows lie
+        if hasattr(block.features, "X"):  # rows on a device
             for k, label in cut:
                 own = order[bounds[k] : bounds[k + 1]]
                 numbers[own] = self._nearest_elsewhere(label, rows_of(block.features, own))
@@ -274,7 +274,7 @@ class SubclassCenters(Mapping[Any, Array]):
 
 
 def _margin(known: Slopes, largest: float) -> float:
-    """By how much rounding may change the difference of two scores, by slopes of rows up to `largest`."""
+    """By how much rounding may change the difference of two scores of rows with values up to `largest`."""
     n_terms, (farthest, steepest, highest) = len(known[0]), known[3]
     return 3 * _TIE * (1 + n_terms) * (steepest * n_terms * (largest + farthest) + highest)
 

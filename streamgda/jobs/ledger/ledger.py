@@ -426,7 +426,7 @@ class StatisticsLedger:
     def _as_read(self, source: Any, before: LedgerFile | None) -> tuple[FileSource, dict[str, Any]]:
         """The source with the features in the order of the ledger, and what is read."""
         known = before.reads if before else {}
-        if before:  # or that columns have other types, or are not there, would be the first fault
+        if before:  # first, else the error would be of columns that have other types or are not there
             asked = source.read_options
             self._check_alike(before, {**known, **{name: asked.get(name) for name in ("format", "columns")}})
         with self._naming(known):
@@ -487,7 +487,7 @@ def _keys_of(record: FileRecord) -> dict[str, Any]:
 def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with which a path is scanned as the files of a ledger were."""
     options = {name: read_options[name] for name in _SCANNED if read_options.get(name) is not None}
-    if made := read_options.get("columns"):  # of other ones, which no scan makes
+    if made := read_options.get("columns"):  # computed features, which no scan makes
         options["features"] = [name for name in options["features"] if name not in made] or None
     return options
 

@@ -75,7 +75,7 @@ DEVICES = {
     "learn": "streamgda.extensions.devices.rows:rows_to_learn",
     "answer": "streamgda.extensions.devices.scores:answer",
 }
-"""What takes rows that lie on a device, by scikit-learn's dispatch."""
+"""What learns and scores rows on a device, within scikit-learn's ``array_api_dispatch``."""
 
 SKOPS_TYPES = [
     "streamgda.extensions.categories.columns.Categories",

@@ -463,6 +463,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         reading.check_has_learnt(self)
         checked_quantile(quantile, len(self.classes_))
 
+        # By the name of the method, an array on a device is answered where it lies.
         def predict_set(model: Self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
             return model._apply(
                 X, lambda s: s.log_odds >= checked_quantile(quantile, len(s.finalised.classes))

@@ -203,6 +203,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([2.5])
         """
 
+        # By the name of the method, an array on a device is answered where it lies.
         def mahalanobis(model: Self, X: Any, relative: bool) -> Array:
             rows = check_rows(model, X)
             with at_one_moment(model):

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from streamgda.data.blocks.arrays import readable
 from streamgda.data.blocks.dates import moments_of_days
+from streamgda.data.blocks.schema import column_of
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.conversion import is_dask
-from streamgda.data.sources.lists import column_of
 from streamgda.models.estimators import DEVICES
 from streamgda.models.estimators.libraries import lies_elsewhere
 

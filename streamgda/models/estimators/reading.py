@@ -149,7 +149,7 @@ def _of_one_list(model: Any, X: Any) -> Any:
 
 
 def _with_known_columns(model: Any, X: Any) -> Any:
-    """A frame that scikit-learn can read, with its columns in the order of the features of a model, and days.
+    """A frame that scikit-learn can read: days for dates, and columns in the order of a model's features.
 
     A frame of pandas keeps its order: scikit-learn raises an error for another order of features.
     """

@@ -45,8 +45,8 @@ def _singular_class(
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features and the remedy.
 
-    The message begins as scikit-learn's does, which mostly has a remedy. If the rank is not given, it is
-    computed from the statistics.
+    The message begins as scikit-learn's does. If that has a remedy, no other is added. If the rank is not
+    given, it is computed from the statistics.
     """
     if rank is None:  # n rows span no more than n - 1 dimensions
         one = statistics.of_classes(np.array([k]))

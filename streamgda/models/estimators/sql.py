@@ -19,7 +19,7 @@ _MOST_COEFFICIENTS = 20_000  # about 1 MB, the longest statement of BigQuery and
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a database writes types, names, strings and the largest of two numbers."""
+    """How a database writes types, names, strings, the largest of two numbers, days and places of lists."""
 
     double: str = "DOUBLE"
     quote: str = '"'

@@ -276,7 +276,7 @@ def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatt
 
 
 def merging(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
-    """What merges moments of classes, one after the other, into those of the same classes at these places.
+    """A function that merges moments of classes into those of the same classes at these places, in turn.
 
     By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.
 
@@ -291,9 +291,9 @@ def merging(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> 
     Returns
     -------
     callable
-        It takes `done`, which is set to 1 as the loop ends. The loop does nothing if that is 1. Without it,
-        nothing changes. It takes `in_turn`: whether a place may stand there more than once. Without `done`,
-        or in turn, it returns the vectors whose outer products belong to the sum of the scatters:
+        Of `done`, which the loop sets to 1 as it ends, and `in_turn`: whether a place may stand there more
+        than once. The loop does nothing if `done` is 1, and without `done` it changes nothing. Without it,
+        or in turn, the function returns the vectors whose outer products belong to the sum of the scatters:
         (n_classes, n_features).
     """
     (n_places, n_features), n_classes, scatter = ours[2].shape, len(places), ours[-1].shape[1:]

@@ -34,8 +34,8 @@ def in_threads(
     values : iterable
         The thread of the caller takes them from it, one more than there are threads at a time.
     n_bytes_of : callable, optional
-        About how large the result for a value is. Where the first one is large, there are fewer threads, so
-        that all that are being made take at most a gigabyte.
+        About how large the result for a value is. If that for the first one is large, there are fewer
+        threads, so that the results that they make at once take at most a gigabyte.
     """
     values = iter(values)
     first = list(islice(values, 2))
