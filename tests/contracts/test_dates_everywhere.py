@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -139,6 +138,7 @@ def _with_shop(table):
 
 
 def test_frames_of_polars():
+    pl = pytest.importorskip("polars")
     frame, y = rows()
     model = LinearDiscriminantAnalysis().fit(pl.from_pandas(frame), y)
     assert model.statistics_.schema.dates == ("when",)

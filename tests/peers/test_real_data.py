@@ -39,7 +39,7 @@ def test_qda_on_shuttle_names_the_classes_and_features_that_are_singular(shuttle
     X, y = shuttle
     assert y.value_counts().sort_index().tolist() == [34108, 37, 132, 6748, 2458, 6, 11]
     with pytest.raises(
-        np.linalg.LinAlgError, match=r"class 2 .* rank 8 of 9, from 37 rows.*constant in it: 's3'\. Set"
+        np.linalg.LinAlgError, match=r"class 2 .* rank 8 of 9, from 37 rows.*constant in it: 's3'"
     ):
         QuadraticDiscriminantAnalysis().fit(X, y)
     rest = y != 2

@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.dates import formats_of
-from streamgda.data.sources.format_options import format_of, with_options
+from streamgda.data.sources.format_options import OtherThanUTF8, format_of, with_options
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
@@ -24,7 +24,6 @@ BEGINNING = 1 << 20
 _DELIMITERS = "\t;|, "  # in numbers are commas too, and in texts spaces
 _LINES = 1_000  # that are looked at
 _NEARLY_ALL = 0.9  # lines that have as many delimiters
-_FEW = 32  # bytes above ASCII without a letter, as encodings of single bytes have at most
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)-?\d+(\.\d+)?([eE][-+]?\d+)?")  # years may be names of columns
 _DECIMAL = re.compile(r"-?\d+([.,])\d+")
@@ -111,41 +110,10 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     return written if _reads(written, "".join(whole).encode(encoding)) else ""
 
 
-class SingleByteEncoding:
-    """An encoding such as Latin-1, in which UTF-8 would be read as other letters without an error.
-
-    Parameters
-    ----------
-    encoding : str
-        The name of any encoding. If it has more than single bytes, it is never called wrong: in it, UTF-8 is
-        an error, or may be such text too.
-
-    Examples
-    --------
-    >>> texts = ["Köln".encode(encoding) for encoding in ("utf8", "latin1")]
-    >>> [SingleByteEncoding("latin1").is_wrong_for(text) for text in texts]
-    [True, False]
-    """
-
-    def __init__(self, encoding: str) -> None:
-        letters = [bytes([byte]).decode(encoding, "ignore") for byte in range(128, 256)]
-        self._utf8 = codecs.getincrementaldecoder("utf-8")() if letters.count("") < _FEW else None
-
-    def is_wrong_for(self, content: bytes) -> bool:
-        """Whether the text, of which this comes next, has letters beyond ASCII that are UTF-8."""
-        if self._utf8 is None:
-            return False
-        try:
-            return not self._utf8.decode(content).isascii()
-        except UnicodeDecodeError:
-            self._utf8 = None
-            return False
-
-
 def _encoding(beginning: bytes, given: str) -> str:
     """The encoding that a text seems to have; the given one unless it is UTF-8, or the text is."""
     if given not in ("utf8", "utf-8"):
-        return "utf8" if SingleByteEncoding(given).is_wrong_for(beginning) else given
+        return "utf8" if OtherThanUTF8(given).is_wrong_for(beginning) else given
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:

@@ -4,7 +4,6 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -34,12 +33,16 @@ def arrow(X):
     return pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 3)
 
 
+def polars():
+    return pytest.importorskip("polars")
+
+
 FRAMES = {
     "arrays in pandas": lambda X: pd.DataFrame({"emb": list(X)}, index=np.arange(len(X)) + 7),
     "lists in pandas": lambda X: pd.DataFrame({"emb": [list(map(float, row)) for row in X]}),
     "Arrow's in pandas": lambda X: pa.table({"emb": arrow(X)}).to_pandas(types_mapper=pd.ArrowDtype),
-    "lists of Polars": lambda X: pl.DataFrame({"emb": [list(map(float, row)) for row in X]}),
-    "arrays of Polars": lambda X: pl.from_arrow(pa.table({"emb": arrow(X)})),
+    "lists of Polars": lambda X: polars().DataFrame({"emb": [list(map(float, row)) for row in X]}),
+    "arrays of Polars": lambda X: polars().from_arrow(pa.table({"emb": arrow(X)})),
     "lists of Arrow": lambda X: pa.table({"emb": pa.array(list(X))}),
     "batch of Arrow": lambda X: pa.record_batch({"emb": arrow(X)}),
     "tensors of Arrow": lambda X: pa.table({"emb": pa.FixedShapeTensorArray.from_numpy_ndarray(X)}),
@@ -88,6 +91,7 @@ def test_a_model_of_one_list_takes_the_column_and_its_rows(made, recwarn):
 
 
 def test_categories_numbers_and_lists_stand_beside_each_other_in_frames():
+    pl = pytest.importorskip("polars")
     X, y = rows()
     shop = np.where(X[:, 0] > 0, "web", "north")
     frame = pd.DataFrame({"shop": shop, "emb": list(X), "n": np.arange(40) % 5})
@@ -169,6 +173,7 @@ def test_a_dict_of_one_list_is_a_row_and_of_several_the_column(values):
 @pytest.mark.parametrize("length", [3, -1], ids=["fixed", "open"])
 @pytest.mark.parametrize("features", [["emb"], ["emb", "lang"], ["lang"], ["emb_2", "lang"]], ids=str)
 def test_a_pipeline_takes_lists_that_are_features_and_are_computed_with(features, length):
+    pl = pytest.importorskip("polars")
     X, y = rows(dtype=np.float64)
     table = pa.table({"emb": pa.array(list(X), pa.list_(pa.float64(), length)), "lang": ["de", "en"] * 20})
     total = pc.add(pc.list_element(pc.field("emb"), 0), pc.list_element(pc.field("emb"), 1))

@@ -6,7 +6,6 @@ import json
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -106,6 +105,7 @@ def test_statistics_know_which_features_are_places_of_lists(tmp_path):
     "features", [["emb_0", "emb_1"], ["emb_1", "emb_0"], ["emb_2"], ["emb_0", "emb_1", "u"]]
 )
 def test_a_model_of_some_places_takes_rows_with_whole_lists(features, tmp_path):
+    pl = pytest.importorskip("polars")
     X, y = rows()
     u = X[:, 2] ** 2
     source = scan_arrow(pa.table({"emb": lists_of(X), "u": u, "kind": y}), "kind", features=features)
@@ -244,6 +244,7 @@ def test_some_places_are_features_and_lists_are_computed_with():
 
 
 def test_streams_tell_the_lengths_of_lists_by_their_first_rows():
+    pl = pytest.importorskip("polars")
     X, y = rows()
     table = pa.table({"emb": lists_of(X), "kind": y})
     frame = pl.from_arrow(table)
