@@ -18,7 +18,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
-from streamgda.data.sources.format_options import OtherThanUTF8
+from streamgda.data.sources.format_options import SingleByteEncoding
 from streamgda.data.sources.planning import name_of_format
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
@@ -195,10 +195,10 @@ class _CountedText(_Text):
     def __init__(self, text: pa.NativeFile, encoding: str) -> None:
         super().__init__(text)
         self._n_ends, self._last = 0, b""
-        self._encoding, self._other = encoding, OtherThanUTF8(encoding)
+        self._encoding, self._single_bytes = encoding, SingleByteEncoding(encoding)
 
     def _look_at(self, content: bytes) -> None:
-        if self._other.is_wrong_for(content):
+        if self._single_bytes.is_wrong_for(content):
             raise pa.ArrowInvalid(f"the text is UTF-8, and not {self._encoding}")
         self._n_ends += content.count(b"\n")
         self._last = content or self._last

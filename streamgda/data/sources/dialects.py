@@ -16,7 +16,7 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.dates import formats_of
-from streamgda.data.sources.format_options import OtherThanUTF8, format_of, with_options
+from streamgda.data.sources.format_options import SingleByteEncoding, format_of, with_options
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
@@ -113,7 +113,7 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
 def _encoding(beginning: bytes, given: str) -> str:
     """The encoding that a text seems to have; the given one unless it is UTF-8, or the text is."""
     if given not in ("utf8", "utf-8"):
-        return "utf8" if OtherThanUTF8(given).is_wrong_for(beginning) else given
+        return "utf8" if SingleByteEncoding(given).is_wrong_for(beginning) else given
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     try:

@@ -165,17 +165,19 @@ def _filled(
     return made
 
 
-class OtherThanUTF8:
-    """Tells text of UTF-8 that would be read in an encoding of single bytes, in which all bytes are letters.
+class SingleByteEncoding:
+    """An encoding such as Latin-1, in which UTF-8 would be read as other letters without an error.
 
     Parameters
     ----------
     encoding : str
-        The encoding. In others, what is UTF-8 is an error, or may be text too.
+        The name of any encoding. If it has more than single bytes, it is never called wrong: in it, UTF-8 is
+        an error, or may be such text too.
 
     Examples
     --------
-    >>> [OtherThanUTF8("latin1").is_wrong_for("Köln".encode(encoding)) for encoding in ("utf8", "latin1")]
+    >>> texts = ["Köln".encode(encoding) for encoding in ("utf8", "latin1")]
+    >>> [SingleByteEncoding("latin1").is_wrong_for(text) for text in texts]
     [True, False]
     """
 
