@@ -15,7 +15,7 @@ os.environ["SCIPY_ARRAY_API"] = "1"  # before SciPy is imported
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,7 +49,6 @@ PREDICTED: list[tuple[str, type[Any], int, int]] = [
     ("QDA", QuadraticDiscriminantAnalysis, 1_000_000, 50),
 ]
 
-MAPPED = [2_000, 4_000, 8_000]  # random features
 ROWS_MAPPED = 100_000
 
 
@@ -95,10 +94,10 @@ def predicted(device: str, most: int, repeats: int) -> Iterator[tuple[str, ...]]
         yield f"{name}, {n_features} features", *map("{:.3g}".format, rates), f"{rates[0] / rates[1]:.1f}"
 
 
-def mapped(device: str, most: int) -> Iterator[tuple[str, ...]]:
+def mapped(device: str, most: int, sizes: Sequence[int]) -> Iterator[tuple[str, ...]]:
     """Seconds of a fit of random features, on the device and on the host."""
     (X, y), _ = batch(min(ROWS_MAPPED, most), 54, 7, device)
-    for n in tqdm(MAPPED, desc="random features", leave=False):
+    for n in tqdm(sizes, desc="random features", leave=False):
         times = []
         for place in (device, None):
             RandomFeatureClassifier(features=10, device=place).fit(X[:1_000], y[:1_000])  # to warm up
@@ -112,6 +111,9 @@ def main() -> None:
     """Measure and keep the tables, or say why there are none."""
     parser = parser_of(__doc__, repeats=20, rows=1_000_000)
     parser.add_argument("--device", default="cuda", help="of PyTorch; default: cuda")
+    parser.add_argument(
+        "--mapped", type=int, nargs="+", default=[2_000, 4_000, 8_000], help="random features"
+    )
     options = parser.parse_args()
     try:
         import torch
@@ -126,7 +128,10 @@ def main() -> None:
         tables = [
             report.table(["learnt", "device, ms", "host, ms", "ratio"], list(learnt(*arguments))),
             report.table(["predicted, million/s", "device", "host", "ratio"], list(predicted(*arguments))),
-            report.table(["random features", "device, s", "host, s", "ratio"], list(mapped(*arguments[:2]))),
+            report.table(
+                ["random features", "device, s", "host, s", "ratio"],
+                list(mapped(*arguments[:2], options.mapped)),
+            ),
         ]
     name = torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else options.device
     title = f"rows of float32 on {name} and on the host, medians of {options.repeats} calls"
