@@ -26,7 +26,7 @@ _LINES = 1_000  # that are looked at
 _NEARLY_ALL = 0.9  # lines that have as many delimiters
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NUMBER = re.compile(r"(?!(?:19|20)\d\d$)-?\d+(\.\d+)?([eE][-+]?\d+)?")  # years may be names of columns
-_DECIMAL = re.compile(r"-?\d+([.,])\d+")
+_DECIMAL = re.compile(r"-?\d+([.,])\d+([eE][-+]?\d+)?")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.csv
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamgda import GaussianNB, StatisticsLedger, accumulate, scan
@@ -200,6 +200,7 @@ def test_a_table_that_is_written_as_usual_has_none_named(data):
     assert as_written(format_of("csv"), written(pd.DataFrame(rows, columns=names)).encode()) == ""
 
 
+@example([1.5e-267] * 3, ";", ",", 0, "utf-8")
 @given(
     numbers=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=20),
     sep=st.sampled_from([";", "\t", "|"]),
