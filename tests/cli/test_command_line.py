@@ -1155,7 +1155,7 @@ def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, tmp
         (["fit", "--max-categories", "5"], "is now --categories-max-categories"),
         (["fit", "--n-subclasses", "5"], "is now --subclasses"),
         (["refresh", "--reject", "1.parquet"], "is now --leave-out"),
-        (["refresh", "--half-life", "7"], "No such option '--half-life'"),
+        (["refresh", "--half-life", "7"], "--half-life"),
         (["merge", "--max-reads", "5"], "No such option"),
     ],
 )

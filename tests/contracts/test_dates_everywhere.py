@@ -261,7 +261,7 @@ def test_what_a_column_cannot_hold_is_one_error_of_a_service(bad, fault):
             with pytest.raises(ValueError, match=re.escape(fault.format(row))):
                 one.predict(these)
         with pytest.raises(ValueError, match="column"):
-            one.predict(pd.DataFrame([good, {**good, **bad}]))
+            one.predict(pd.DataFrame([good, {**good, **bad}], dtype=object))
 
 
 def test_a_stream_from_a_source_keeps_its_dates():

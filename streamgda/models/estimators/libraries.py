@@ -41,6 +41,8 @@ def in_numpy(values: Any) -> Any:
             return np.asarray(values)
     except RuntimeError as error:
         raise TypeError(f"{error}. {_ON_DEVICE}") from error
+    except TypeError:  # of Arrow, for columns whose type DLPack does not have
+        return values
     raise TypeError(f"a {type(values).__name__} lies on the device {values.device}. {_ON_DEVICE}")
 
 
