@@ -30,7 +30,7 @@ from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, StatisticsLedger, scan_parquet
 from streamgda.data.sources.base import FileSource, InputFile
 from streamgda.data.storage.filesystems import Version
-from streamgda.jobs.ledger.entries import Entry, FileRecord, Held, table_of
+from streamgda.jobs.ledger.entries import Entry, FileRecord, LedgerFile, table_of
 
 FEATURES, CLASSES, ROWS = 20, 3, 12
 DISTINCT = 200  # simulated states
@@ -148,7 +148,7 @@ def simulated(n_files: int, goals: dict[str, float]) -> list[Line]:
         written = ledger._entries(reads).write(entries)
         for _, part in ledger._entries(reads).parts(written, ledger._empty):
             total += part
-        Held(reads, written, *table_of(total), f"{ledger.path}/ledger.parquet").write(ledger._storage)
+        LedgerFile(reads, written, *table_of(total), f"{ledger.path}/ledger.parquet").commit(ledger._storage)
         del written, total, records, entries
 
         def refresh() -> None:
