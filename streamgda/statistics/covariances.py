@@ -166,10 +166,6 @@ class CovarianceKind(ABC):
         """The scatter of some classes; the whole where they share it."""
         return scatter if self.is_pooled else scatter[classes]
 
-    def put(self, scatter: Array, classes: Rows, part: Array) -> None:
-        """Write the scatter of some classes back."""
-        scatter[... if self.is_pooled else classes] = part
-
     def narrowed(self, scatter: Array, kind: CovarianceKind) -> Array:
         """What this kind keeps of a scatter that another kind kept.
 

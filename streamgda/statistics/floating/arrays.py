@@ -9,7 +9,7 @@ weight_tails``. So the same rows have the same weight, however they were cut and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -51,7 +51,7 @@ class MomentArrays:
     means: Array
     low_means: Array
     scatter: Array
-    unwritten: Callable[[Any], Any] | None = None
+    unwritten: Callable[[Any], Any] | None = field(default=None, kw_only=True)
 
     extra: ClassVar[frozenset[str]] = frozenset()
     """What is kept besides, as in `Required`."""
@@ -61,15 +61,13 @@ class MomentArrays:
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
         """The moments of no rows."""
-        shape = (n_classes, n_features)
-        return cls(
-            kind,
-            np.zeros(n_classes),
-            np.zeros(n_classes),
-            np.zeros(shape),
-            np.zeros(shape),
-            kind.zeros(*shape),
-        )
+        return cls(kind, *map(np.zeros, cls.shapes(kind, n_classes, n_features)))
+
+    @classmethod
+    def shapes(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
+        """The shapes of all arrays."""
+        vectors = n_classes, n_features
+        return [(n_classes,), (n_classes,), vectors, vectors, kind.shape(n_classes, n_features)]
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:
         """The moments of no rows, of the same kind."""
@@ -127,8 +125,10 @@ class MomentArrays:
         """The shapes of these columns."""
         return {}
 
-    def read_more(self, columns: Mapping[str, Array]) -> None:
-        """Take the higher powers out of such columns."""
+    @classmethod
+    def more_arrays(cls, kind: CovarianceKind, columns: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The arrays of the higher powers, out of such columns."""
+        return ()
 
     # ------------------------------------------------------------------ pickles
 
@@ -146,34 +146,20 @@ class MomentArrays:
 
     def copy(self) -> Self:
         """Moments that share nothing with these."""
-        return type(self)(
-            self.kind,
-            self.weights.copy(),
-            self.weight_tails.copy(),
-            self.means.copy(),
-            self.low_means.copy(),
-            self.scatter.copy(),
-        )
+        return type(self)(self.kind, *[array.copy() for array in self.arrays])
 
     def take(self, classes: Rows) -> Self:
         """The moments of some classes."""
-        return type(self)(
-            self.kind,
-            self.weights[classes],
-            self.weight_tails[classes],
-            self.means[classes],
-            self.low_means[classes],
-            self.scatter if self.kind.is_pooled else self.scatter[classes],
-        )
+        shared = self.scatter if self.kind.is_pooled else None
+        arrays = [array if array is shared else array[classes] for array in self.arrays]
+        return type(self)(self.kind, *arrays)
 
     def put(self, classes: Rows, part: Self) -> None:
         """Write the moments of some classes back."""
-        self.weights[classes] = part.weights
-        self.weight_tails[classes] = part.weight_tails
-        self.means[classes] = part.means
-        self.low_means[classes] = part.low_means
-        if part.scatter is not self.scatter:  # which the classes may share
-            self.kind.put(self.scatter, classes, part.scatter)
+        shared = self.scatter if self.kind.is_pooled else None
+        for ours, theirs in zip(self.arrays, part.arrays, strict=True):
+            if ours is not theirs:
+                ours[... if ours is shared else classes] = theirs
 
     def with_rows(self, classes: Rows, part: Self) -> Self:
         """These moments with others in place of those of some classes, once they are written.
@@ -183,15 +169,8 @@ class MomentArrays:
         """
         if len(part.weights) == len(self.weights):
             return part
-        return type(self)(
-            self.kind,
-            self.weights,
-            self.weight_tails,
-            self.means,
-            self.low_means,
-            part.scatter if self.kind.is_pooled else self.scatter,
-            unwritten=lambda moments: moments.put(classes, part),
-        )
+        scatter = part.scatter if self.kind.is_pooled else self.scatter
+        return replace(self, scatter=scatter, unwritten=lambda moments: moments.put(classes, part))
 
     def write(self) -> None:
         """Write the rows that are left to be written, also after an interruption of this method."""

@@ -103,9 +103,8 @@ def _moments(sort: type[Moments], kind: CovarianceKind, arrays: Columns, n_featu
     weights = arrays["weight"]
     scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
     weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
-    moments = sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter)
-    moments.read_more(arrays)
-    return moments
+    more = sort.more_arrays(kind, arrays)
+    return sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, *more)
 
 
 def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None = None) -> Array | None:

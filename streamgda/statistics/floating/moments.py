@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
-from streamgda.statistics.kernels import merging
+from streamgda.statistics.kernels import merger
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import EXTRAS
-
-_ARRAYS = "weights", "weight_tails", "means", "low_means", "scatter"
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -81,11 +79,10 @@ class Moments(MomentArrays):
 
     def _sum(self, other: Self, places: Indices) -> Self:
         """The sum, whose powers may exceed float64."""
-        total, done = replace(self), c_int64()
+        total, done = type(self)(self.kind, *map(_in_c_order, self.arrays)), c_int64()
         theirs = [_in_c_order(array) for array in other.arrays]
-        vars(total).update(zip(_ARRAYS, map(_in_c_order, self.arrays), strict=False))
         n_merged = 5 if self._has_scatter_by_class else 4
-        merge = merging(places, total.arrays[:n_merged], theirs[:n_merged])
+        merge = merger(places, total.arrays[:n_merged], theirs[:n_merged])
         if n_merged == 4:
             total.scatter = self._joined_scatter(other, places, merge())
 

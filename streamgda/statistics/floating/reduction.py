@@ -20,7 +20,7 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows, merging
+from streamgda.statistics.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows, merger
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.
@@ -109,7 +109,7 @@ def _merge_in_turn(moments: Moments, places: Indices, block: Block) -> None:
         some = slice(start, start + step)
         rows = block.matrix(start, min(start + step, len(weights)))
         theirs = weights[some], np.zeros(len(rows)), rows, zeros[: len(rows)]
-        spread = merging(of_rows[some], ours, theirs)(c_int64(), in_turn=True)
+        spread = merger(of_rows[some], ours, theirs)(c_int64(), in_turn=True)
         moments.kind.add_outer(moments.scatter, spread)
     if not np.isfinite(moments.weights[places]).all() or not np.isfinite(moments.diagonal).all():
         block.raise_for_values()

@@ -264,18 +264,12 @@ def merge_rows(
 
 def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatter: tuple[int, ...]) -> Any:
     """The addresses of the arrays of moments; ValueError if they are not as the loop takes them."""
-    vectors, addresses = (n_classes, n_features), []
+    vectors = n_classes, n_features
     shapes = vectors[:1], vectors[:1], vectors, vectors, (n_classes, *scatter)
-    for part, shape in zip(parts, shapes, strict=False):
-        if part.dtype != _FLOAT64 or part.shape != shape or not part.flags.carray:
-            raise ValueError(
-                f"the loop takes float64 of shape {shape}; got {part.dtype} of shape {part.shape}"
-            )
-        addresses.append(ctypes.addressof(_BYTE.from_buffer(part)) if part.size else 0)
-    return _MOMENTS(*addresses)
+    return _MOMENTS(*[_to(part, _FLOAT64, shape) for part, shape in zip(parts, shapes, strict=False)])
 
 
-def merging(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
+def merger(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
     """A function that merges moments of classes into those of the same classes at these places, in turn.
 
     By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.

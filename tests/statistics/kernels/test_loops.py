@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
 from streamgda.statistics import kernels
-from streamgda.statistics.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows, merging
+from streamgda.statistics.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows, merger
 from streamgda.statistics.kernels.build import source_hash
 from tests.statistics import numpy_path
 
@@ -116,14 +116,14 @@ def test_merged_moments_are_those_of_rational_arithmetic(kind, n_features):
     rng = np.random.default_rng(n_features)
     ours, theirs = (some_moments(rng, n, n_features, kind) for n in (7, 5))
     places, before = np.array([6, 0, 3, 2, 4]), [part.copy() for part in ours]
-    spread = merging(places, ours[:4], theirs[:4])()
+    spread = merger(places, ours[:4], theirs[:4])()
     assert all(map(np.array_equal, ours, before))
-    merge, done = merging(places, ours, theirs), ctypes.c_int64()
+    merge, done = merger(places, ours, theirs), ctypes.c_int64()
     for _ in range(2):  # the second time, nothing is done
         merge(done)
     assert all(np.array_equal(part[[1, 5]], old[[1, 5]]) for part, old in zip(ours, before, strict=True))
     other = [part.copy() for part in theirs]  # the bits are the same the other way round
-    merging(np.arange(5), other, [np.ascontiguousarray(part[places]) for part in before])(ctypes.c_int64())
+    merger(np.arange(5), other, [np.ascontiguousarray(part[places]) for part in before])(ctypes.c_int64())
     assert all(np.array_equal(part[places], same) for part, same in zip(ours, other, strict=True))
     exactly = np.vectorize(Fraction, otypes=[object])
     for k, place in enumerate(places):
@@ -256,7 +256,7 @@ def test_moments_that_do_not_fit_are_refused(moments):
     ours = [*np.zeros((2, 2)), *TABLE.copy()]
     for theirs, places in ([*np.zeros((2, 2)), *moments], np.arange(2)), (ours, np.array([0, 2])):
         with pytest.raises(ValueError, match="the loop takes"):
-            merging(places, ours, theirs)
+            merger(places, ours, theirs)
 
 
 @pytest.mark.parametrize(
