@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +31,7 @@ from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.kernels.threads import in_threads
-from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
+from streamgda.statistics.labelled import Labelled, squared_weights
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import check_same
@@ -42,27 +42,6 @@ S = TypeVar("S", bound="Statistics")
 
 _BLOCKS_OF_RUN = 4  # which one thread adds up; more if the state is large, fewer if blocks are large
 _MOST_VALUES = 1 << 24  # of a block, where a rule makes many features of the rows
-
-
-class Readable(Protocol):
-    """What a source can be read into: a state of any kind."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in."""
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-
-    def copy(self) -> Self:
-        """A state of the same rows that does not change with this one."""
-
-    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of all blocks."""
-
-    def __iadd__(self, other: Any) -> Self:
-        """Add the rows of another state, in place."""
 
 
 class BesideStatistics:
@@ -222,7 +201,7 @@ class Statistics(State):
         return together
 
     @abstractmethod
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
+    def _reduce(self, block: Block, workspace: Workspace) -> Any:
         """The moments of the classes of a block."""
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:

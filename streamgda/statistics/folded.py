@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 from operator import add, iadd
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -30,23 +30,8 @@ from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.locking import Locked, in_order
 
-
-class Summed(Protocol):
-    """A state to which others are added."""
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
-
-    def copy(self) -> Self:
-        """A state that does not change with this one."""
-
-    def __iadd__(self, other: Any) -> Any:
-        """Add the rows of another state; mostly in place."""
-
-
 K = TypeVar("K")
-S = TypeVar("S", bound=Summed)
+S = TypeVar("S", bound=Any)
 
 
 class Keyed(dict[K, S]):
@@ -60,9 +45,7 @@ class Keyed(dict[K, S]):
     def add(self, key: K, state: S, *, owned: bool = False) -> None:
         """Add a state to that of a key, in place. A new key gets a copy, or, if `owned`, the state itself."""
         if key in self:
-            total: Any = self[key]
-            total += state
-            self[key] = total
+            self[key].merge(state)
         else:
             self[key] = state if owned else state.copy()
 

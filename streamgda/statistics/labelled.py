@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,86 +19,6 @@ SquaredWeights = NDArray[Any]
 """Σ w² of each class: float64, or Python integers beside sums of integers."""
 
 _LEAST_WEIGHT = 1e-150  # so that float64 holds squares of weights, and of their inverses
-
-
-class ClassMoments(Protocol):
-    """What is kept of the rows of each class: floating moments, or the exact sums that give them.
-
-    The arrays have a row for each class. A scatter that the classes share is held once.
-    """
-
-    @property
-    def kind(self) -> CovarianceKind:
-        """The kind of covariance that is kept."""
-
-    @property
-    def extra(self) -> frozenset[str]:
-        """What is kept besides, as in `Required`."""
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
-
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows, of the same kind."""
-
-    def copy(self) -> Self:
-        """Moments that do not change with these."""
-
-    def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
-
-    def take(self, classes: Indices) -> Self:
-        """The moments of some classes, at least one."""
-
-    def total(self) -> Self:
-        """The moments of the rows of all classes, as those of one class."""
-
-    def narrowed(self, required: Required) -> Self:
-        """A copy that keeps no more than is required; ValueError if this keeps too little."""
-
-    def selected(self, features: Indices) -> Self:
-        """The moments of some features, in this order."""
-
-    def placed(self, features: Indices, n_features: int) -> Self:
-        """The moments of `n_features` features, of which these are at the given places, and zeros."""
-
-    def without_pooled(self, classes: Indices) -> Self:
-        """The moments of some classes, with zeros in place of a scatter that the classes share."""
-
-    def mapped(self, A: Array, b: Array) -> Self:
-        """The moments of the rows A x + b, if the products of features are kept."""
-
-    def merge(self, other: Self, places: Indices) -> None:
-        """Add to the classes at these places, in place. If it raises, nothing has changed."""
-
-    def merged(self, other: Self, places: Indices) -> Self:
-        """The moments with others added to the classes at these places, which may share arrays with these.
-
-        These moments change at most when the result is told to `write`.
-        """
-
-    def write(self) -> None:
-        """Write into the arrays what is left to be written."""
-
-    def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
-
-    def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
-        """The moments without a part, of the classes that keep rows; ValueError if no rows can have them."""
-
-    def equals(self, other: Self) -> bool:
-        """Whether the two are the same to the last bit."""
-
-    def weight_text(self, k: int) -> str:
-        """The weight of a class as an error names it."""
-
-    def least_squares(self, counts: Counts) -> SquaredWeights:
-        """Σ w² of each class if its n rows have equal weights, W² / n. It is never less."""
 
 
 def squared_weights(
@@ -133,14 +53,16 @@ def joined_squares(
     return together
 
 
-M = TypeVar("M", bound=ClassMoments)
+M = TypeVar("M", bound=Any)
 
 
 @dataclass
 class Labelled(Generic[M]):
-    """The classes seen, sorted, with the number of rows and the moments of each, floating or exact.
+    """The classes seen, sorted, with the number of rows and the moments of each.
 
-    `squared_weights` is None as long as every row has weight 1: then Σ w² is the count.
+    These are floating `Moments`, or exact `Sums`, which have the same methods. Their arrays have a row for
+    each class; a scatter that the classes share is held once. `squared_weights` is None as long as every row
+    has weight 1: then Σ w² is the count.
     """
 
     classes: Labels
@@ -156,18 +78,19 @@ class Labelled(Generic[M]):
     @property
     def kind(self) -> CovarianceKind:
         """The kind of covariance that is kept."""
-        return self.moments.kind
+        kind: CovarianceKind = self.moments.kind
+        return kind
 
     @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
-        return self.moments.n_features
+        return int(self.moments.n_features)
 
     @property
     def nbytes(self) -> int:
         """The size of the arrays in bytes."""
         squares = 0 if self.squared_weights is None else self.squared_weights.nbytes
-        return self.classes.nbytes + self.counts.nbytes + squares + self.moments.nbytes
+        return self.classes.nbytes + self.counts.nbytes + squares + int(self.moments.nbytes)
 
     @property
     def squares(self) -> SquaredWeights:
@@ -307,10 +230,6 @@ class Labelled(Generic[M]):
         """Σ w² of each class after its weights are multiplied by a factor."""
         decayed: Array = np.maximum(self.squares * factor**2, _LEAST_WEIGHT**2)
         return decayed
-
-    def __iadd__(self, other: Labelled[M]) -> Self:
-        self.merge(other)
-        return self
 
     def subtract(self, other: Labelled[M], rounding: float = 0.0) -> Self:
         """The state of the rows that are in this one but not in the other.

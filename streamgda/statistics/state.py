@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from streamgda.data.blocks.schema import Columns as PlainColumns
 from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.labelled import ClassMoments, Labelled
+from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.locking import Locked, in_order
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, rule_in, to_metadata
@@ -25,48 +25,6 @@ from streamgda.statistics.validation import Columns, as_count, as_feature_names,
 T = TypeVar("T")
 
 _CHANGES = count()
-
-
-class ReadOut(Protocol):
-    """The moments of rows in float64, as `Statistics` explains them."""
-
-    @property
-    def weights(self) -> Array:
-        """The sum of the weights of each class: (K,)."""
-
-    @property
-    def rounded_means(self) -> Array:
-        """The mean of each class, in float64: (K, d)."""
-
-    @property
-    def mean_tails(self) -> Array:
-        """The low parts of the means: (K, d)."""
-
-    @property
-    def scatter(self) -> Array:
-        """The scatter within the classes, in the shape of the kind of covariance."""
-
-    @property
-    def sums(self) -> Array:
-        """Σ w x: (K, d)."""
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ, in the shape of the scatter."""
-
-    @property
-    def overall_mean(self) -> Array:
-        """The mean of all rows: (d,)."""
-
-    @property
-    def total_variance(self) -> Array:
-        """The variance of each feature over all rows: (d,)."""
-
-    def covariance(self, ddof: float) -> Array:
-        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
-
-    def check_squares(self, names: tuple[str, ...] | None) -> None:
-        """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
 
 
 class State(Locked, ABC):
@@ -90,7 +48,7 @@ class State(Locked, ABC):
     schema: Schema = UNNAMED
     """What the features are: columns of numbers, or what is made of other columns."""
 
-    def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
+    def __init__(self, like: Any, feature_names: Sequence[str] | None) -> None:
         self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
         self._n_dropped = 0
         self._set_labelled(Labelled.empty(like, 0 if feature_names is None else len(feature_names)))
@@ -257,8 +215,8 @@ class State(Locked, ABC):
 
     @property
     @abstractmethod
-    def _moments(self) -> ReadOut:
-        """The moments of the rows, from which all that follows is read."""
+    def _moments(self) -> Any:
+        """The moments of the rows in float64: `Moments` or `ExactMoments`, from which all below is read."""
 
     @property
     def reasons(self) -> Mapping[int, Callable[[], Exception]]:
@@ -268,20 +226,17 @@ class State(Locked, ABC):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        with self.lock:
-            return self._moments.weights.copy()
+        return self._copy_of("weights")
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        with self.lock:
-            return self._moments.rounded_means.copy()
+        return self._copy_of("rounded_means")
 
     @property
     def mean_tails(self) -> Array:
         """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
-        with self.lock:
-            return self._moments.mean_tails.copy()
+        return self._copy_of("mean_tails")
 
     @property
     def scatter(self) -> Array:
@@ -290,8 +245,7 @@ class State(Locked, ABC):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        with self.lock:
-            return self._moments.scatter.copy()
+        return self._copy_of("scatter")
 
     @property
     def sums(self) -> Array:
@@ -299,8 +253,7 @@ class State(Locked, ABC):
 
         It is infinite where it exceeds float64, as are `outer_sums`.
         """
-        with self.lock:
-            return self._moments.sums.copy()
+        return self._copy_of("sums")
 
     @property
     def outer_sums(self) -> Array:
@@ -308,8 +261,7 @@ class State(Locked, ABC):
 
         With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
         """
-        with self.lock:
-            return self._moments.outer_sums.copy()
+        return self._copy_of("outer_sums")
 
     @property
     def third_moments(self) -> Array | None:
@@ -323,8 +275,13 @@ class State(Locked, ABC):
 
     def _co_moments(self, name: str) -> Array | None:
         with self.lock:
-            array: Array | None = getattr(self._moments, name) if self.has_fourth_moments else None
-            return None if array is None else array.copy()
+            return self._copy_of(name) if self.has_fourth_moments else None
+
+    def _copy_of(self, name: str) -> Array:
+        """A copy of an array of the moments."""
+        with self.lock:
+            array: Array = getattr(self._moments, name)
+            return array.copy()
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
@@ -351,11 +308,12 @@ class State(Locked, ABC):
             moments = self._moments
             moments.check_squares(self.schema.feature_names)
             try:
-                return moments.covariance(ddof)
+                covariance: Array = moments.covariance(ddof)
             except ZeroDivisionError as error:
                 raise ValueError(
                     f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
                 ) from error
+            return covariance
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""

@@ -19,7 +19,7 @@ from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.folded import Keyed
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.labelled import ClassMoments, Labelled, joined_squares
+from streamgda.statistics.labelled import Labelled, joined_squares
 from streamgda.statistics.required import Required
 
 Pattern = bytes
@@ -205,7 +205,7 @@ def _part(
     return pattern_with(positions, block.n_features), part
 
 
-M = TypeVar("M", bound=ClassMoments)
+M = TypeVar("M", bound=Any)
 
 
 class PatternStates(Labelled[M]):
@@ -219,7 +219,7 @@ class PatternStates(Labelled[M]):
     ----------
     by_pattern : dict of Pattern to Labelled
         Sorted by pattern. Each has at least one class.
-    moments : ClassMoments
+    moments : Moments or Sums
         The moments of no rows, which say how many features a row has and what is kept of it.
     """
 

@@ -38,11 +38,10 @@ from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceTy
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.labelled import ClassMoments, Labelled
+from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.locking import in_order
 from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import EXTRAS, Required
-from streamgda.statistics.state import ReadOut
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
 
 Part = tuple[Columns, Mapping[str, Any]]
@@ -221,7 +220,7 @@ class IncompleteStatistics(Statistics):
             del block  # else it stays in memory while the next one is fetched
         return None if together is None else _joined(before, together, sums)
 
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
+    def _reduce(self, block: Block, workspace: Workspace) -> Any:
         """The sums of a block whose rows have all features."""
         return self._of_pattern()._reduce(block, workspace)
 
@@ -357,7 +356,7 @@ class IncompleteStatistics(Statistics):
         return plain._described_as(self), completion
 
     @property
-    def _moments(self) -> ReadOut:
+    def _moments(self) -> Any:
         """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             self._check_determined()
