@@ -111,6 +111,10 @@ class Statistics(State):
         """The rows of another state in a state of this sort."""
         return other
 
+    def _in_float64(self) -> Labelled[Any]:
+        """The moments in float64, with their classes."""
+        return self._labelled
+
     # ------------------------------------------------------------------ rows go in
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -324,32 +328,77 @@ class Statistics(State):
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.
 
-        Exact states give the same bits as if these rows had never gone in. Floating states give the state of
-        the remaining rows up to rounding. A class without remaining rows is gone. No variance is ever
-        negative.
+        A class without remaining rows is gone. No variance is ever negative. Exact states give the same bits
+        as if these rows had never gone in. Floating states give the state of the remaining rows up to
+        rounding, which is relative to the scatter of this state. If its rows vary 10⁴ times as much as the
+        remaining ones, the variances of the result lose 8 digits; from 10⁸ times on they are lost, and may be
+        0.
 
         Raises
         ------
         ValueError
             If the other state has a class that this one does not have, more rows or weight of a class, or
-            more scatter than the rows of this one can have.
+            more scatter than the rows of this one can have. Where features may be missing, this holds of the
+            rows of each pattern.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a variance keeps fewer than six correct digits. `ExactClassStatistics` loses none.
         """
         if not isinstance(other, Statistics):
             return NotImplemented
         first, second = in_order(self, other)
         with first, second:
-            ours, theirs, _ = self._aligned(other)
+            ours, theirs, _ = self._aligned(self.alike(other))
             ours._check_compatible(theirs)
             if other.n_dropped > self.n_dropped:
                 raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
             rounding = getattr(self.rule, "rounding", 0.0)
             rest = ours._twin(ours._labelled.subtract(theirs._labelled, rounding))
             rest._n_dropped -= other.n_dropped
+            if self.exact and not rest.n_rows:
+                rest._set_labelled(Labelled.empty(rest._labelled.moments, len(rest.feature_names or ())))
+            ours._warn_of_lost_digits(rest)
             return rest
+
+    def _warn_of_lost_digits(self, rest: Self) -> None:
+        """Warn if rounding took digits from a variance of what is left of this state."""
 
     @abstractmethod
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place."""
+
+    # ------------------------------------------------------------------ states compare
+
+    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
+        """Whether two states have the same classes and counts, and the same moments up to rounding.
+
+        Parameters
+        ----------
+        other : ClassStatistics, ExactClassStatistics or IncompleteStatistics
+            The state to compare with.
+        rtol : float, default=1e-10
+            Allowed difference: of a weight, relative to it; of a mean, relative to it and to its
+            feature's deviation; of a scatter, relative to those of its two features. Where features may be
+            missing, this holds of the rows of each pattern.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        TypeError
+            If the other is no state.
+        """
+        if not isinstance(other, Statistics):
+            raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
+        first, second = in_order(self, other)
+        with first, second:
+            ours, theirs = other.alike(self), self.alike(other)
+            is_alike = ours.schema.is_alike(theirs.schema)
+            return is_alike and ours._in_float64().is_close(theirs._in_float64(), rtol)
 
     # ------------------------------------------------------------------ other states are derived
 

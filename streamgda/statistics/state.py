@@ -333,10 +333,6 @@ class State(Locked, ABC):
 
     # ------------------------------------------------------------------ states compare
 
-    @abstractmethod
-    def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding."""
-
     def __eq__(self, other: object) -> bool:
         """Whether two states are the same to the last bit."""
         if not isinstance(other, type(self)):

@@ -27,7 +27,6 @@ from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
 from streamgda.statistics.validation import Columns, as_counts, check_columns, check_feature_names
 
@@ -262,19 +261,6 @@ class ExactClassStatistics(Statistics):
         check_feature_names(state.feature_names, state.n_features)
         return state
 
-    # ------------------------------------------------------------------ states add up
-
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another: the same bits as if they had never gone in."""
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
-            rest = super().__sub__(other)
-            if not rest.n_rows:
-                rest._set_labelled(Labelled.empty(rest._labelled.moments, len(self.feature_names or ())))
-            return rest
-
     def decay(self, factor: float) -> Self:
         """Refuse: a decayed weight is no whole number.
 
@@ -288,27 +274,8 @@ class ExactClassStatistics(Statistics):
             "to_float().decay(...), or take rows out by subtracting their statistics"
         )
 
-    # ------------------------------------------------------------------ states compare
-
-    def allclose(self, other: ExactClassStatistics | ClassStatistics, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding.
-
-        Parameters
-        ----------
-        other : ExactClassStatistics or ClassStatistics
-            The state to compare with.
-        rtol : float, default=1e-10
-            As for `ClassStatistics.allclose`.
-
-        Returns
-        -------
-        bool
-        """
-        if not isinstance(other, ExactClassStatistics):
-            return self.to_float().allclose(other, rtol)
-        first, second = in_order(self, other)
-        with first, second:
-            return self.to_float().allclose(other.to_float(), rtol)
+    def _in_float64(self) -> Labelled[Any]:
+        return self.to_float()._labelled
 
     # ------------------------------------------------------------------ states travel
 

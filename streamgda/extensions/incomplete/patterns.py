@@ -399,6 +399,14 @@ class PatternStates(Labelled[M]):
         }
         return type(self)(self.moments, self.n_features, rest)
 
+    def is_close(self, other: Labelled[M], rtol: float) -> bool:
+        """Whether the two have the same classes, counts and patterns, and moments that agree to `rtol`."""
+        assert isinstance(other, PatternStates)
+        return self.same_counts(other) and all(
+            pattern in other.by_pattern and part.is_close(other.by_pattern[pattern], rtol)
+            for pattern, part in self.by_pattern.items()
+        )
+
     def equals(self, other: Labelled[M]) -> bool:
         """Whether the two are the same to the last bit."""
         return (

@@ -39,7 +39,6 @@ from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.locking import in_order
 from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import EXTRAS, Required
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
@@ -250,15 +249,17 @@ class IncompleteStatistics(Statistics):
                 statistics.schema = PlainColumns(tuple(names[j] for j in features))
             yield features, statistics
 
+    def _in_float64(self) -> Labelled[Any]:
+        return self._labelled.each(lambda part: self._of_pattern(part)._in_float64())
+
     def _states(self, *, counting: bool = False) -> list[PatternState]:
         """The rows by pattern, in floating point; with `counting`, each row in one pattern."""
         states = []
         for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
-            plain: Any = self._of_pattern(part)
-            floating = plain.to_float() if self.exact else plain
             places = np.searchsorted(self._labelled.classes, part.classes)
             features = features_in(pattern, self.n_features)
-            states.append(PatternState(features, places, part.counts, floating._labelled.moments))
+            moments = self._of_pattern(part)._in_float64().moments
+            states.append(PatternState(features, places, part.counts, moments))
         return states
 
     # ------------------------------------------------------------------ the likeliest moments
@@ -412,27 +413,13 @@ class IncompleteStatistics(Statistics):
         """0 + state, which is how ``sum(states)`` begins; and an ordinary state plus this one."""
         return self + other if isinstance(other, Statistics) else super().__radd__(other)
 
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another, which must all have gone into this one.
-
-        Raises
-        ------
-        ValueError
-            As for `ClassStatistics`, for the rows of each pattern.
-        """
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        theirs = self.alike(other)
-        first, second = in_order(self, theirs)
-        with first, second:
-            rest = super().__sub__(theirs)
-            ours, n_numbers = self.in_schema(rest.schema), rest.schema.n_numbers(rest.n_features)
-            for pattern, part in () if self.exact else rest._labelled.by_pattern.items():
-                features = features_in(pattern, rest.n_features)
-                names = tuple(ours.feature_names[j] if ours.feature_names else str(j) for j in features)
-                whole, n_judged = ours._labelled.by_pattern[pattern], int((features < n_numbers).sum())
-                warn_of_lost_digits(part, whole, names, n_judged)
-            return rest
+    def _warn_of_lost_digits(self, rest: Self) -> None:
+        names, n_numbers = self.feature_names, rest.schema.n_numbers(rest.n_features)
+        for pattern, part in () if self.exact else rest._labelled.by_pattern.items():
+            features = features_in(pattern, rest.n_features)
+            own = tuple(names[j] if names else str(j) for j in features)
+            n_judged = int((features < n_numbers).sum())
+            warn_of_lost_digits(part, self._labelled.by_pattern[pattern], own, n_judged)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place; see `ClassStatistics.decay`.
@@ -448,32 +435,6 @@ class IncompleteStatistics(Statistics):
                 self._labelled.each(lambda part: self._of_pattern(part).decay(factor)._labelled)
             )
         return self
-
-    # ------------------------------------------------------------------ states compare
-
-    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding.
-
-        Parameters
-        ----------
-        other : IncompleteStatistics, ClassStatistics or ExactClassStatistics
-            The state to compare with.
-        rtol : float, default=1e-10
-            As for `ClassStatistics.allclose`, for each pattern.
-        """
-        if not isinstance(other, Statistics):
-            raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-        theirs = self.alike(other)
-        first, second = in_order(self, theirs)
-        with first, second:
-            if not self.schema.is_alike(theirs.schema):
-                return False
-            others = theirs._labelled.by_pattern
-            return self._labelled.same_counts(theirs._labelled) and all(
-                pattern in others
-                and self._of_pattern(part).allclose(theirs._of_pattern(others[pattern]), rtol)
-                for pattern, part in self._labelled.by_pattern.items()
-            )
 
     def __repr__(self) -> str:
         with self.lock:

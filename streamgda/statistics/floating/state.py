@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.schema import MadeColumns
-from streamgda.data.blocks.wording import named
+from streamgda.data.blocks.wording import callers_level, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating.joined import JoinedStates
@@ -29,7 +29,6 @@ from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
-from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import WITHOUT_ROUNDING, Required
 from streamgda.statistics.validation import Columns, check_feature_names
 
@@ -307,35 +306,11 @@ class ClassStatistics(Statistics):
         """
         return JoinedStates(self._twin(decoded(self._labelled.kind, columns, self.n_features)), ends, dropped)
 
-    # ------------------------------------------------------------------ states are subtracted, decay, compare
+    # ------------------------------------------------------------------ states are subtracted, and decay
 
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another, which must all have gone into this one.
-
-        A class without remaining rows is gone. No variance is ever negative. The result is the state of the
-        remaining rows up to rounding. The rounding is relative to the scatter of this state. If its rows vary
-        10⁴ times as much as the remaining ones, the variances of the result lose 8 digits; from 10⁸ times on
-        they are lost, and may be 0.
-
-        Raises
-        ------
-        ValueError
-            If the other state has a class that this one does not have, more rows or weight of a class, or
-            more scatter than the rows of this one can have.
-
-        Warns
-        -----
-        RuntimeWarning
-            If a variance keeps fewer than six correct digits. `ExactClassStatistics` loses none.
-        """
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
-            rest = super().__sub__(other)
-            ours, n_numbers = self.in_schema(rest.schema), rest.schema.n_numbers(rest.n_features)
-            warn_of_lost_digits(rest._labelled, ours._labelled, ours.feature_names, n_numbers)
-            return rest
+    def _warn_of_lost_digits(self, rest: Self) -> None:
+        n_numbers = rest.schema.n_numbers(rest.n_features)
+        warn_of_lost_digits(rest._labelled, self._labelled, self.feature_names, n_numbers)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
@@ -357,36 +332,6 @@ class ClassStatistics(Statistics):
             decayed = replace(labelled, moments=moments, squared_weights=squares)
             self._set_labelled(decayed.take(np.flatnonzero(moments.weights >= _NO_WEIGHT)))
         return self
-
-    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding.
-
-        Parameters
-        ----------
-        other : ClassStatistics or ExactClassStatistics
-            The state to compare with.
-        rtol : float, default=1e-10
-            Allowed difference: of a weight, relative to it; of a mean, relative to it and to its
-            feature's deviation; of a scatter, relative to those of its two features.
-
-        Returns
-        -------
-        bool
-
-        Raises
-        ------
-        TypeError
-            If the other is no state.
-        """
-        if not isinstance(other, ClassStatistics):
-            if not isinstance(other, Statistics):
-                raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-            return other.allclose(self, rtol)  # which compares this one as it is
-        first, second = in_order(self, other)
-        with first, second:
-            if not self.schema.is_alike(other.schema):
-                return False
-            return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
 
 
 def warn_of_lost_digits(
@@ -412,7 +357,7 @@ def warn_of_lost_digits(
         "six correct digits, since the rows taken out vary so much more. Take rows out of an "
         f"{WITHOUT_ROUNDING}, or accumulate the remaining rows anew",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=callers_level(),
     )
 
 
