@@ -6,8 +6,8 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,94 +131,61 @@ def in_order_of_labels(state: Labelled[Moments]) -> Labelled[Moments]:
 # ---------------------------------------------------------------------- states from outside
 
 
-def from_sums(
-    kind: CovarianceKind,
-    classes: ArrayLike,
-    counts: ArrayLike,
-    sums: ArrayLike,
-    outer_sums: ArrayLike,
-    weights: ArrayLike | None,
-) -> Labelled[Moments]:
-    """The state that has these raw sums, of classes in any order.
+def from_sums(given: Labelled[Moments]) -> Labelled[Moments]:
+    """The state of raw sums, which are given in place of its means and its scatter.
 
     Raises
     ------
     ValueError
-        If shapes do not agree, a class stands twice or is empty, or no rows have these sums.
+        If no rows have these sums.
     """
-    arrays = _UserArrays.of(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
-    squares, roots = kind.diagonal(arrays.products), np.sqrt(arrays.weights)[:, None]
-    means = arrays.vectors / arrays.weights[:, None]
-    scatter = arrays.products - kind.outer(arrays.vectors / roots)
-    return arrays.state(kind, means, scatter, squares, NOISE * squares, "these sums")
+    sums, weights = given.moments, given.moments.weights[:, None]
+    squares = sums.diagonal
+    scatter = sums.scatter - sums.kind.outer(sums.means / np.sqrt(weights))
+    moments = replace(sums, means=sums.means / weights, scatter=scatter)
+    return _possible(replace(given, moments=moments), squares, NOISE * squares, "these sums")
 
 
-def from_moments(
+def from_moments(given: Labelled[Moments]) -> Labelled[Moments]:
+    """The same state; ValueError if no rows have its scatter."""
+    return _possible(given, np.abs(given.moments.diagonal), 0.0, "this scatter")
+
+
+def given_arrays(
     kind: CovarianceKind,
     classes: ArrayLike,
     counts: ArrayLike,
-    means: ArrayLike,
-    scatter: ArrayLike,
     weights: ArrayLike | None,
+    **arrays: ArrayLike,
 ) -> Labelled[Moments]:
-    """The state that has these means and this scatter, of classes in any order.
+    """The arrays that a user gives of classes in any order, as a state: sorted, with symmetric products.
+
+    Two arrays are given by name: one in place of the means, and one in place of the scatter.
 
     Raises
     ------
     ValueError
-        If shapes do not agree, a class stands twice or is empty, or no rows have this scatter.
+        If shapes do not agree, or a class stands twice or is empty.
     """
-    arrays = _UserArrays.of(kind, classes, counts, weights, means=means, scatter=scatter)
-    squares = np.abs(kind.diagonal(arrays.products))
-    return arrays.state(kind, arrays.vectors, arrays.products, squares, 0.0, "this scatter")
+    known, numbers = labels.as_labels(classes), as_counts(np.atleast_1d(counts))
+    masses = np.atleast_1d(np.asarray(counts if weights is None else weights, np.float64))
+    _check_counts(known, numbers, masses)
+    named_arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+    _check_shapes(kind, len(known), **named_arrays)
+    (vectors, products), order = named_arrays.values(), np.argsort(known)
+    moments = Moments.zeros(kind, *vectors.shape)
+    moments.weights, moments.means = masses[order], vectors[order]
+    moments.scatter = kind.unpacked(kind.packed(kind.take(products, order)), *vectors.shape)
+    return Labelled(known[order], numbers[order], moments, _squares(moments, numbers[order]))
 
 
-@dataclass(frozen=True)
-class _UserArrays:
-    """The arrays that a user gives: checked, sorted by label, and with symmetric products."""
-
-    classes: Labels
-    counts: NDArray[np.int64]
-    weights: Array
-    vectors: Array
-    products: Array
-
-    @classmethod
-    def of(
-        cls,
-        kind: CovarianceKind,
-        classes: ArrayLike,
-        counts: ArrayLike,
-        weights: ArrayLike | None,
-        **arrays: ArrayLike,
-    ) -> Self:
-        """Check counts, weights, and two arrays by name: vectors, and products in the scatter's shape."""
-        known, numbers = labels.as_labels(classes), as_counts(np.atleast_1d(counts))
-        masses = np.atleast_1d(np.asarray(counts if weights is None else weights, np.float64))
-        _check_counts(known, numbers, masses)
-        named_arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
-        _check_shapes(kind, len(known), **named_arrays)
-        vectors, products = named_arrays.values()
-        order = np.argsort(known)
-        products = kind.unpacked(kind.packed(kind.take(products, order)), *vectors.shape)
-        return cls(known[order], numbers[order], masses[order], vectors[order], products)
-
-    def state(
-        self,
-        kind: CovarianceKind,
-        means: Array,
-        scatter: Array,
-        squares: Array,
-        noise: Array | float,
-        name: str,
-    ) -> Labelled[Moments]:
-        """The state with this scatter, a difference of such `squares`; ValueError if no rows have it."""
-        no_low_parts = np.zeros_like(self.weights), np.zeros_like(means)
-        moments = Moments(kind, self.weights, no_low_parts[0], means, no_low_parts[1], scatter)
-        moments.clip(squares, noise, f"{name} cannot be of any rows")
-        if not kind.is_semidefinite(moments.scatter, squares):
-            raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
-        return Labelled(self.classes, self.counts, moments, _squares(moments, self.counts))
+def _possible(state: Labelled[Moments], squares: Array, noise: Array | float, name: str) -> Labelled[Moments]:
+    """The state, whose scatter is a difference of such `squares`; ValueError if no rows have it."""
+    moments = state.moments
+    moments.clip(squares, noise, f"{name} cannot be of any rows")
+    if not moments.kind.is_semidefinite(moments.scatter, squares):
+        raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
+    return state
 
 
 def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:

@@ -23,6 +23,7 @@ from streamgda.statistics.floating.moment_columns import (
     from_columns,
     from_moments,
     from_sums,
+    given_arrays,
     to_columns,
 )
 from streamgda.statistics.floating.moments import Moments, moments_keeping
@@ -220,8 +221,9 @@ class ClassStatistics(Statistics):
         >>> s.classes, s.means.ravel(), s.covariance().ravel()
         (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
         """
-        labelled = from_sums(kind_named(covariance_type), classes, counts, sums, outer_sums, weights)
-        return cls._of_labelled(labelled, feature_names)
+        kind = kind_named(covariance_type)
+        given = given_arrays(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
+        return cls._of_labelled(from_sums(given), feature_names)
 
     @classmethod
     def from_moments(
@@ -262,8 +264,9 @@ class ClassStatistics(Statistics):
         >>> ClassStatistics.from_moments(["a"], [4], [[1.0]], [[[8.0]]]).covariance()
         array([[[2.]]])
         """
-        labelled = from_moments(kind_named(covariance_type), classes, counts, means, scatter, weights)
-        return cls._of_labelled(labelled, feature_names)
+        kind = kind_named(covariance_type)
+        given = given_arrays(kind, classes, counts, weights, means=means, scatter=scatter)
+        return cls._of_labelled(from_moments(given), feature_names)
 
     @classmethod
     def _of_labelled(cls, labelled: Labelled[Moments], feature_names: Sequence[str] | None) -> Self:
