@@ -214,9 +214,7 @@ class Statistics(State):
         schema.check_size(len(block.codes), block.features)
         if len(block.codes):
             moments = self._reduce(block, workspace)
-            squares = None
-            if block.weights is not None:
-                squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
+            squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
             labelled = Labelled(block.classes, np.bincount(block.codes), moments, squares)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
@@ -598,10 +596,7 @@ class Statistics(State):
 
 def _is_of_one_thread(block: Block) -> bool:
     """Whether the thread that gave a block must read its rows."""
-    features = block.features
-    return (
-        not isinstance(features, np.ndarray) and isinstance(features, MadeColumns) and features.of_one_thread
-    )
+    return isinstance(block.features, MadeColumns) and block.features.of_one_thread
 
 
 def _pieces(block: Block) -> Iterator[Block]:

@@ -53,7 +53,7 @@ class CovarianceKind(ABC):
         by itself.
     """
 
-    name: str
+    name: CovarianceType
     is_pooled = False
     is_complete = False
     has_products = True

@@ -15,16 +15,14 @@ from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.required import EXTRAS, Required
 
 Counts = NDArray[np.int64]
-SquaredWeights = NDArray[Any]
-"""Σ w² of each class: float64, or Python integers beside sums of integers."""
+Squares = NDArray[Any] | None
+"""Σ w² of each class: float64, or Python integers beside sums of integers. None if all weights are 1."""
 
 _LEAST_WEIGHT = 1e-150  # so that float64 holds squares of weights, and of their inverses
 
 
-def squared_weights(
-    codes: Codes, weights: Array | None, *, as_integers: bool = False
-) -> SquaredWeights | None:
-    """Σ w² of the rows of each class, by their codes; None if all weights are 1.
+def squared_weights(codes: Codes, weights: Array | None, *, as_integers: bool = False) -> Squares:
+    """Σ w² of the rows of each class, by their codes.
 
     Weights that are whole numbers also give Python integers.
     """
@@ -38,19 +36,24 @@ def squared_weights(
 
 
 def joined_squares(
-    ours: SquaredWeights | None,
-    our_counts: Counts,
-    theirs: SquaredWeights | None,
-    their_counts: Counts,
-    places: Indices,
-) -> SquaredWeights | None:
-    """Σ w² of our rows and of theirs, whose classes are at these places of ours; None stands for counts."""
+    ours: Squares, our_counts: Counts, theirs: Squares, their_counts: Counts, places: Indices
+) -> Squares:
+    """Σ w² of our rows and of theirs, whose classes are at these places of ours."""
     if ours is None and theirs is None:
         return None
     ours, theirs = (our_counts if ours is None else ours), (their_counts if theirs is None else theirs)
     together = ours.astype(np.result_type(ours, theirs))
     np.add.at(together, places, theirs)
     return together
+
+
+def _sums_at(values: Squares, places: Indices, n_places: int) -> Any:
+    """The sums of the values at each of so many places; None of None."""
+    if values is None:
+        return None
+    sums = np.zeros(n_places, values.dtype)
+    np.add.at(sums, places, values)
+    return sums
 
 
 M = TypeVar("M", bound=Any)
@@ -68,7 +71,7 @@ class Labelled(Generic[M]):
     classes: Labels
     counts: Counts
     moments: M
-    squared_weights: SquaredWeights | None = None
+    squared_weights: Squares = None
 
     @classmethod
     def empty(cls, like: M, n_features: int) -> Self:
@@ -93,7 +96,7 @@ class Labelled(Generic[M]):
         return self.classes.nbytes + self.counts.nbytes + squares + int(self.moments.nbytes)
 
     @property
-    def squares(self) -> SquaredWeights:
+    def squares(self) -> NDArray[Any]:
         """Σ w² of each class."""
         return self.counts if self.squared_weights is None else self.squared_weights
 
@@ -104,8 +107,7 @@ class Labelled(Generic[M]):
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
-        squares = None if self.squared_weights is None else self.squared_weights.copy()
-        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.copy(), squares)
+        return self._with(self.moments.copy())
 
     def _with(self, moments: M) -> Self:
         """A copy with other moments of the same rows."""
@@ -141,12 +143,7 @@ class Labelled(Generic[M]):
         """The state with another label for each class. Classes of the same label become one."""
         classes, first, groups = np.unique(labels, return_index=True, return_inverse=True)
         sums = self.moments.take(first).copy()
-        counts = np.zeros(len(classes), dtype=np.int64)
-        np.add.at(counts, groups, self.counts)
-        squares = None
-        if self.squared_weights is not None:
-            squares = np.zeros(len(classes), self.squared_weights.dtype)
-            np.add.at(squares, groups, self.squared_weights)
+        counts, squares = (_sums_at(own, groups, len(classes)) for own in (self.counts, self.squared_weights))
         left = np.setdiff1d(np.arange(len(groups)), first)
         while len(left):
             _, nearest = np.unique(groups[left], return_index=True)
@@ -274,15 +271,11 @@ class Labelled(Generic[M]):
         """The state with a place for each of these classes; itself, where it has them all."""
         if (len(classes), n_features) == (len(self.classes), self.moments.n_features):
             return self
-        counts = np.zeros(len(classes), dtype=np.int64)
         if not len(self.classes):
+            counts = np.zeros(len(classes), dtype=np.int64)
             return Labelled(classes, counts, self.moments.zeros_like(len(classes), n_features))
         places = np.searchsorted(classes, self.classes)
-        counts[places] = self.counts
-        squares = None
-        if self.squared_weights is not None:
-            squares = np.zeros(len(classes), self.squared_weights.dtype)
-            squares[places] = self.squared_weights
+        counts, squares = (_sums_at(own, places, len(classes)) for own in (self.counts, self.squared_weights))
         return Labelled(classes, counts, self.moments.reindexed(len(classes), places), squares)
 
     def same_counts(self, other: Labelled[Any]) -> bool:

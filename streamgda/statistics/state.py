@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +122,7 @@ class State(Locked, ABC):
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return cast("CovarianceType", self._labelled.moments.kind.name)
+        return self._labelled.kind.name
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -198,8 +198,7 @@ class State(Locked, ABC):
     @property
     def required(self) -> Required:
         """What is kept of the rows, to be required of other statistics."""
-        labelled = self._labelled
-        return Required(cast("CovarianceType", labelled.kind.name), labelled.moments.extra)
+        return Required(self.covariance_type, self._labelled.moments.extra)
 
     @property
     def n_rows(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -487,7 +487,7 @@ class IncompleteStatistics(Statistics):
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> PatternStates[Any]:
         extra = {name: metadata[name] is True for name in EXTRAS}
-        plain = empty_statistics(Required.of(cast("CovarianceType", kind.name), **extra))
+        plain = empty_statistics(Required.of(kind.name, **extra))
         parts = {}
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))

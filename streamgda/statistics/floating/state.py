@@ -105,7 +105,7 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         moments, features = self._labelled.moments, block.features
-        if not moments.extra and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
+        if not moments.extra and isinstance(features, MadeColumns):
             reduced: Moments | None = features.reduced(block, moments.kind, workspace)
             if reduced is not None:
                 return reduced
@@ -124,7 +124,7 @@ class ClassStatistics(Statistics):
             ours, moments = self._labelled, self._labelled.moments
             if (
                 len(block.codes) <= len(block.classes) * moments.kind.has_products
-                or (not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns))
+                or isinstance(block.features, MadeColumns)
                 or not self.schema.is_numeric
                 or self.rule is not None
                 or block.n_features != moments.means.shape[1]
@@ -160,7 +160,7 @@ class ClassStatistics(Statistics):
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            if not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns):
+            if isinstance(block.features, MadeColumns):
                 part = self._from_block(block, workspace)
                 together = part if together is None else together._merge(part, owned=True)
             elif together is None:
