@@ -210,17 +210,14 @@ class Statistics(State):
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
-        schema = block.schema
-        schema.check_size(len(block.codes), block.features)
+        block.schema.check_size(len(block.codes), block.features)
         if len(block.codes):
             moments = self._reduce(block, workspace)
             squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
             labelled = Labelled(block.classes, np.bincount(block.codes), moments, squares)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
-        part = self._twin(labelled)
-        part.schema, part._n_dropped = schema, block.n_dropped
-        return part
+        return self._twin(labelled, schema=block.schema, _n_dropped=block.n_dropped)
 
     def _expect(self, block: Block) -> None:
         """Count what a block dropped, and take its feature names; ValueError if it has other features."""
@@ -287,9 +284,7 @@ class Statistics(State):
             places = self.schema.places_in(schema)
             if places is None:
                 return self
-            wider = self._twin(self._labelled.placed(places, len(schema.feature_names or ())))
-            wider.schema = schema
-            return wider
+            return self._twin(self._labelled.placed(places, len(schema.feature_names or ())), schema=schema)
 
     def _check_fits(self, other: Statistics) -> None:
         """Raise ValueError if another state is not of the kind that can be merged with this one."""
@@ -353,8 +348,8 @@ class Statistics(State):
             if other.n_dropped > self.n_dropped:
                 raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
             rounding = getattr(self.rule, "rounding", 0.0)
-            rest = ours._twin(ours._labelled.subtract(theirs._labelled, rounding))
-            rest._n_dropped -= other.n_dropped
+            labelled = ours._labelled.subtract(theirs._labelled, rounding)
+            rest = ours._twin(labelled, _n_dropped=self.n_dropped - other.n_dropped)
             if self.exact and not rest.n_rows:
                 rest._set_labelled(Labelled.empty(rest._labelled.moments, len(rest.feature_names or ())))
             ours._warn_of_lost_digits(rest)
@@ -466,9 +461,7 @@ class Statistics(State):
         (array([0]), array([[34.66666667]]))
         """
         with self.lock:
-            one = self._twin(self._labelled.as_one_class())
-            one.rule = None
-            return one
+            return self._twin(self._labelled.as_one_class(), rule=None)
 
     def select(self, features: ArrayLike) -> Self:
         """The state of the same rows with some of their features, in the order given.
@@ -537,9 +530,7 @@ class Statistics(State):
             if not len(classes):
                 return self.copy()
             new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
-            twin = self._twin(self._labelled.relabelled(new))
-            twin.rule = None
-            return twin
+            return self._twin(self._labelled.relabelled(new), rule=None)
 
     def linear_map(
         self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
@@ -577,19 +568,14 @@ class Statistics(State):
         """
         with self.lock:
             matrix, shift = as_affine_map(A, b, self.n_features)
-            if (
-                feature_names is None
-                and self.feature_names
-                and np.array_equal(matrix, np.diag(np.diag(matrix)))
-            ):
+            if feature_names is None and np.array_equal(matrix, np.diag(np.diag(matrix))):
                 feature_names = self.feature_names
             return self._derived(self._labelled.mapped(matrix, shift), feature_names)
 
     def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
         """A state with these moments of new features, and all else as here."""
-        derived = self._twin(labelled)
-        derived.rule = None
-        derived.schema = Columns(None if feature_names is None else tuple(feature_names))
+        schema = Columns(None if feature_names is None else tuple(feature_names))
+        derived = self._twin(labelled, rule=None, schema=schema)
         check_feature_names(derived.feature_names, derived.n_features)
         return derived
 

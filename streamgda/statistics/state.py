@@ -105,10 +105,12 @@ class State(Locked, ABC):
             value: T = self._made[name]
             return value
 
-    def _twin(self, labelled: Labelled[Any]) -> Self:
-        """A state with other moments, and all else as here."""
+    def _twin(self, labelled: Labelled[Any], **others: Any) -> Self:
+        """A state with other moments and other values of these attributes, and all else as here."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__, lock=twin.lock)
+        for name, value in others.items():
+            setattr(twin, name, value)
         twin._set_labelled(labelled)
         return twin
 
@@ -150,9 +152,7 @@ class State(Locked, ABC):
         with self.lock:
             if not self._labelled.classes.dtype.names:
                 return self
-            twin = self._twin(self._labelled.relabelled(self._labelled.classes["label"]))
-            twin.rule = None
-            return twin
+            return self._twin(self._labelled.relabelled(self._labelled.classes["label"]), rule=None)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -316,19 +316,17 @@ class State(Locked, ABC):
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        with self.lock:
-            self._check_has_rows()
-            return self._moments.overall_mean.copy()
+        return self._over_classes("overall_mean")
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        with self.lock:
-            self._check_has_rows()
-            return self._moments.total_variance.copy()
+        return self._over_classes("total_variance")
 
-    def _check_has_rows(self) -> None:
-        if not len(self._labelled.classes):
-            raise ValueError(f"there is no mean of no rows: {self!r}")
+    def _over_classes(self, name: str) -> Array:
+        with self.lock:
+            if not len(self._labelled.classes):
+                raise ValueError(f"there is no mean of no rows: {self!r}")
+            return self._copy_of(name)
 
     # ------------------------------------------------------------------ states compare
 

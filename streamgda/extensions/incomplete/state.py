@@ -210,8 +210,8 @@ class IncompleteStatistics(Statistics):
         for block in blocks:
             if together is None or block.schema.saved_as:  # whose features may be others in each block
                 before = None if together is None else _joined(before, together, sums)
-                together = self._twin(PatternStates(self._labelled.moments, block.n_features, {}))
-                together.schema, together._n_dropped = block.schema, 0
+                nothing = PatternStates(self._labelled.moments, block.n_features, {})
+                together = self._twin(nothing, schema=block.schema, _n_dropped=0)
                 sums = PatternSums(self._of_pattern(), self.max_patterns, separates=self._separates)
             together._expect(block)
             if len(block.codes):

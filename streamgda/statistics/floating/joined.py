@@ -71,6 +71,4 @@ class JoinedStates:
         return Labelled(labels.trimmed(joined.classes[rows]), counts, joined.moments.take(rows), squares)
 
     def _state(self, rows: Labelled[Moments], n_dropped: int) -> Statistics:
-        state = self._joined._twin(rows)
-        state._n_dropped = n_dropped
-        return state
+        return self._joined._twin(rows, _n_dropped=n_dropped)
