@@ -242,20 +242,15 @@ class Full(CovarianceKind):
         add_products(rows, bounds, places, scatter)
 
 
-class Tied(CovarianceKind):
+class Tied(Full):
     """One matrix, pooled within the classes: d × d."""
 
     name = "tied"
     is_pooled = True
+    is_complete = False
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         return n_features, n_features
-
-    def pairs(self, n_features: int) -> Pairs:
-        return _lower_triangle(n_features)
-
-    def n_pairs(self, n_features: int) -> int:
-        return n_features * (n_features + 1) // 2
 
     def outer(self, vectors: Array) -> Array:
         return vectors.T @ vectors

@@ -183,10 +183,7 @@ class ExactClassStatistics(Statistics):
             state._described_as(self)
             kind, weight_tails = self._labelled.kind, self._moments.weight_tails
             rounded = Moments(kind, self.weights, weight_tails, self.means, self.mean_tails, self.scatter)
-            if not rounded.are_finite():
-                raise ValueError(
-                    "the features are too large: their squares exceed float64. Rescale them first"
-                )
+            rounded.check_finite()
             squares = self._labelled.rounded_squares
             state._set_labelled(Labelled(self.classes, self.counts, rounded, squares))
             return state
@@ -322,7 +319,3 @@ class ExactClassStatistics(Statistics):
             squares = _from_digits(columns, positions, "squared_weight", (n_classes,)).whole()
         counts = np.asarray(columns["count"])
         return _labelled(labels.labels_in(columns), counts, Sums(kind, *arrays), squares)
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Pickle the exact sums, without rounded moments."""
-        return type(self).from_columns, self.to_columns()

@@ -101,11 +101,14 @@ class MomentArrays:
 
     def are_finite(self) -> bool:
         """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        return (
-            bool(np.isfinite(self.means).all())
-            and bool(np.isfinite(self.low_means).all())
-            and bool(np.isfinite(self.diagonal).all())
-        )
+        return all(np.isfinite(array).all() for array in (self.means, self.low_means, self.diagonal))
+
+    def check_finite(self) -> None:
+        """Raise ValueError if a power of the features exceeds float64."""
+        if not self.are_finite():
+            raise ValueError(
+                f"the features are too large: their {self.powers} exceed float64. Rescale them first"
+            )
 
     def equals(self, other: MomentArrays) -> bool:
         """Whether the two are the same to the last bit."""
@@ -213,15 +216,12 @@ class MomentArrays:
     def placed(self, features: Indices, n_features: int) -> Self:
         """The moments of `n_features` features, of which these are at the given places, and zeros."""
         wider = self.zeros_like(len(self.weights), n_features)
+        wider.weights[:], wider.weight_tails[:] = self.weights, self.weight_tails
+        wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
         packed = self.kind.packed(wider.scatter)
         packed[:, self.kind.positions_of(features, n_features)] = self.kind.packed(self.scatter)
-        wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
-        return replace(
-            wider,
-            weights=self.weights.copy(),
-            weight_tails=self.weight_tails.copy(),
-            scatter=self.kind.unpacked(packed, *wider.means.shape),
-        )
+        wider.scatter = self.kind.unpacked(packed, *wider.means.shape)
+        return wider
 
     def without_pooled(self, classes: Indices) -> Self:
         """The moments of some classes, with zeros in place of a scatter that the classes share."""

@@ -131,10 +131,7 @@ class Moments(MomentArrays):
             total.write()
         if not np.isfinite(total.weights).all():
             raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-        if not total.are_finite():
-            raise ValueError(
-                f"the features are too large: their {self.powers} exceed float64. Rescale them first"
-            )
+        total.check_finite()
 
     def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
@@ -242,8 +239,7 @@ class Moments(MomentArrays):
             scatter = A @ self.scatter @ A.T
             scatter = (scatter + np.swapaxes(scatter, -1, -2)) / 2
         derived = replace(self.copy(), means=means, low_means=low_means, scatter=scatter)
-        if not derived.are_finite():
-            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+        derived.check_finite()
         scale = (np.sqrt(self.diagonal) @ np.abs(A).T) ** 2
         derived.clip(scale, 4 * max(1, self.n_features) * _EPS * scale, "the scatter is of no rows")
         return derived

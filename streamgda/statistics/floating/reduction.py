@@ -239,10 +239,7 @@ class Accumulation:
         if self._sums is not None:
             self._sums.end()
             self._sums = None
-            if not np.isfinite(self._moments.scatter).all():
-                raise ValueError(
-                    "the features are too large: their squares exceed float64. Rescale them first"
-                )
+            self._moments.check_finite()
 
 
 def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:

@@ -348,11 +348,13 @@ def warn_of_lost_digits(
     Only the first `n_numbers` features are judged: no dummy varies a little.
     """
     before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
-    lost = _lost(rest.moments, before, rest.counts)[:, :n_numbers]
+    varies = (rest.counts > 1)[:, None]
+    varies = varies.any() if rest.kind.is_pooled else varies
+    lost = ((rest.moments.diagonal < _SIX_DIGITS * before.diagonal) & varies)[:, :n_numbers]
     if not rest.counts.sum() or not lost.any():
         return
     k, feature = np.argwhere(lost)[0]
-    owner = "the classes" if rest.moments.kind.is_pooled else f"class {named(rest.classes[k])}"
+    owner = "the classes" if rest.kind.is_pooled else f"class {named(rest.classes[k])}"
     name = repr(names[feature]) if names else str(feature)
     more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
     warnings.warn(
@@ -362,9 +364,3 @@ def warn_of_lost_digits(
         RuntimeWarning,
         stacklevel=callers_level(),
     )
-
-
-def _lost(rest: Moments, whole: Moments, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    is_lost: NDArray[np.bool_] = rest.diagonal < _SIX_DIGITS * whole.diagonal
-    varies = (counts > 1)[:, None]
-    return is_lost & (varies.any() if rest.kind.is_pooled else varies)

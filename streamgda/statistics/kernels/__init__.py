@@ -116,14 +116,10 @@ class RowsToRead:
     def __init__(self, features: Features, n_features: int | None = None) -> None:
         parts = [features] if isinstance(features, np.ndarray) else list(features)
         like = parts[0]
-        if (
-            like.dtype not in _READ
-            or not like.flags.aligned
-            or any(
-                part.dtype != like.dtype or part.strides != like.strides or not part.flags.aligned
-                for part in parts[1:]
-            )
-        ):
+        are_read = like.dtype in _READ and all(
+            part.dtype == like.dtype and part.strides == like.strides and part.flags.aligned for part in parts
+        )
+        if not are_read:
             with np.errstate(over="ignore"):  # infinity is refused by name
                 parts = [np.array(part, dtype=np.float64, order="C") for part in parts]
         self._arrays, like = parts, parts[0]
