@@ -134,9 +134,8 @@ def states_of(
             dropped = [as_count(one["n_dropped"], "n_dropped") for one in documents]
             of_first = {name: values[: lengths[0]] for name, values in columns.items()}
             state: Any = _kind("ClassStatistics").from_columns(of_first, first)
-            joined = state.joined(columns, ends, dropped)
             yield 1, state
-            yield len(documents) - 1, joined[1:]
+            yield len(documents) - 1, state.joined(columns, ends[1:], dropped[1:])
         return
     for document, (start, stop) in zip(documents, pairwise(ends), strict=True):
         yield 1, state_of(table.slice(start, stop - start), document, path)

@@ -310,8 +310,5 @@ class StatesTogether(Locked):
 
 
 def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
-    state = empty.copy()
-    state.rule = None
-    state.update_blocks([block], workspace)
-    state.rule = empty.rule
-    return state
+    part: Any = empty._from_blocks([block], workspace)
+    return empty.copy()._merge(part, owned=True)

@@ -135,6 +135,17 @@ class Labelled(Generic[M]):
         squares = None if self.squared_weights is None else self.squared_weights.sum(keepdims=True)
         return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.moments.total(), squares)
 
+    def in_order(self) -> Self:
+        """The state with its classes sorted, if they are in any order; ValueError if a label stands twice."""
+        if not self.classes.dtype.names and (self.classes[1:] > self.classes[:-1]).all():
+            return self
+        order = np.argsort(self.classes)
+        classes = self.classes[order]
+        if (classes[1:] == classes[:-1]).any():
+            raise ValueError("a label stands twice")
+        squares = None if self.squared_weights is None else self.squared_weights[order]
+        return type(self)(classes, self.counts[order], self.moments.take(order), squares)
+
     def renamed(self, classes: Labels) -> Self:
         """The same state with other labels, in the same order."""
         return replace(self, classes=classes)

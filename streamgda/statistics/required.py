@@ -61,9 +61,6 @@ EXTRAS = {
 }
 """By the keyword of `accumulate` that asks for it."""
 
-WITHOUT_ROUNDING = "ExactClassStatistics"
-"""The statistics from which rows are taken out without rounding."""
-
 
 @dataclass(frozen=True)
 class Required:

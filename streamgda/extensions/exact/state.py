@@ -78,8 +78,8 @@ def _labelled(
     ValueError
         If a class stands twice or is empty, or no rows have these sums.
     """
-    if len(np.unique(classes)) != len(classes) or counts.shape != classes.shape:
-        raise ValueError("there must be one count for each class, and each class once")
+    if counts.shape != classes.shape:
+        raise ValueError("there must be one count for each class")
     if sums.weights.position < 0:
         raise ValueError("the weights of exact statistics are whole numbers")
     counts, weights = as_counts(counts), sums.weights.whole()
@@ -91,9 +91,7 @@ def _labelled(
         raise ValueError("a variance would be negative, or a correlation exceed 1: these sums are of no rows")
     if squares is None and (weights != counts).any():
         squares = sums.least_squares(counts)
-    order = np.argsort(classes)
-    squares = None if squares is None else squares[order]
-    return Labelled(classes[order], counts[order], sums.take(order), squares)
+    return Labelled(classes, counts, sums, squares).in_order()
 
 
 class ExactClassStatistics(Statistics):
@@ -240,7 +238,7 @@ class ExactClassStatistics(Statistics):
         True
         """
         state = cls(covariance_type, feature_names=feature_names)
-        known, kind, counts = labels.as_labels(classes), state._labelled.kind, np.atleast_1d(counts)
+        known, kind, counts = labels.as_labels(classes).copy(), state._labelled.kind, np.atleast_1d(counts)
         weights = counts if weights is None else np.atleast_1d(weights)
         sums, outer_sums = np.asarray(sums, dtype=object), np.asarray(outer_sums, dtype=object)
         if sums.ndim != 2 or not len(known) == len(counts) == len(weights) == len(sums):

@@ -9,7 +9,6 @@ import numpy as np
 
 from streamgda.data.blocks import labels
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.floating.moment_columns import in_order_of_labels
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.labelled import Labelled
 
@@ -38,12 +37,7 @@ class JoinedStates:
     def __iter__(self) -> Iterator[Statistics]:
         """Each of the states. ValueError if a label stands in one of them twice."""
         for (start, stop), n_dropped in zip(pairwise(self._ends), self._dropped, strict=True):
-            yield self._state(in_order_of_labels(self._rows(start, stop)), n_dropped)
-
-    def __getitem__(self, some: slice) -> JoinedStates:
-        """Some neighbours among the states."""
-        start, stop, _ = some.indices(len(self._dropped))
-        return JoinedStates(self._joined, self._ends[start : stop + 1], self._dropped[some])
+            yield self._state(self._rows(start, stop).in_order(), n_dropped)
 
     def __radd__(self, total: Statistics) -> Statistics:
         """The sum of a state and these, each added by itself: at once where that has the same bits."""

@@ -51,7 +51,7 @@ def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Lab
     ValueError
         If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
     """
-    return in_order_of_labels(decoded(kind, columns, n_features))
+    return decoded(kind, columns, n_features).in_order()
 
 
 def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
@@ -115,19 +115,6 @@ def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None 
     return equal if squares is None else np.where(squares > 0, squares, equal)
 
 
-def in_order_of_labels(state: Labelled[Moments]) -> Labelled[Moments]:
-    """The same state with its classes sorted; ValueError if a label stands twice."""
-    classes = state.classes
-    if not classes.dtype.names and (classes[1:] > classes[:-1]).all():
-        return state
-    order = np.argsort(state.classes)
-    classes = state.classes[order]
-    if (classes[1:] == classes[:-1]).any():
-        raise ValueError("a label stands twice")
-    squares = None if state.squared_weights is None else state.squared_weights[order]
-    return Labelled(classes, state.counts[order], state.moments.take(order), squares)
-
-
 # ---------------------------------------------------------------------- states from outside
 
 
@@ -167,16 +154,16 @@ def given_arrays(
     ValueError
         If shapes do not agree, or a class stands twice or is empty.
     """
-    known, numbers = labels.as_labels(classes), as_counts(np.atleast_1d(counts))
-    masses = np.atleast_1d(np.asarray(counts if weights is None else weights, np.float64))
+    known, numbers = labels.as_labels(classes).copy(), as_counts(np.atleast_1d(counts))
+    masses = np.atleast_1d(np.array(counts if weights is None else weights, np.float64))
     _check_counts(known, numbers, masses)
-    named_arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
+    named_arrays = {name: np.array(array, np.float64) for name, array in arrays.items()}
     _check_shapes(kind, len(known), **named_arrays)
-    (vectors, products), order = named_arrays.values(), np.argsort(known)
+    vectors, products = named_arrays.values()
     moments = Moments.zeros(kind, *vectors.shape)
-    moments.weights, moments.means = masses[order], vectors[order]
-    moments.scatter = kind.unpacked(kind.packed(kind.take(products, order)), *vectors.shape)
-    return Labelled(known[order], numbers[order], moments, _squares(moments, numbers[order]))
+    moments.weights, moments.means = masses, vectors
+    moments.scatter = kind.unpacked(kind.packed(products), *vectors.shape)
+    return Labelled(known, numbers, moments, _squares(moments, numbers)).in_order()
 
 
 def _possible(state: Labelled[Moments], squares: Array, noise: Array | float, name: str) -> Labelled[Moments]:

@@ -30,7 +30,7 @@ from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
-from streamgda.statistics.required import WITHOUT_ROUNDING, Required
+from streamgda.statistics.required import Required
 from streamgda.statistics.validation import Columns, check_feature_names
 
 _SIX_DIGITS = 1e6 * 2.0**-52
@@ -296,12 +296,12 @@ class ClassStatistics(Statistics):
         return labelled
 
     def joined(self, columns: Columns, ends: Sequence[int], dropped: Sequence[int]) -> JoinedStates:
-        """The states whose columns stand one below the other, each of this kind and of these features.
+        """Some of the states whose columns stand one below the other, of this kind and of these features.
 
         Parameters
         ----------
         columns : mapping of str to ndarray
-            As `to_columns` makes them. Each class has a scatter of its own.
+            Those of all of them, as `to_columns` makes them. Each class has a scatter of its own.
         ends : sequence of int
             Where each state begins, and where the last one ends.
         dropped : sequence of int
@@ -360,7 +360,7 @@ def warn_of_lost_digits(
     warnings.warn(
         f"{owner}: of feature {name}{more} the variance that is left has fewer than "
         "six correct digits, since the rows taken out vary so much more. Take rows out of an "
-        f"{WITHOUT_ROUNDING}, or accumulate the remaining rows anew",
+        "ExactClassStatistics, or accumulate the remaining rows anew",
         RuntimeWarning,
         stacklevel=callers_level(),
     )
