@@ -32,7 +32,7 @@ from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.kernels.threads import in_threads
 from streamgda.statistics.labelled import Labelled, squared_weights
-from streamgda.statistics.locking import in_order
+from streamgda.statistics.locking import both_locked
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import check_same
 from streamgda.statistics.state import State
@@ -247,8 +247,7 @@ class Statistics(State):
 
     def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
         """Merge another state. If it is `owned`, nothing else holds it, and this one may take its arrays."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs, schema = self._sides(other)
             ours._check_compatible(theirs)
             added = theirs._labelled
@@ -288,8 +287,7 @@ class Statistics(State):
 
     def _check_fits(self, other: Statistics) -> None:
         """Raise ValueError if another state is not of the kind that can be merged with this one."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs, _ = self._sides(other)
             ours._check_compatible(theirs)
             labels.union(ours._labelled.classes, theirs._labelled.classes)
@@ -341,8 +339,7 @@ class Statistics(State):
         """
         if not isinstance(other, Statistics):
             return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs, _ = self._aligned(self.alike(other))
             ours._check_compatible(theirs)
             if other.n_dropped > self.n_dropped:
@@ -387,8 +384,7 @@ class Statistics(State):
         """
         if not isinstance(other, Statistics):
             raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs = other.alike(self), self.alike(other)
             is_alike = ours.schema.is_alike(theirs.schema)
             return is_alike and ours._in_float64().is_close(theirs._in_float64(), rtol)

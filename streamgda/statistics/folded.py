@@ -28,7 +28,7 @@ from streamgda.data.blocks.schema import Schema
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.locking import Locked, in_order
+from streamgda.statistics.locking import Locked, both_locked
 
 K = TypeVar("K")
 S = TypeVar("S", bound=Any)
@@ -158,8 +158,7 @@ class FoldStatistics(Locked):
         """Whether two states are the same to the last bit."""
         if not isinstance(other, FoldStatistics):
             return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs = ((one.rule, one.n_dropped, one._by_fold) for one in (self, other))
             return ours == theirs
 
@@ -192,8 +191,7 @@ class FoldStatistics(Locked):
 
     def _merge(self, other: FoldStatistics, *, owned: bool = False) -> Self:
         """Merge another state. If it is `owned`, nothing else holds it, and this one may take its states."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             if self.rule != other.rule:
                 raise ValueError(f"states with folds by {self.rule} and by {other.rule} cannot be merged")
             sums = Keyed(self._by_fold)
@@ -298,8 +296,7 @@ class StatesTogether(Locked):
             return type(self)(self.states)
 
     def __iadd__(self, other: StatesTogether) -> Self:
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         return self
 

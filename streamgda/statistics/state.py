@@ -17,7 +17,7 @@ from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.locking import Locked, in_order
+from streamgda.statistics.locking import Locked, both_locked
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
@@ -31,22 +31,23 @@ class State(Locked, ABC):
     """A state of labelled rows.
 
     What it holds of them is one `Labelled`. A lock is held while it changes and while it is copied.
+
+    Attributes
+    ----------
+    changes : ndarray of int
+        A number for each class that grows with it, in an array that is replaced by every change. Where a
+        class has the same number in two states of a process, it has the same rows in both.
+    rule : RowRule or None
+        The rule that gives rows their class before they are added up; None if it is that of their label.
+    schema : Schema
+        What the features are: columns of numbers, or what is made of other columns.
     """
 
     _labelled: Labelled[Any]
-    changes: NDArray[np.int64]
-    """A number for each class that grows with it, in an array that is replaced by every change.
-
-    Where a class has the same number in two states of a process, it has the same rows in both.
-    """
-
-    rule: RowRule | None = None
-    """The rule that gives rows their class before they are added up; None if it is that of their label."""
-
     _made: dict[str, Any]
-
+    changes: NDArray[np.int64]
+    rule: RowRule | None = None
     schema: Schema = UNNAMED
-    """What the features are: columns of numbers, or what is made of other columns."""
 
     def __init__(self, like: Any, feature_names: Sequence[str] | None) -> None:
         self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
@@ -334,8 +335,7 @@ class State(Locked, ABC):
         """Whether two states are the same to the last bit."""
         if not isinstance(other, type(self)):
             return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs = ((one.schema, one.n_dropped, one.rule) for one in (self, other))
             return ours == theirs and self._labelled.equals(other._labelled)
 

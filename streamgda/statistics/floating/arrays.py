@@ -43,6 +43,10 @@ class MomentArrays:
     unwritten : callable, or None
         Writes what is left to be written into the arrays of such moments, and returns what follows. It may be
         called again.
+    extra : frozenset of str
+        What is kept besides, as in `Required`.
+    powers : str
+        The highest powers of deviations that are summed up, in words.
     """
 
     kind: CovarianceKind
@@ -54,9 +58,7 @@ class MomentArrays:
     unwritten: Callable[[Any], Any] | None = field(default=None, kw_only=True)
 
     extra: ClassVar[frozenset[str]] = frozenset()
-    """What is kept besides, as in `Required`."""
     powers: ClassVar[str] = "squares"
-    """The highest powers of deviations that are summed up, in words."""
 
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
