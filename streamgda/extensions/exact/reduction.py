@@ -181,7 +181,7 @@ class _RowSums:
                 term[segments.classes] += squares if i == j else 2 * squares
 
     def _add_matrices(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
-        """Multiply all slices at once: they stand below each other, without the features that a slice lacks."""
+        """Multiply all slices at once. They stand below each other, without the features that one lacks."""
         n_slices, n_features, n_rows = slices.values.shape
         flat = slices.values.reshape(n_slices * n_features, n_rows)
         stack, stop = flat if nonzero.all() else flat[nonzero.ravel()], 0
