@@ -223,7 +223,7 @@ class CovarianceKind(ABC):
 class Full(CovarianceKind):
     """A matrix for each class: K × d × d."""
 
-    name = "full"
+    name: CovarianceType = "full"
     is_complete = True
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
