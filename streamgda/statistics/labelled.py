@@ -47,15 +47,6 @@ def joined_squares(
     return together
 
 
-def _sums_at(values: Squares, places: Indices, n_places: int) -> Any:
-    """The sums of the values at each of so many places; None of None."""
-    if values is None:
-        return None
-    sums = np.zeros(n_places, values.dtype)
-    np.add.at(sums, places, values)
-    return sums
-
-
 M = TypeVar("M", bound=Any)
 
 
@@ -154,7 +145,12 @@ class Labelled(Generic[M]):
         """The state with another label for each class. Classes of the same label become one."""
         classes, first, groups = np.unique(labels, return_index=True, return_inverse=True)
         sums = self.moments.take(first).copy()
-        counts, squares = (_sums_at(own, groups, len(classes)) for own in (self.counts, self.squared_weights))
+        counts = np.zeros(len(classes), dtype=np.int64)
+        np.add.at(counts, groups, self.counts)
+        squares = None
+        if self.squared_weights is not None:
+            squares = np.zeros(len(classes), self.squared_weights.dtype)
+            np.add.at(squares, groups, self.squared_weights)
         left = np.setdiff1d(np.arange(len(groups)), first)
         while len(left):
             _, nearest = np.unique(groups[left], return_index=True)
@@ -282,11 +278,15 @@ class Labelled(Generic[M]):
         """The state with a place for each of these classes; itself, where it has them all."""
         if (len(classes), n_features) == (len(self.classes), self.moments.n_features):
             return self
+        counts = np.zeros(len(classes), dtype=np.int64)
         if not len(self.classes):
-            counts = np.zeros(len(classes), dtype=np.int64)
             return Labelled(classes, counts, self.moments.zeros_like(len(classes), n_features))
         places = np.searchsorted(classes, self.classes)
-        counts, squares = (_sums_at(own, places, len(classes)) for own in (self.counts, self.squared_weights))
+        counts[places] = self.counts
+        squares = None
+        if self.squared_weights is not None:
+            squares = np.zeros(len(classes), self.squared_weights.dtype)
+            squares[places] = self.squared_weights
         return Labelled(classes, counts, self.moments.reindexed(len(classes), places), squares)
 
     def same_counts(self, other: Labelled[Any]) -> bool:

@@ -125,7 +125,7 @@ class State(Locked, ABC):
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return self._labelled.kind.name
+        return self._labelled.moments.kind.name
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -226,17 +226,20 @@ class State(Locked, ABC):
     @property
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
-        return self._copy_of("weights")
+        with self.lock:
+            return np.array(self._moments.weights, order="C")
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
-        return self._copy_of("rounded_means")
+        with self.lock:
+            return np.array(self._moments.rounded_means, order="C")
 
     @property
     def mean_tails(self) -> Array:
         """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
-        return self._copy_of("mean_tails")
+        with self.lock:
+            return np.array(self._moments.mean_tails, order="C")
 
     @property
     def scatter(self) -> Array:
@@ -245,7 +248,8 @@ class State(Locked, ABC):
         Shape (n_classes, n_features, n_features) for "full", (n_features, n_features) for "tied",
         (n_classes, n_features) for "diag".
         """
-        return self._copy_of("scatter")
+        with self.lock:
+            return np.array(self._moments.scatter, order="C")
 
     @property
     def sums(self) -> Array:
@@ -253,7 +257,8 @@ class State(Locked, ABC):
 
         It is infinite where it exceeds float64, as are `outer_sums`.
         """
-        return self._copy_of("sums")
+        with self.lock:
+            return np.array(self._moments.sums, order="C")
 
     @property
     def outer_sums(self) -> Array:
@@ -261,7 +266,8 @@ class State(Locked, ABC):
 
         With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
         """
-        return self._copy_of("outer_sums")
+        with self.lock:
+            return np.array(self._moments.outer_sums, order="C")
 
     @property
     def third_moments(self) -> Array | None:
@@ -275,13 +281,7 @@ class State(Locked, ABC):
 
     def _co_moments(self, name: str) -> Array | None:
         with self.lock:
-            return self._copy_of(name) if self.has_fourth_moments else None
-
-    def _copy_of(self, name: str) -> Array:
-        """A copy of an array of the moments."""
-        with self.lock:
-            array: Array = getattr(self._moments, name)
-            return array.copy()
+            return np.array(getattr(self._moments, name)) if self.has_fourth_moments else None
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
@@ -317,17 +317,17 @@ class State(Locked, ABC):
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        return self._over_classes("overall_mean")
+        return self._of_all_rows("overall_mean")
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        return self._over_classes("total_variance")
+        return self._of_all_rows("total_variance")
 
-    def _over_classes(self, name: str) -> Array:
+    def _of_all_rows(self, name: str) -> Array:
         with self.lock:
             if not len(self._labelled.classes):
                 raise ValueError(f"there is no mean of no rows: {self!r}")
-            return self._copy_of(name)
+            return np.array(getattr(self._moments, name))
 
     # ------------------------------------------------------------------ states compare
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,6 +46,8 @@ class MomentArrays:
         called again.
     extra : frozenset of str
         What is kept besides, as in `Required`.
+    arrays : tuple of ndarray
+        All arrays, in the order of the parameters of the class.
     powers : str
         The highest powers of deviations that are summed up, in words.
     """
@@ -87,10 +90,7 @@ class MomentArrays:
         """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.arrays)
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All arrays."""
-        return self.weights, self.weight_tails, self.means, self.low_means, self.scatter
+    arrays = property(attrgetter("weights", "weight_tails", "means", "low_means", "scatter"))
 
     @property
     def diagonal(self) -> Array:
@@ -174,8 +174,9 @@ class MomentArrays:
         """
         if len(part.weights) == len(self.weights):
             return part
-        scatter = part.scatter if self.kind.is_pooled else self.scatter
-        return replace(self, scatter=scatter, unwritten=lambda moments: moments.put(classes, part))
+        written = type(self)(self.kind, *self.arrays, unwritten=lambda moments: moments.put(classes, part))
+        written.scatter = part.scatter if self.kind.is_pooled else self.scatter
+        return written
 
     def write(self) -> None:
         """Write the rows that are left to be written, also after an interruption of this method."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Never, Self
 
 import numpy as np
@@ -42,17 +43,15 @@ class FourthMoments(Moments):
     fourth: Array
 
     extra = frozenset({"fourth_moments"})
+    arrays = property(
+        attrgetter("weights", "weight_tails", "means", "low_means", "scatter", "third", "fourth")
+    )
     powers = "fourth powers"
 
     @classmethod
     def shapes(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
         """The shapes of all arrays."""
         return [*super().shapes(kind, n_classes, n_features), *[(n_classes, n_features, n_features)] * 2]
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All arrays."""
-        return *super().arrays, self.third, self.fourth
 
     @property
     def roots(self) -> Array:
@@ -97,7 +96,7 @@ class FourthMoments(Moments):
         """A copy that keeps no more than is required."""
         if self.extra <= required.extra:
             return super().narrowed(required)
-        return Moments(self.kind, *super().arrays).narrowed(required)
+        return Moments(self.kind, *self.arrays[:5]).narrowed(required)
 
     def selected(self, features: Indices) -> Self:
         """The moments of some features, in this order."""
