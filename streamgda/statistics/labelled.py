@@ -98,7 +98,8 @@ class Labelled(Generic[M]):
 
     def copy(self) -> Self:
         """A state that does not change with this one."""
-        return self._with(self.moments.copy())
+        squares = None if self.squared_weights is None else self.squared_weights.copy()
+        return type(self)(self.classes.copy(), self.counts.copy(), self.moments.copy(), squares)
 
     def _with(self, moments: M) -> Self:
         """A copy with other moments of the same rows."""
