@@ -125,7 +125,8 @@ class State(Locked, ABC):
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return self._labelled.moments.kind.name
+        name: CovarianceType = self._labelled.moments.kind.name
+        return name
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:

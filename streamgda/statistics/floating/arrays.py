@@ -155,7 +155,7 @@ class MomentArrays:
 
     def take(self, classes: Rows) -> Self:
         """The moments of some classes."""
-        shared = self.scatter if self.kind.is_pooled else None
+        shared: Any = self.scatter if self.kind.is_pooled else None
         arrays = [array if array is shared else array[classes] for array in self.arrays]
         return type(self)(self.kind, *arrays)
 

@@ -348,7 +348,7 @@ def warn_of_lost_digits(
     Only the first `n_numbers` features are judged: no dummy varies a little.
     """
     before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
-    varies = rest.counts > 1
+    varies: Any = rest.counts > 1
     varies = varies.any(keepdims=True) if rest.kind.is_pooled else varies
     lost = ((rest.moments.diagonal < _SIX_DIGITS * before.diagonal) & varies[:, None])[:, :n_numbers]
     if not rest.counts.sum() or not lost.any():
