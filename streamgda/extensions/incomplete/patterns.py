@@ -224,18 +224,13 @@ class PatternStates(Labelled[M]):
     """
 
     def __init__(self, like: M, n_features: int, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
-        nothing = like.zeros_like(0, n_features)
-        super().__init__(labels.no_labels(), np.zeros(0, np.int64), nothing)
-        self._set(by_pattern)
-
-    def _set(self, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
+        super().__init__(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
         self.by_pattern = Keyed[Pattern, Labelled[M]](
             (pattern, part) for pattern, part in sorted(by_pattern.items()) if len(part.classes)
         )
         counting = list(self.counting.values())
         self.classes = reduce(labels.union, (part.classes for part in counting), labels.no_labels())
         self.counts = np.zeros(len(self.classes), np.int64)
-        self.squared_weights = None
         for part in counting:
             places = np.searchsorted(self.classes, part.classes)
             self.squared_weights = joined_squares(
@@ -488,12 +483,10 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums must then not be used.
         """
-        if block.lacks_numbers():
-            self._add_parts(block, RowPatterns(block), workspace)
-        else:
+        if not block.lacks_numbers():
             self._add_part(complete_pattern(block.n_features), block, workspace)
-
-    def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
+            return
+        patterns = RowPatterns(block)
         if self._keeps_patterns:
             self._check_number(block, patterns)
         cut = parts_by_pattern if self._keeps_patterns else parts_by_feature

@@ -192,8 +192,7 @@ def _separating(empty: Any) -> IncompleteStatistics:
 
 def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Parameters:
     """The parameters with which EM begins: those of the available cases."""
-    for reason in first.reasons.values():
-        raise reason()
+    first._check_determined()
     kind, classes = kind_named(covariance_type), first.classes
     available = AvailableCases(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
     populations = Population.all_of(available, kind)

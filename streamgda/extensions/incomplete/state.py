@@ -431,9 +431,8 @@ class IncompleteStatistics(Statistics):
         """
         self._of_pattern().decay(factor)  # raises if it cannot
         with self.lock:
-            self._set_labelled(
-                self._labelled.each(lambda part: self._of_pattern(part).decay(factor)._labelled)
-            )
+            decayed = self._labelled.each(lambda part: self._of_pattern(part).decay(factor)._labelled)
+            self._set_labelled(decayed)
         return self
 
     def __repr__(self) -> str:

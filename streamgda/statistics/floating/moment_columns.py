@@ -43,19 +43,14 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     return {**columns, **moments.more_columns()}
 
 
-def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
-    """The state that such columns hold, its classes in any order.
+def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
+    """The rows of such columns, whose labels may stand in any order, and more than once.
 
     Raises
     ------
     ValueError
-        If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
+        If a column is missing, shapes do not agree, or a value is impossible.
     """
-    return decoded(kind, columns, n_features).in_order()
-
-
-def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
-    """The rows of such columns, whose labels may stand in any order, and more than once."""
     sort = moments_keeping(name for name, extra in EXTRAS.items() if columns.keys() & {*extra.columns})
     n_classes = len(columns.get("label", ()))
     shapes = _shapes(kind, n_classes, n_features) | sort.more_shapes(kind, n_classes, n_features)
@@ -65,8 +60,12 @@ def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled
         return Labelled.empty(sort.zeros(kind, 0, 0), n_features)
     classes = labels.labels_in(columns)
     arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
-    _check_totals(classes, arrays["count"], arrays["weight"])
-    counts, moments = arrays["count"], _moments(sort, kind, arrays, n_features)
+    counts, weights = arrays["count"], arrays["weight"]
+    _check_totals(classes, counts, weights)
+    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
+    scatter = kind.unpacked(arrays[_scatter_column(kind)], n_classes, n_features)
+    more = sort.more_arrays(kind, arrays)
+    moments = sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, *more)
     return Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
 
 
@@ -97,14 +96,6 @@ def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None
     for name, values in (("count", counts), ("weight", weights)):
         for k in np.flatnonzero(~(values > 0)):
             raise ValueError(f"class {named(classes[k])} has {name} {values[k]:g}")
-
-
-def _moments(sort: type[Moments], kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
-    weights = arrays["weight"]
-    scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
-    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
-    more = sort.more_arrays(kind, arrays)
-    return sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, *more)
 
 
 def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None = None) -> Array | None:

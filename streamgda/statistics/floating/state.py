@@ -20,7 +20,6 @@ from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kin
 from streamgda.statistics.floating.joined import JoinedStates
 from streamgda.statistics.floating.moment_columns import (
     decoded,
-    from_columns,
     from_moments,
     from_sums,
     given_arrays,
@@ -271,8 +270,7 @@ class ClassStatistics(Statistics):
     @classmethod
     def _of_labelled(cls, labelled: Labelled[Moments], feature_names: Sequence[str] | None) -> Self:
         """A state of such moments."""
-        state = cls.__new__(cls)
-        Statistics.__init__(state, labelled.moments, feature_names)
+        state = cls(labelled.kind.name, feature_names=feature_names)
         state._set_labelled(labelled)
         check_feature_names(state.feature_names, state.n_features)
         return state
@@ -289,7 +287,7 @@ class ClassStatistics(Statistics):
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Moments]:
-        labelled = from_columns(kind, columns, n_features)
+        labelled = decoded(kind, columns, n_features).in_order()
         is_checked = metadata["definite"] and len(labelled.classes)
         if is_checked and not kind.is_semidefinite(labelled.moments.scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
