@@ -17,8 +17,8 @@ from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import callers_level, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.joined import JoinedStates
 from streamgda.statistics.floating.moment_columns import (
+    JoinedStates,
     decoded,
     from_moments,
     from_sums,
