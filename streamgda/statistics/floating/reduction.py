@@ -68,9 +68,8 @@ def add_rows(
     """
     if not moments.kind.has_products:
         row_weights = None if block.weights is None else np.array(block.weights, dtype=np.float64)
-        arrays = moments.weights, moments.weight_tails, moments.means, moments.low_means, moments.scatter
         of_rows = places.astype(np.int32)[block.codes]
-        is_finite = merge_rows(block.features, of_rows, row_weights, arrays[:2], arrays[2:])
+        is_finite = merge_rows(block.features, of_rows, row_weights, moments.arrays)
         if not is_finite or not np.isfinite(moments.weights[places]).all():
             block.raise_for_values()
         return np.empty((0, 0)), None, np.empty(0, np.intp)

@@ -220,11 +220,7 @@ class AnchoredSums:
 
 
 def merge_rows(
-    features: Features,
-    places: Codes,
-    row_weights: Array | None,
-    weights: tuple[Array, Array],
-    moments: tuple[Array, Array, Array],
+    features: Features, places: Codes, row_weights: Array | None, moments: Sequence[Array]
 ) -> bool:
     """Merge rows one by one into the moments of their classes, feature by feature.
 
@@ -238,21 +234,20 @@ def merge_rows(
         Where the class of each row is in the moments.
     row_weights : ndarray of shape (n_rows,), or None
         The weights of the rows; None means one each.
-    weights : tuple of ndarray of shape (n_places,)
-        The weights of the classes and their low parts, which change in place.
-    moments : tuple of ndarray of shape (n_places, n_features)
-        The means, their low parts, and the sums of squares about them, which change in place.
+    moments : sequence of ndarray
+        Weights and their low parts, (n_places,); means, their low parts and the sums of squares about them,
+        (n_places, n_features). They change in place.
 
     Returns
     -------
     bool
         Whether all sums of squares are finite.
     """
-    n_places, n_features = moments[0].shape
+    n_places, n_features = shape = moments[2].shape
     rows = RowsToRead(features, n_features)
     indices = _to(places, np.int32, (rows.n_rows,), n_places)
-    fields = [_to(part, np.float64, (n_places,)) for part in weights]
-    fields += [_to(part, np.float64, (n_places, n_features)) for part in moments]
+    shapes = (n_places,), (n_places,), shape, shape, shape
+    fields = [_to(part, np.float64, expected) for part, expected in zip(moments, shapes, strict=True)]
     of_rows = 0 if row_weights is None else _to(row_weights, np.float64, (rows.n_rows,))
     check: float = library().merge_rows(rows.struct, indices, of_rows, (_SIZE * len(fields))(*fields))
     return check == 0

@@ -65,7 +65,7 @@ def summed(features, codes, n_classes, n_features):
 def merged(features, codes, n_classes, n_features):
     """Means and scatter by merging rows one by one."""
     means, low, scatter = moments = np.zeros((3, n_classes, n_features))
-    assert merge_rows(features, codes.astype(np.int32), None, tuple(np.zeros((2, n_classes))), tuple(moments))
+    assert merge_rows(features, codes.astype(np.int32), None, [*np.zeros((2, n_classes)), *moments])
     return means + low, scatter
 
 
@@ -226,7 +226,7 @@ def test_codes_that_do_not_fit_do_not_reach_the_sums(codes):
     with pytest.raises(ValueError, match="the loop takes"):
         AnchoredSums(np.zeros(2), *TABLE.copy()).add(np.zeros((4, 5)), codes)
     with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), codes, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
+        merge_rows(np.zeros((4, 5)), codes, None, [*np.zeros((2, 2)), *TABLE.copy()])
 
 
 @pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
@@ -242,7 +242,7 @@ def test_features_that_do_not_fit_are_refused(features):
     with pytest.raises(ValueError, match="feature|columns"):
         AnchoredSums(np.zeros(2), *TABLE.copy()).add(features, CODES)
     with pytest.raises(ValueError, match="feature|columns"):
-        merge_rows(features, CODES, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
+        merge_rows(features, CODES, None, [*np.zeros((2, 2)), *TABLE.copy()])
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_moments_that_do_not_fit_are_refused(moments):
     with pytest.raises(ValueError, match="the loop takes"):
         AnchoredSums(np.zeros(2), *moments)
     with pytest.raises(ValueError, match=r"the loop takes|features"):
-        merge_rows(np.zeros((4, 5)), CODES, None, tuple(np.zeros((2, 2))), tuple(moments))
+        merge_rows(np.zeros((4, 5)), CODES, None, [*np.zeros((2, 2)), *moments])
     ours = [*np.zeros((2, 2)), *TABLE.copy()]
     for theirs, places in ([*np.zeros((2, 2)), *moments], np.arange(2)), (ours, np.array([0, 2])):
         with pytest.raises(ValueError, match="the loop takes"):
@@ -264,7 +264,7 @@ def test_moments_that_do_not_fit_are_refused(moments):
 )
 def test_weights_that_do_not_fit_are_refused(row_weights, weights):
     with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), CODES, row_weights, tuple(weights), tuple(TABLE.copy()))
+        merge_rows(np.zeros((4, 5)), CODES, row_weights, [*weights, *TABLE.copy()])
 
 
 def test_classes_without_room_are_refused():
