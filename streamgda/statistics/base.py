@@ -14,15 +14,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import (
-    array_blocks,
-    as_table,
-    column_names,
-    in_order_of,
-    list_columns,
-    with_places,
-)
+from streamgda.data.blocks import arrays, labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
@@ -144,11 +136,11 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        X = as_table(X, self.feature_names or ())
-        rows = in_order_of(with_places(X, self.schema), self.feature_names)
-        lists = () if rows is X else list_columns(X, column_names(rows))
+        X = arrays.as_table(X, self.feature_names or ())
+        rows = arrays.in_order_of(arrays.with_places(X, self.schema), self.feature_names)
+        lists = () if rows is X else arrays.list_columns(X, arrays.column_names(rows))
         rows = with_days(rows, self.schema)
-        self.update_blocks(array_blocks(rows, y, sample_weight, lists=lists))
+        self.update_blocks(arrays.array_blocks(rows, y, sample_weight, lists=lists))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:

@@ -14,16 +14,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block, FoldRule
-from streamgda.data.blocks.labels import (
-    Codes,
-    Labels,
-    code_dtype,
-    drop_unused,
-    no_labels,
-    positions_by_code,
-    union,
-)
+from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.schema import Schema
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
@@ -74,15 +67,15 @@ def states_by_key(
         For each key that has rows.
     """
     if kind_named(empty.covariance_type).is_pooled:  # one scatter for all classes would mix the keys
-        for k, rows in positions_by_code(codes, len(keys)):
+        for k, rows in labels.positions_by_code(codes, len(keys)):
             yield keys[k].item(), _state_of(empty, block.take(rows), workspace)
         return
     n_classes, n_pairs = len(block.classes), len(keys) * len(block.classes)
     both = codes.astype(np.int64) * n_classes + block.codes  # a small type may not hold the number of classes
-    used, both = drop_unused(np.arange(n_pairs), both.astype(code_dtype(n_pairs)))
+    used, both = labels.drop_unused(np.arange(n_pairs), both.astype(labels.code_dtype(n_pairs)))
     state = _state_of(empty, replace(block, classes=used, codes=both), workspace)
     of_key, of_class = np.divmod(used, n_classes)
-    for k, places in positions_by_code(of_key, len(keys)):
+    for k, places in labels.positions_by_code(of_key, len(keys)):
         yield keys[k].item(), state.of_classes(places, block.classes[of_class[places]])
 
 
@@ -135,7 +128,8 @@ class FoldStatistics(Locked):
     def classes(self) -> Labels:
         """The labels seen in any fold, sorted."""
         with self.lock:
-            return reduce(union, (part.by_label().classes for part in self._by_fold.values()), no_labels())
+            seen = (part.by_label().classes for part in self._by_fold.values())
+            return reduce(labels.union, seen, labels.no_labels())
 
     @property
     def schema(self) -> Schema:

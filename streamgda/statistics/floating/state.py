@@ -17,14 +17,8 @@ from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import callers_level, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.moment_columns import (
-    JoinedStates,
-    decoded,
-    from_moments,
-    from_sums,
-    given_arrays,
-    to_columns,
-)
+from streamgda.statistics.floating import moment_columns
+from streamgda.statistics.floating.moment_columns import JoinedStates
 from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.kernels import Workspace
@@ -221,8 +215,8 @@ class ClassStatistics(Statistics):
         (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
         """
         kind = kind_named(covariance_type)
-        given = given_arrays(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
-        return cls._of_labelled(from_sums(given), feature_names)
+        given = moment_columns.given_arrays(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
+        return cls._of_labelled(moment_columns.from_sums(given), feature_names)
 
     @classmethod
     def from_moments(
@@ -264,8 +258,8 @@ class ClassStatistics(Statistics):
         array([[[2.]]])
         """
         kind = kind_named(covariance_type)
-        given = given_arrays(kind, classes, counts, weights, means=means, scatter=scatter)
-        return cls._of_labelled(from_moments(given), feature_names)
+        given = moment_columns.given_arrays(kind, classes, counts, weights, means=means, scatter=scatter)
+        return cls._of_labelled(moment_columns.from_moments(given), feature_names)
 
     @classmethod
     def _of_labelled(cls, labelled: Labelled[Moments], feature_names: Sequence[str] | None) -> Self:
@@ -281,13 +275,13 @@ class ClassStatistics(Statistics):
         """The state as arrays with a row for each class, and plain values that go with them."""
         state = self.copy()  # of one moment; the lock is free again while it is written
         definite = state._moments.kind.is_semidefinite(state._moments.scatter)
-        return to_columns(state._labelled), {**state._metadata(), "definite": definite}
+        return moment_columns.to_columns(state._labelled), {**state._metadata(), "definite": definite}
 
     @classmethod
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Moments]:
-        labelled = decoded(kind, columns, n_features).in_order()
+        labelled = moment_columns.decoded(kind, columns, n_features).in_order()
         is_checked = metadata["definite"] and len(labelled.classes)
         if is_checked and not kind.is_semidefinite(labelled.moments.scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
@@ -305,7 +299,8 @@ class ClassStatistics(Statistics):
         dropped : sequence of int
             How many rows each has left out.
         """
-        return JoinedStates(self._twin(decoded(self._labelled.kind, columns, self.n_features)), ends, dropped)
+        rows = moment_columns.decoded(self._labelled.kind, columns, self.n_features)
+        return JoinedStates(self._twin(rows), ends, dropped)
 
     # ------------------------------------------------------------------ states are subtracted, and decay
 
