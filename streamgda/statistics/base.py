@@ -339,7 +339,7 @@ class Statistics(State):
             rounding = getattr(self.rule, "rounding", 0.0)
             labelled = ours._labelled.subtract(theirs._labelled, rounding)
             rest = ours._twin(labelled, _n_dropped=self.n_dropped - other.n_dropped)
-            if self.exact and not rest.n_rows:
+            if self.exact and not rest.n_rows:  # as if none had ever gone in
                 rest._set_labelled(Labelled.empty(rest._labelled.moments, len(rest.feature_names or ())))
             ours._warn_of_lost_digits(rest)
             return rest

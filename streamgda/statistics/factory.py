@@ -17,7 +17,7 @@ from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.registry import KINDS
 from streamgda.statistics.required import EXTRAS, Required
-from streamgda.statistics.rules import RowRule, as_rule
+from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def empty_statistics(
     if missing != "raise":
         empty = policy_of(missing).taking(empty)
     if rule is not None:
-        empty.rule = as_rule(rule)
+        if not hasattr(rule, "assign"):
+            raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
+        empty.rule = rule
     return empty
 
 
@@ -163,7 +165,7 @@ def _check_features(columns: Columns, metadata: Metadata) -> None:
     names = as_feature_names(metadata["feature_names"])
     n_classes = len(columns.get("label", ()))
     if names is not None and not n_classes:
-        check_feature_names(tuple(names), n_features)
+        check_feature_names(names, n_features)
         return
     n_held = sum(values.size for values in columns.values())
     n_needed = math.prod(kind_named(metadata["covariance_type"]).shape(max(1, n_classes), n_features))

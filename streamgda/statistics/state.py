@@ -382,9 +382,8 @@ class State(Locked, ABC):
         """
         n_features = as_count(metadata["n_features"], "n_features")
         kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
-        names = as_feature_names(metadata["feature_names"])
         n_dropped = as_count(metadata["n_dropped"], "n_dropped")
-        schema = schema_in(metadata, None if names is None else tuple(names))
+        schema = schema_in(metadata, as_feature_names(metadata["feature_names"]))
         state.schema, state._n_dropped, state.rule = schema, n_dropped, rule_in(metadata)
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)
