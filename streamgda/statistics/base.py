@@ -9,20 +9,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from streamgda.data.blocks import labels
-from streamgda.data.blocks.arrays import (
-    array_blocks,
-    as_table,
-    column_names,
-    in_order_of,
-    list_columns,
-    with_places,
-)
+from streamgda.data.blocks import arrays, labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.records import with_days
@@ -31,8 +23,8 @@ from streamgda.data.blocks.wording import as_html, named
 from streamgda.statistics.covariances import CovarianceType, Indices
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.kernels.threads import in_threads
-from streamgda.statistics.labelled import ClassMoments, Labelled, squared_weights
-from streamgda.statistics.locking import in_order
+from streamgda.statistics.labelled import Labelled, squared_weights
+from streamgda.statistics.locking import both_locked
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import check_same
 from streamgda.statistics.state import State
@@ -42,27 +34,6 @@ S = TypeVar("S", bound="Statistics")
 
 _BLOCKS_OF_RUN = 4  # which one thread adds up; more if the state is large, fewer if blocks are large
 _MOST_VALUES = 1 << 24  # of a block, where a rule makes many features of the rows
-
-
-class Readable(Protocol):
-    """What a source can be read into: a state of any kind."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in."""
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-
-    def copy(self) -> Self:
-        """A state of the same rows that does not change with this one."""
-
-    def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
-        """Add the rows of all blocks."""
-
-    def __iadd__(self, other: Any) -> Self:
-        """Add the rows of another state, in place."""
 
 
 class BesideStatistics:
@@ -132,6 +103,10 @@ class Statistics(State):
         """The rows of another state in a state of this sort."""
         return other
 
+    def _in_float64(self) -> Labelled[Any]:
+        """The moments in float64, with their classes."""
+        return self._labelled
+
     # ------------------------------------------------------------------ rows go in
 
     def update(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -161,11 +136,11 @@ class Statistics(State):
             those of the state. An exact state also refuses weights that are not whole and values that would
             be rounded. The state is then as it was.
         """
-        X = as_table(X, self.feature_names or ())
-        rows = in_order_of(with_places(X, self.schema), self.feature_names)
-        lists = () if rows is X else list_columns(X, column_names(rows))
+        X = arrays.as_table(X, self.feature_names or ())
+        rows = arrays.in_order_of(arrays.with_places(X, self.schema), self.feature_names)
+        lists = () if rows is X else arrays.list_columns(X, arrays.column_names(rows))
         rows = with_days(rows, self.schema)
-        self.update_blocks(array_blocks(rows, y, sample_weight, lists=lists))
+        self.update_blocks(arrays.array_blocks(rows, y, sample_weight, lists=lists))
         return self
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
@@ -222,24 +197,19 @@ class Statistics(State):
         return together
 
     @abstractmethod
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
+    def _reduce(self, block: Block, workspace: Workspace) -> Any:
         """The moments of the classes of a block."""
 
     def _from_block(self, block: Block, workspace: Workspace) -> Self:
         """The state of the rows of a block."""
-        schema = block.schema
-        schema.check_size(len(block.codes), block.features)
+        block.schema.check_size(len(block.codes), block.features)
         if len(block.codes):
             moments = self._reduce(block, workspace)
-            squares = None
-            if block.weights is not None:
-                squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
+            squares = squared_weights(block.codes, block.weights, as_integers=self.exact)
             labelled = Labelled(block.classes, np.bincount(block.codes), moments, squares)
         else:
             labelled = Labelled.empty(self._labelled.moments, block.n_features)
-        part = self._twin(labelled)
-        part.schema, part._n_dropped = schema, block.n_dropped
-        return part
+        return self._twin(labelled, schema=block.schema, _n_dropped=block.n_dropped)
 
     def _expect(self, block: Block) -> None:
         """Count what a block dropped, and take its feature names; ValueError if it has other features."""
@@ -269,8 +239,7 @@ class Statistics(State):
 
     def _merge(self, other: Statistics, *, owned: bool = False) -> Self:
         """Merge another state. If it is `owned`, nothing else holds it, and this one may take its arrays."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs, schema = self._sides(other)
             ours._check_compatible(theirs)
             added = theirs._labelled
@@ -306,14 +275,11 @@ class Statistics(State):
             places = self.schema.places_in(schema)
             if places is None:
                 return self
-            wider = self._twin(self._labelled.placed(places, len(schema.feature_names or ())))
-            wider.schema = schema
-            return wider
+            return self._twin(self._labelled.placed(places, len(schema.feature_names or ())), schema=schema)
 
     def _check_fits(self, other: Statistics) -> None:
         """Raise ValueError if another state is not of the kind that can be merged with this one."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs, _ = self._sides(other)
             ours._check_compatible(theirs)
             labels.union(ours._labelled.classes, theirs._labelled.classes)
@@ -345,32 +311,75 @@ class Statistics(State):
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.
 
-        Exact states give the same bits as if these rows had never gone in. Floating states give the state of
-        the remaining rows up to rounding. A class without remaining rows is gone. No variance is ever
-        negative.
+        A class without remaining rows is gone. No variance is ever negative. Exact states give the same bits
+        as if these rows had never gone in. Floating states give the state of the remaining rows up to
+        rounding, which is relative to the scatter of this state. If its rows vary 10⁴ times as much as the
+        remaining ones, the variances of the result lose 8 digits; from 10⁸ times on they are lost, and may be
+        0.
 
         Raises
         ------
         ValueError
             If the other state has a class that this one does not have, more rows or weight of a class, or
-            more scatter than the rows of this one can have.
+            more scatter than the rows of this one can have. Where features may be missing, this holds of the
+            rows of each pattern.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a variance keeps fewer than six correct digits. `ExactClassStatistics` loses none.
         """
         if not isinstance(other, Statistics):
             return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
-            ours, theirs, _ = self._aligned(other)
+        with both_locked(self, other):
+            ours, theirs, _ = self._aligned(self.alike(other))
             ours._check_compatible(theirs)
             if other.n_dropped > self.n_dropped:
                 raise ValueError(f"cannot take back {other.n_dropped} dropped rows from {self.n_dropped}")
             rounding = getattr(self.rule, "rounding", 0.0)
-            rest = ours._twin(ours._labelled.subtract(theirs._labelled, rounding))
-            rest._n_dropped -= other.n_dropped
+            labelled = ours._labelled.subtract(theirs._labelled, rounding)
+            rest = ours._twin(labelled, _n_dropped=self.n_dropped - other.n_dropped)
+            if self.exact and not rest.n_rows:  # as if none had ever gone in
+                rest._set_labelled(Labelled.empty(rest._labelled.moments, len(rest.feature_names or ())))
+            ours._warn_of_lost_digits(rest)
             return rest
+
+    def _warn_of_lost_digits(self, rest: Self) -> None:
+        """Warn if rounding took digits from a variance of what is left of this state."""
 
     @abstractmethod
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place."""
+
+    # ------------------------------------------------------------------ states compare
+
+    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
+        """Whether two states have the same classes and counts, and the same moments up to rounding.
+
+        Parameters
+        ----------
+        other : ClassStatistics, ExactClassStatistics or IncompleteStatistics
+            The state to compare with.
+        rtol : float, default=1e-10
+            Allowed difference: of a weight, relative to it; of a mean, relative to it and to its
+            feature's deviation; of a scatter, relative to those of its two features. Where features may be
+            missing, this holds of the rows of each pattern.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        TypeError
+            If the other is no state.
+        """
+        if not isinstance(other, Statistics):
+            raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
+        with both_locked(self, other):
+            ours, theirs = other.alike(self), self.alike(other)
+            is_alike = ours.schema.is_alike(theirs.schema)
+            return is_alike and ours._in_float64().is_close(theirs._in_float64(), rtol)
 
     # ------------------------------------------------------------------ other states are derived
 
@@ -440,9 +449,7 @@ class Statistics(State):
         (array([0]), array([[34.66666667]]))
         """
         with self.lock:
-            one = self._twin(self._labelled.as_one_class())
-            one.rule = None
-            return one
+            return self._twin(self._labelled.as_one_class(), rule=None)
 
     def select(self, features: ArrayLike) -> Self:
         """The state of the same rows with some of their features, in the order given.
@@ -511,9 +518,7 @@ class Statistics(State):
             if not len(classes):
                 return self.copy()
             new = labels.as_labels([mapping.get(label, label) for label in classes.tolist()])
-            twin = self._twin(self._labelled.relabelled(new))
-            twin.rule = None
-            return twin
+            return self._twin(self._labelled.relabelled(new), rule=None)
 
     def linear_map(
         self, A: ArrayLike, b: ArrayLike | None = None, *, feature_names: Sequence[str] | None = None
@@ -551,29 +556,21 @@ class Statistics(State):
         """
         with self.lock:
             matrix, shift = as_affine_map(A, b, self.n_features)
-            if (
-                feature_names is None
-                and self.feature_names
-                and np.array_equal(matrix, np.diag(np.diag(matrix)))
-            ):
+            if feature_names is None and np.array_equal(matrix, np.diag(np.diag(matrix))):
                 feature_names = self.feature_names
             return self._derived(self._labelled.mapped(matrix, shift), feature_names)
 
     def _derived(self, labelled: Labelled[Any], feature_names: Sequence[str] | None) -> Self:
         """A state with these moments of new features, and all else as here."""
-        derived = self._twin(labelled)
-        derived.rule = None
-        derived.schema = Columns(None if feature_names is None else tuple(feature_names))
+        schema = Columns(None if feature_names is None else tuple(feature_names))
+        derived = self._twin(labelled, rule=None, schema=schema)
         check_feature_names(derived.feature_names, derived.n_features)
         return derived
 
 
 def _is_of_one_thread(block: Block) -> bool:
     """Whether the thread that gave a block must read its rows."""
-    features = block.features
-    return (
-        not isinstance(features, np.ndarray) and isinstance(features, MadeColumns) and features.of_one_thread
-    )
+    return isinstance(block.features, MadeColumns) and block.features.of_one_thread
 
 
 def _pieces(block: Block) -> Iterator[Block]:

@@ -53,7 +53,7 @@ class CovarianceKind(ABC):
         by itself.
     """
 
-    name: str
+    name: CovarianceType
     is_pooled = False
     is_complete = False
     has_products = True
@@ -166,10 +166,6 @@ class CovarianceKind(ABC):
         """The scatter of some classes; the whole where they share it."""
         return scatter if self.is_pooled else scatter[classes]
 
-    def put(self, scatter: Array, classes: Rows, part: Array) -> None:
-        """Write the scatter of some classes back."""
-        scatter[... if self.is_pooled else classes] = part
-
     def narrowed(self, scatter: Array, kind: CovarianceKind) -> Array:
         """What this kind keeps of a scatter that another kind kept.
 
@@ -227,7 +223,7 @@ class CovarianceKind(ABC):
 class Full(CovarianceKind):
     """A matrix for each class: K × d × d."""
 
-    name = "full"
+    name: CovarianceType = "full"
     is_complete = True
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
@@ -246,20 +242,15 @@ class Full(CovarianceKind):
         add_products(rows, bounds, places, scatter)
 
 
-class Tied(CovarianceKind):
+class Tied(Full):
     """One matrix, pooled within the classes: d × d."""
 
     name = "tied"
     is_pooled = True
+    is_complete = False
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         return n_features, n_features
-
-    def pairs(self, n_features: int) -> Pairs:
-        return _lower_triangle(n_features)
-
-    def n_pairs(self, n_features: int) -> int:
-        return n_features * (n_features + 1) // 2
 
     def outer(self, vectors: Array) -> Array:
         return vectors.T @ vectors

@@ -17,7 +17,7 @@ from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.registry import KINDS
 from streamgda.statistics.required import EXTRAS, Required
-from streamgda.statistics.rules import RowRule, as_rule
+from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def empty_statistics(
     if missing != "raise":
         empty = policy_of(missing).taking(empty)
     if rule is not None:
-        empty.rule = as_rule(rule)
+        if not hasattr(rule, "assign"):
+            raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
+        empty.rule = rule
     return empty
 
 
@@ -98,7 +100,8 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     with _making_sense(path):
         n_patterns = len(metadata["patterns"]) if "patterns" in metadata else None
         columns = from_arrow(table, n_patterns)
-        _check_features(columns, metadata, in_patterns=bool(n_patterns))
+        if not n_patterns:  # each of which names its features
+            _check_features(columns, metadata)
         return kind.from_columns(columns, metadata)
 
 
@@ -129,13 +132,12 @@ def states_of(
     if first.get("kind") == "ClassStatistics" and are_many and are_alike and not has_pooled:
         with _making_sense(path):
             columns = from_arrow(table)
-            _check_features(columns, first, in_patterns=False)
+            _check_features(columns, first)
             dropped = [as_count(one["n_dropped"], "n_dropped") for one in documents]
             of_first = {name: values[: lengths[0]] for name, values in columns.items()}
             state: Any = _kind("ClassStatistics").from_columns(of_first, first)
-            joined = state.joined(columns, ends, dropped)
             yield 1, state
-            yield len(documents) - 1, joined[1:]
+            yield len(documents) - 1, state.joined(columns, ends[1:], dropped[1:])
         return
     for document, (start, stop) in zip(documents, pairwise(ends), strict=True):
         yield 1, state_of(table.slice(start, stop - start), document, path)
@@ -154,19 +156,16 @@ def _making_sense(path: str) -> Iterator[None]:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
 
 
-def _check_features(columns: Columns, metadata: Metadata, *, in_patterns: bool) -> None:
+def _check_features(columns: Columns, metadata: Metadata) -> None:
     """Check that a file can have as many features as it claims, before memory for them is allocated.
 
-    Patterns need no check here, since each names its features. Without rows, only the feature names tell how
-    many there are.
+    Without rows, only the feature names tell how many there are.
     """
     n_features = as_count(metadata["n_features"], "n_features")
     names = as_feature_names(metadata["feature_names"])
     n_classes = len(columns.get("label", ()))
-    if in_patterns:
-        return
     if names is not None and not n_classes:
-        check_feature_names(tuple(names), n_features)
+        check_feature_names(names, n_features)
         return
     n_held = sum(values.size for values in columns.values())
     n_needed = math.prod(kind_named(metadata["covariance_type"]).shape(max(1, n_classes), n_features))

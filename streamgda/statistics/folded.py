@@ -10,43 +10,21 @@ from dataclasses import replace
 from functools import reduce
 from itertools import accumulate
 from operator import add, iadd
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block, FoldRule
-from streamgda.data.blocks.labels import (
-    Codes,
-    Labels,
-    code_dtype,
-    drop_unused,
-    no_labels,
-    positions_by_code,
-    union,
-)
+from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.schema import Schema
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.locking import Locked, in_order
-
-
-class Summed(Protocol):
-    """A state to which others are added."""
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
-
-    def copy(self) -> Self:
-        """A state that does not change with this one."""
-
-    def __iadd__(self, other: Any) -> Any:
-        """Add the rows of another state; mostly in place."""
-
+from streamgda.statistics.locking import Locked, both_locked
 
 K = TypeVar("K")
-S = TypeVar("S", bound=Summed)
+S = TypeVar("S", bound=Any)
 
 
 class Keyed(dict[K, S]):
@@ -60,9 +38,7 @@ class Keyed(dict[K, S]):
     def add(self, key: K, state: S, *, owned: bool = False) -> None:
         """Add a state to that of a key, in place. A new key gets a copy, or, if `owned`, the state itself."""
         if key in self:
-            total: Any = self[key]
-            total += state
-            self[key] = total
+            self[key].merge(state)
         else:
             self[key] = state if owned else state.copy()
 
@@ -91,15 +67,15 @@ def states_by_key(
         For each key that has rows.
     """
     if kind_named(empty.covariance_type).is_pooled:  # one scatter for all classes would mix the keys
-        for k, rows in positions_by_code(codes, len(keys)):
+        for k, rows in labels.positions_by_code(codes, len(keys)):
             yield keys[k].item(), _state_of(empty, block.take(rows), workspace)
         return
     n_classes, n_pairs = len(block.classes), len(keys) * len(block.classes)
     both = codes.astype(np.int64) * n_classes + block.codes  # a small type may not hold the number of classes
-    used, both = drop_unused(np.arange(n_pairs), both.astype(code_dtype(n_pairs)))
+    used, both = labels.drop_unused(np.arange(n_pairs), both.astype(labels.code_dtype(n_pairs)))
     state = _state_of(empty, replace(block, classes=used, codes=both), workspace)
     of_key, of_class = np.divmod(used, n_classes)
-    for k, places in positions_by_code(of_key, len(keys)):
+    for k, places in labels.positions_by_code(of_key, len(keys)):
         yield keys[k].item(), state.of_classes(places, block.classes[of_class[places]])
 
 
@@ -152,7 +128,8 @@ class FoldStatistics(Locked):
     def classes(self) -> Labels:
         """The labels seen in any fold, sorted."""
         with self.lock:
-            return reduce(union, (part.by_label().classes for part in self._by_fold.values()), no_labels())
+            seen = (part.by_label().classes for part in self._by_fold.values())
+            return reduce(labels.union, seen, labels.no_labels())
 
     @property
     def schema(self) -> Schema:
@@ -175,8 +152,7 @@ class FoldStatistics(Locked):
         """Whether two states are the same to the last bit."""
         if not isinstance(other, FoldStatistics):
             return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs = ((one.rule, one.n_dropped, one._by_fold) for one in (self, other))
             return ours == theirs
 
@@ -209,8 +185,7 @@ class FoldStatistics(Locked):
 
     def _merge(self, other: FoldStatistics, *, owned: bool = False) -> Self:
         """Merge another state. If it is `owned`, nothing else holds it, and this one may take its states."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             if self.rule != other.rule:
                 raise ValueError(f"states with folds by {self.rule} and by {other.rule} cannot be merged")
             sums = Keyed(self._by_fold)
@@ -315,8 +290,7 @@ class StatesTogether(Locked):
             return type(self)(self.states)
 
     def __iadd__(self, other: StatesTogether) -> Self:
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
         return self
 
@@ -327,8 +301,5 @@ class StatesTogether(Locked):
 
 
 def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:
-    state = empty.copy()
-    state.rule = None
-    state.update_blocks([block], workspace)
-    state.rule = empty.rule
-    return state
+    part: Any = empty._from_blocks([block], workspace)
+    return empty.copy()._merge(part, owned=True)

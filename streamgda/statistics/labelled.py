@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,96 +15,14 @@ from streamgda.statistics.covariances import Array, CovarianceKind, Indices
 from streamgda.statistics.required import EXTRAS, Required
 
 Counts = NDArray[np.int64]
-SquaredWeights = NDArray[Any]
-"""Σ w² of each class: float64, or Python integers beside sums of integers."""
+Squares = NDArray[Any] | None
+"""Σ w² of each class: float64, or Python integers beside sums of integers. None if all weights are 1."""
 
 _LEAST_WEIGHT = 1e-150  # so that float64 holds squares of weights, and of their inverses
 
 
-class ClassMoments(Protocol):
-    """What is kept of the rows of each class: floating moments, or the exact sums that give them.
-
-    The arrays have a row for each class. A scatter that the classes share is held once.
-    """
-
-    @property
-    def kind(self) -> CovarianceKind:
-        """The kind of covariance that is kept."""
-
-    @property
-    def extra(self) -> frozenset[str]:
-        """What is kept besides, as in `Required`."""
-
-    @property
-    def n_features(self) -> int:
-        """How many features a row has; 0 while nothing is known of them."""
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays in bytes."""
-
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows, of the same kind."""
-
-    def copy(self) -> Self:
-        """Moments that do not change with these."""
-
-    def reindexed(self, n_classes: int, places: Indices) -> Self:
-        """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
-
-    def take(self, classes: Indices) -> Self:
-        """The moments of some classes, at least one."""
-
-    def total(self) -> Self:
-        """The moments of the rows of all classes, as those of one class."""
-
-    def narrowed(self, required: Required) -> Self:
-        """A copy that keeps no more than is required; ValueError if this keeps too little."""
-
-    def selected(self, features: Indices) -> Self:
-        """The moments of some features, in this order."""
-
-    def placed(self, features: Indices, n_features: int) -> Self:
-        """The moments of `n_features` features, of which these are at the given places, and zeros."""
-
-    def without_pooled(self, classes: Indices) -> Self:
-        """The moments of some classes, with zeros in place of a scatter that the classes share."""
-
-    def mapped(self, A: Array, b: Array) -> Self:
-        """The moments of the rows A x + b, if the products of features are kept."""
-
-    def merge(self, other: Self, places: Indices) -> None:
-        """Add to the classes at these places, in place. If it raises, nothing has changed."""
-
-    def merged(self, other: Self, places: Indices) -> Self:
-        """The moments with others added to the classes at these places, which may share arrays with these.
-
-        These moments change at most when the result is told to `write`.
-        """
-
-    def write(self) -> None:
-        """Write into the arrays what is left to be written."""
-
-    def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
-        """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""
-
-    def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
-        """The moments without a part, of the classes that keep rows; ValueError if no rows can have them."""
-
-    def equals(self, other: Self) -> bool:
-        """Whether the two are the same to the last bit."""
-
-    def weight_text(self, k: int) -> str:
-        """The weight of a class as an error names it."""
-
-    def least_squares(self, counts: Counts) -> SquaredWeights:
-        """Σ w² of each class if its n rows have equal weights, W² / n. It is never less."""
-
-
-def squared_weights(
-    codes: Codes, weights: Array | None, *, as_integers: bool = False
-) -> SquaredWeights | None:
-    """Σ w² of the rows of each class, by their codes; None if all weights are 1.
+def squared_weights(codes: Codes, weights: Array | None, *, as_integers: bool = False) -> Squares:
+    """Σ w² of the rows of each class, by their codes.
 
     Weights that are whole numbers also give Python integers.
     """
@@ -118,13 +36,9 @@ def squared_weights(
 
 
 def joined_squares(
-    ours: SquaredWeights | None,
-    our_counts: Counts,
-    theirs: SquaredWeights | None,
-    their_counts: Counts,
-    places: Indices,
-) -> SquaredWeights | None:
-    """Σ w² of our rows and of theirs, whose classes are at these places of ours; None stands for counts."""
+    ours: Squares, our_counts: Counts, theirs: Squares, their_counts: Counts, places: Indices
+) -> Squares:
+    """Σ w² of our rows and of theirs, whose classes are at these places of ours."""
     if ours is None and theirs is None:
         return None
     ours, theirs = (our_counts if ours is None else ours), (their_counts if theirs is None else theirs)
@@ -133,20 +47,22 @@ def joined_squares(
     return together
 
 
-M = TypeVar("M", bound=ClassMoments)
+M = TypeVar("M", bound=Any)
 
 
 @dataclass
 class Labelled(Generic[M]):
-    """The classes seen, sorted, with the number of rows and the moments of each, floating or exact.
+    """The classes seen, sorted, with the number of rows and the moments of each.
 
-    `squared_weights` is None as long as every row has weight 1: then Σ w² is the count.
+    These are floating `Moments`, or exact `Sums`, which have the same methods. Their arrays have a row for
+    each class; a scatter that the classes share is held once. `squared_weights` is None as long as every row
+    has weight 1: then Σ w² is the count.
     """
 
     classes: Labels
     counts: Counts
     moments: M
-    squared_weights: SquaredWeights | None = None
+    squared_weights: Squares = None
 
     @classmethod
     def empty(cls, like: M, n_features: int) -> Self:
@@ -156,21 +72,22 @@ class Labelled(Generic[M]):
     @property
     def kind(self) -> CovarianceKind:
         """The kind of covariance that is kept."""
-        return self.moments.kind
+        kind: CovarianceKind = self.moments.kind
+        return kind
 
     @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
-        return self.moments.n_features
+        return int(self.moments.n_features)
 
     @property
     def nbytes(self) -> int:
         """The size of the arrays in bytes."""
         squares = 0 if self.squared_weights is None else self.squared_weights.nbytes
-        return self.classes.nbytes + self.counts.nbytes + squares + self.moments.nbytes
+        return self.classes.nbytes + self.counts.nbytes + squares + int(self.moments.nbytes)
 
     @property
-    def squares(self) -> SquaredWeights:
+    def squares(self) -> NDArray[Any]:
         """Σ w² of each class."""
         return self.counts if self.squared_weights is None else self.squared_weights
 
@@ -209,6 +126,17 @@ class Labelled(Generic[M]):
             return self.copy()
         squares = None if self.squared_weights is None else self.squared_weights.sum(keepdims=True)
         return type(self)(np.array([0]), self.counts.sum(keepdims=True), self.moments.total(), squares)
+
+    def in_order(self) -> Self:
+        """The state with its classes sorted, if they are in any order; ValueError if a label stands twice."""
+        if not self.classes.dtype.names and (self.classes[1:] > self.classes[:-1]).all():
+            return self
+        order = np.argsort(self.classes)
+        classes = self.classes[order]
+        if (classes[1:] == classes[:-1]).any():
+            raise ValueError("a label stands twice")
+        squares = None if self.squared_weights is None else self.squared_weights[order]
+        return type(self)(classes, self.counts[order], self.moments.take(order), squares)
 
     def renamed(self, classes: Labels) -> Self:
         """The same state with other labels, in the same order."""
@@ -308,10 +236,6 @@ class Labelled(Generic[M]):
         decayed: Array = np.maximum(self.squares * factor**2, _LEAST_WEIGHT**2)
         return decayed
 
-    def __iadd__(self, other: Labelled[M]) -> Self:
-        self.merge(other)
-        return self
-
     def subtract(self, other: Labelled[M], rounding: float = 0.0) -> Self:
         """The state of the rows that are in this one but not in the other.
 
@@ -376,6 +300,10 @@ class Labelled(Generic[M]):
             and np.array_equal(self.classes, other.classes)
             and np.array_equal(self.counts, other.counts)
         )
+
+    def is_close(self, other: Labelled[M], rtol: float) -> bool:
+        """Whether the two have the same classes and counts, and moments in float64 that agree to `rtol`."""
+        return self.same_counts(other) and self.moments.close(other.moments, rtol)
 
     def equals(self, other: Labelled[M]) -> bool:
         """Whether the two are the same to the last bit."""

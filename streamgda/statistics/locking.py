@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial, wraps
 from threading import RLock
 from time import monotonic
@@ -25,13 +25,16 @@ Lock: TypeAlias = AbstractContextManager[Any]
 
 
 class Locked:
-    """An object with a lock of its own, which its copies and pickles do not share."""
+    """An object with a lock of its own, which its copies and pickles do not share.
+
+    Attributes
+    ----------
+    lock : context manager
+        Held while the object changes, and while more than one of its arrays is read. A thread that holds it
+        reads several quantities of the same rows while others learn.
+    """
 
     lock: Lock
-    """Held while the object changes, and while more than one of its arrays is read.
-
-    A thread that holds it reads several quantities of the same rows while others learn.
-    """
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Give the object its lock, however it is made."""
@@ -119,18 +122,20 @@ if hasattr(os, "register_at_fork"):
 # ---------------------------------------------------------------------- several states
 
 
-def in_order(one: Locked, other: Locked) -> tuple[Lock, Lock]:
-    """The locks of two objects, always in one order: threads that hold both never wait for each other.
+@contextmanager
+def both_locked(one: Locked, other: Locked) -> Iterator[None]:
+    """Hold the locks of two objects, taken in one order: threads that hold both never wait for each other.
 
     Examples
     --------
     >>> from streamgda import ClassStatistics
     >>> a, b = ClassStatistics(), ClassStatistics()
-    >>> first, second = in_order(a, b)
-    >>> with first, second:  # no other thread changes either of them here
+    >>> with both_locked(a, b):  # no other thread changes either of them here
     ...     both = a.n_rows, b.n_rows
     """
-    return (one.lock, other.lock) if id(one) < id(other) else (other.lock, one.lock)
+    first, second = (one, other) if id(one) < id(other) else (other, one)
+    with first.lock, second.lock:
+        yield
 
 
 def at_one_moment(read: Callable[P, R]) -> Callable[P, R]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, Literal, Self, cast
 
 from streamgda.data.blocks.block import Block
@@ -103,26 +103,12 @@ def policy_of(missing: MissingRows) -> Policy:
     ValueError
         If it names none.
     """
-    if isinstance(missing, str):
-        return _named(missing)
-    if not hasattr(missing, "taking"):
-        raise _no_policy(missing)
-    return cast("Policy", missing)
-
-
-def _no_policy(missing: Any) -> ValueError:
-    word, kind = OPTIONS["missing"].word, OPTIONS["missing"].kind.__name__
-    return ValueError(f"missing must be 'raise', {word!r} or a {kind}; got {missing!r:.200}")
-
-
-@lru_cache
-def _named(word: str) -> Policy:
-    if word == "raise":
-        return Policy()
-    option = option_of("missing", word)
-    if option is word:
-        raise _no_policy(word)
-    return cast("Policy", option)
+    option: Any = Policy() if missing == "raise" else option_of("missing", missing)
+    if not hasattr(option, "taking"):
+        word, kind = OPTIONS["missing"].word, OPTIONS["missing"].kind.__name__
+        raise ValueError(f"missing must be 'raise', {word!r} or a {kind}; got {missing!r:.200}")
+    policy: Policy = option
+    return policy
 
 
 def missing_for_all(wanted: Iterable[MissingRows]) -> MissingRows:

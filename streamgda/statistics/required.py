@@ -16,23 +16,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extra:
-    """What statistics can keep besides the usual moments, or another sort of statistics."""
+    """What statistics can keep besides the usual moments, or another sort of statistics.
+
+    Attributes
+    ----------
+    in_words : str
+        What it is.
+    columns : tuple of str
+        The columns of a saved table that only such statistics have.
+    apart : str
+        Why statistics with and without it do not merge, and what to do.
+    use : str
+        What needs it.
+    instead : str
+        What to do where it cannot be kept.
+    kind : str, optional
+        The sort of statistics that has it, in `KINDS` of `registry`, if it is not a floating state.
+    moments : str, optional
+        Where the moments of a floating state that has it are defined.
+    covariance_type : str, optional
+        The covariance type beside which alone it is kept.
+    """
 
     in_words: str
     columns: tuple[str, ...]
-    """The columns of a saved table that only such statistics have."""
     apart: str
-    """Why statistics with and without it do not merge, and what to do."""
     use: str = ""
-    """What needs it."""
     instead: str = ""
-    """What to do where it cannot be kept."""
     kind: str | None = None
-    """The sort of statistics that has it, in `KINDS` of `factory`, if it is not a floating state."""
     moments: str | None = None
-    """Where the moments of a floating state that has it are defined."""
     covariance_type: CovarianceType | None = None
-    """The covariance type beside which alone it is kept."""
 
 
 EXTRAS = {
@@ -60,9 +73,6 @@ EXTRAS = {
     ),
 }
 """By the keyword of `accumulate` that asks for it."""
-
-WITHOUT_ROUNDING = "ExactClassStatistics"
-"""The statistics from which rows are taken out without rounding."""
 
 
 @dataclass(frozen=True)

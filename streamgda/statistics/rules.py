@@ -52,14 +52,6 @@ def rule_in(metadata: Mapping[str, Any]) -> RowRule | None:
     return None
 
 
-def as_rule(rule: Any) -> RowRule | None:
-    """The rule that a user gave; TypeError if it is none."""
-    if rule is not None and not hasattr(rule, "assign"):
-        raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
-    checked: RowRule | None = rule
-    return checked
-
-
 def check_same(ours: RowRule | None, theirs: RowRule | None) -> None:
     """Raise ValueError unless the rows of two states went by the same rule."""
     one, other = (ours, theirs) if ours is not None else (theirs, ours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from streamgda.data.blocks.schema import Columns as PlainColumns
 from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.labelled import ClassMoments, Labelled
-from streamgda.statistics.locking import Locked, in_order
+from streamgda.statistics.labelled import Labelled
+from streamgda.statistics.locking import Locked, both_locked
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule, rule_in, to_metadata
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
@@ -27,70 +27,29 @@ T = TypeVar("T")
 _CHANGES = count()
 
 
-class ReadOut(Protocol):
-    """The moments of rows in float64, as `Statistics` explains them."""
-
-    @property
-    def weights(self) -> Array:
-        """The sum of the weights of each class: (K,)."""
-
-    @property
-    def rounded_means(self) -> Array:
-        """The mean of each class, in float64: (K, d)."""
-
-    @property
-    def mean_tails(self) -> Array:
-        """The low parts of the means: (K, d)."""
-
-    @property
-    def scatter(self) -> Array:
-        """The scatter within the classes, in the shape of the kind of covariance."""
-
-    @property
-    def sums(self) -> Array:
-        """Σ w x: (K, d)."""
-
-    @property
-    def outer_sums(self) -> Array:
-        """Σ w x xᵀ, in the shape of the scatter."""
-
-    @property
-    def overall_mean(self) -> Array:
-        """The mean of all rows: (d,)."""
-
-    @property
-    def total_variance(self) -> Array:
-        """The variance of each feature over all rows: (d,)."""
-
-    def covariance(self, ddof: float) -> Array:
-        """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
-
-    def check_squares(self, names: tuple[str, ...] | None) -> None:
-        """Raise ValueError if a feature is so small that float64 does not hold all digits of its squares."""
-
-
 class State(Locked, ABC):
     """A state of labelled rows.
 
     What it holds of them is one `Labelled`. A lock is held while it changes and while it is copied.
+
+    Attributes
+    ----------
+    changes : ndarray of int
+        A number for each class that grows with it, in an array that is replaced by every change. Where a
+        class has the same number in two states of a process, it has the same rows in both.
+    rule : RowRule or None
+        The rule that gives rows their class before they are added up; None if it is that of their label.
+    schema : Schema
+        What the features are: columns of numbers, or what is made of other columns.
     """
 
     _labelled: Labelled[Any]
-    changes: NDArray[np.int64]
-    """A number for each class that grows with it, in an array that is replaced by every change.
-
-    Where a class has the same number in two states of a process, it has the same rows in both.
-    """
-
-    rule: RowRule | None = None
-    """The rule that gives rows their class before they are added up; None if it is that of their label."""
-
     _made: dict[str, Any]
-
+    changes: NDArray[np.int64]
+    rule: RowRule | None = None
     schema: Schema = UNNAMED
-    """What the features are: columns of numbers, or what is made of other columns."""
 
-    def __init__(self, like: ClassMoments, feature_names: Sequence[str] | None) -> None:
+    def __init__(self, like: Any, feature_names: Sequence[str] | None) -> None:
         self.schema = PlainColumns(None if feature_names is None else tuple(feature_names))
         self._n_dropped = 0
         self._set_labelled(Labelled.empty(like, 0 if feature_names is None else len(feature_names)))
@@ -147,10 +106,12 @@ class State(Locked, ABC):
             value: T = self._made[name]
             return value
 
-    def _twin(self, labelled: Labelled[Any]) -> Self:
-        """A state with other moments, and all else as here."""
+    def _twin(self, labelled: Labelled[Any], **others: Any) -> Self:
+        """A state with other moments and other values of these attributes, and all else as here."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__, lock=twin.lock)
+        for name, value in others.items():
+            setattr(twin, name, value)
         twin._set_labelled(labelled)
         return twin
 
@@ -164,7 +125,8 @@ class State(Locked, ABC):
     @property
     def covariance_type(self) -> CovarianceType:
         """The kind of scatter that is kept: "full", "tied" or "diag"."""
-        return cast("CovarianceType", self._labelled.moments.kind.name)
+        name: CovarianceType = self._labelled.moments.kind.name
+        return name
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -192,9 +154,7 @@ class State(Locked, ABC):
         with self.lock:
             if not self._labelled.classes.dtype.names:
                 return self
-            twin = self._twin(self._labelled.relabelled(self._labelled.classes["label"]))
-            twin.rule = None
-            return twin
+            return self._twin(self._labelled.relabelled(self._labelled.classes["label"]), rule=None)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -240,8 +200,7 @@ class State(Locked, ABC):
     @property
     def required(self) -> Required:
         """What is kept of the rows, to be required of other statistics."""
-        labelled = self._labelled
-        return Required(cast("CovarianceType", labelled.kind.name), labelled.moments.extra)
+        return Required(self.covariance_type, self._labelled.moments.extra)
 
     @property
     def n_rows(self) -> int:
@@ -257,8 +216,8 @@ class State(Locked, ABC):
 
     @property
     @abstractmethod
-    def _moments(self) -> ReadOut:
-        """The moments of the rows, from which all that follows is read."""
+    def _moments(self) -> Any:
+        """The moments of the rows in float64: `Moments` or `ExactMoments`, from which all below is read."""
 
     @property
     def reasons(self) -> Mapping[int, Callable[[], Exception]]:
@@ -269,19 +228,19 @@ class State(Locked, ABC):
     def weights(self) -> Array:
         """Sum of the sample weights of each class; shape (n_classes,)."""
         with self.lock:
-            return self._moments.weights.copy()
+            return np.array(self._moments.weights, order="C")
 
     @property
     def means(self) -> Array:
         """Weighted mean of each class; shape (n_classes, n_features)."""
         with self.lock:
-            return self._moments.rounded_means.copy()
+            return np.array(self._moments.rounded_means, order="C")
 
     @property
     def mean_tails(self) -> Array:
         """The low parts of the means: what `means` lacks of them; shape (n_classes, n_features)."""
         with self.lock:
-            return self._moments.mean_tails.copy()
+            return np.array(self._moments.mean_tails, order="C")
 
     @property
     def scatter(self) -> Array:
@@ -291,7 +250,7 @@ class State(Locked, ABC):
         (n_classes, n_features) for "diag".
         """
         with self.lock:
-            return self._moments.scatter.copy()
+            return np.array(self._moments.scatter, order="C")
 
     @property
     def sums(self) -> Array:
@@ -300,7 +259,7 @@ class State(Locked, ABC):
         It is infinite where it exceeds float64, as are `outer_sums`.
         """
         with self.lock:
-            return self._moments.sums.copy()
+            return np.array(self._moments.sums, order="C")
 
     @property
     def outer_sums(self) -> Array:
@@ -309,7 +268,7 @@ class State(Locked, ABC):
         With floating sums, it loses digits that `scatter` keeps if means are large beside deviations.
         """
         with self.lock:
-            return self._moments.outer_sums.copy()
+            return np.array(self._moments.outer_sums, order="C")
 
     @property
     def third_moments(self) -> Array | None:
@@ -323,8 +282,7 @@ class State(Locked, ABC):
 
     def _co_moments(self, name: str) -> Array | None:
         with self.lock:
-            array: Array | None = getattr(self._moments, name) if self.has_fourth_moments else None
-            return None if array is None else array.copy()
+            return np.array(getattr(self._moments, name)) if self.has_fourth_moments else None
 
     def covariance(self, ddof: float = 0) -> Array:
         """The covariance within the classes: the scatter over the weight less `ddof`.
@@ -351,40 +309,34 @@ class State(Locked, ABC):
             moments = self._moments
             moments.check_squares(self.schema.feature_names)
             try:
-                return moments.covariance(ddof)
+                covariance: Array = moments.covariance(ddof)
             except ZeroDivisionError as error:
                 raise ValueError(
                     f"a covariance with ddof={ddof} needs more weight than there is in {self!r}"
                 ) from error
+            return covariance
 
     def overall_mean(self) -> Array:
         """Weighted mean of all rows together; shape (n_features,)."""
-        with self.lock:
-            self._check_has_rows()
-            return self._moments.overall_mean.copy()
+        return self._of_all_rows("overall_mean")
 
     def total_variance(self) -> Array:
         """Maximum-likelihood variance of each feature over all rows together; shape (n_features,)."""
-        with self.lock:
-            self._check_has_rows()
-            return self._moments.total_variance.copy()
+        return self._of_all_rows("total_variance")
 
-    def _check_has_rows(self) -> None:
-        if not len(self._labelled.classes):
-            raise ValueError(f"there is no mean of no rows: {self!r}")
+    def _of_all_rows(self, name: str) -> Array:
+        with self.lock:
+            if not len(self._labelled.classes):
+                raise ValueError(f"there is no mean of no rows: {self!r}")
+            return np.array(getattr(self._moments, name))
 
     # ------------------------------------------------------------------ states compare
-
-    @abstractmethod
-    def allclose(self, other: Any, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding."""
 
     def __eq__(self, other: object) -> bool:
         """Whether two states are the same to the last bit."""
         if not isinstance(other, type(self)):
             return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             ours, theirs = ((one.schema, one.n_dropped, one.rule) for one in (self, other))
             return ours == theirs and self._labelled.equals(other._labelled)
 
@@ -430,9 +382,8 @@ class State(Locked, ABC):
         """
         n_features = as_count(metadata["n_features"], "n_features")
         kind, state = kind_named(metadata["covariance_type"]), cls.__new__(cls)
-        names = as_feature_names(metadata["feature_names"])
         n_dropped = as_count(metadata["n_dropped"], "n_dropped")
-        schema = schema_in(metadata, None if names is None else tuple(names))
+        schema = schema_in(metadata, as_feature_names(metadata["feature_names"]))
         state.schema, state._n_dropped, state.rule = schema, n_dropped, rule_in(metadata)
         state._set_labelled(cls._read_columns(kind, columns, metadata, n_features))
         check_feature_names(state.feature_names, n_features)

@@ -56,7 +56,7 @@ def check_whole(value: Any, name: str, least: int) -> None:
         raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
 
 
-def as_feature_names(value: Any) -> list[str] | None:
+def as_feature_names(value: Any) -> tuple[str, ...] | None:
     """Feature names among the metadata of a file, which may be anything.
 
     Raises
@@ -66,7 +66,7 @@ def as_feature_names(value: Any) -> list[str] | None:
     """
     if value is not None and not (isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)):
         raise ValueError(f"feature_names is {value!r} where a list of strings is due")
-    return None if value is None else list(value)
+    return None if value is None else tuple(value)
 
 
 def check_feature_names(names: tuple[str, ...] | None, n_features: int) -> None:

@@ -1,5 +1,6 @@
 """A sliding window holds what a fit of its last batches holds, and loses no digit on the way."""
 
+import gc
 import sys
 from collections import deque
 from datetime import date
@@ -134,11 +135,13 @@ def test_a_batch_costs_as_much_however_many_are_in_the_window():
         for _ in range(n // 2):
             window.append(batch)
         lines = []
+        gc.disable()  # or what it calls would be counted
         sys.settrace(lambda *_: lambda *_: lines.append(1))
         try:
             window.append(batch)
         finally:
             sys.settrace(None)
+            gc.enable()
         return len(lines)
 
     assert n_lines_of_a_batch(400) == n_lines_of_a_batch(8)

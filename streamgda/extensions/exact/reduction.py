@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,9 @@ def _repetitions(block: Block) -> Iterator[tuple[int, Block]]:
 class _RowSums:
     """Sums and products of the slices of rows, by the numbers of the slices.
 
+    While rows are multiplied, products are held as BLAS gives them: (K, d, d), (1, d, d) if pooled, or (K, d)
+    of a kind that keeps squares alone. Those of slices i and j are in the term i + j.
+
     Parameters
     ----------
     kind : CovarianceKind
@@ -113,8 +117,11 @@ class _RowSums:
 
     def __init__(self, kind: CovarianceKind, units: Indices, n_classes: int) -> None:
         self._kind, self._units, self._n_classes = kind, units, n_classes
+        self._pairs = kind.pairs(len(units))
+        self._are_squares = np.array_equal(*self._pairs)
+        shape = (kind.n_packed(n_classes), *[len(units)] * (1 if self._are_squares else 2))
         self._totals: Terms = defaultdict(lambda: np.zeros((n_classes, len(units)), dtype=np.int64))
-        self._products = Products(kind, n_classes, len(units))
+        self._products: Terms = defaultdict(lambda: np.zeros(shape, dtype=np.int64))
 
     def add_but_few(
         self, values: Values, bounds: Indices, beyond: NDArray[np.bool_] | None
@@ -140,26 +147,16 @@ class _RowSums:
 
     def sums(self, counts: Integers, exponent: int) -> Sums:
         """All together, times 2^exponent."""
-        first, second = self._kind.pairs(len(self._units))
+        first, second = self._pairs
+        index = (first,) if self._are_squares else (first, second)
+        products = [(number, term[:, *index]) for number, term in self._products.items()]
+        n_packed, units = self._kind.n_packed(self._n_classes), self._units[first] + self._units[second]
         return Sums(
             self._kind,
             ExactArray.from_terms([(exponent, counts)], (self._n_classes,)),
-            self._shifted(self._totals.items(), exponent, self._n_classes, self._units),
-            self._shifted(
-                self._products.packed(),
-                exponent,
-                self._kind.n_packed(self._n_classes),
-                self._units[first] + self._units[second],
-            ),
+            _together(self._totals.items(), exponent, self._n_classes, self._units),
+            _together(products, exponent, n_packed, units),
         )
-
-    @staticmethod
-    def _shifted(
-        terms: Iterable[tuple[int, Integers]], exponent: int, n_rows: int, units: Indices
-    ) -> ExactArray:
-        """The sum of the terms of slices, whose units are those of slice 0."""
-        of_number = [(exponent - WIDTH * number, term) for number, term in terms]
-        return ExactArray.from_terms(of_number, (n_rows, len(units)), units)
 
     def _add_slices(self, slices: Slices, segments: Segments) -> None:
         n_slices, n_features, n_rows = slices.values.shape
@@ -169,7 +166,52 @@ class _RowSums:
         for i in np.flatnonzero(nonzero.any(axis=1)).tolist():
             of_slice = sums[:, i * n_features : (i + 1) * n_features]
             self._totals[slices.first + i][segments.classes] += of_slice
-        self._products.add(slices, nonzero, segments)
+        if self._kind.is_pooled:
+            segments = Segments(*np.array([[0], [0], [n_rows]]))
+        add = self._add_squares if self._are_squares else self._add_matrices
+        add(slices, nonzero, segments)
+
+    def _add_squares(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
+        """Add the squares of slices; `nonzero`, (n_slices, d), says of which features each has something."""
+        used = np.flatnonzero(nonzero.any(axis=1)).tolist()
+        for n, i in enumerate(used):
+            for j in used[: n + 1]:
+                squares = segments.sums(slices.values[i] * slices.values[j])
+                term = self._products[2 * slices.first + i + j]
+                term[segments.classes] += squares if i == j else 2 * squares
+
+    def _add_matrices(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
+        """Multiply all slices at once. They stand below each other, without the features that one lacks."""
+        n_slices, n_features, n_rows = slices.values.shape
+        flat = slices.values.reshape(n_slices * n_features, n_rows)
+        stack, stop = flat if nonzero.all() else flat[nonzero.ravel()], 0
+        parts: list[tuple[int, slice, Indices | None]] = []
+        for number, holds in enumerate(nonzero, slices.first):
+            start, stop = stop, stop + int(holds.sum())
+            if start < stop:
+                parts.append((number, slice(start, stop), None if holds.all() else np.flatnonzero(holds)))
+        for k, columns in segments:
+            rows = stack[:, columns]
+            square = rows @ rows.T
+            for (a, here, i), (b, there, j) in product(parts, repeat=2):
+                term, values = self._products[a + b][k], square[here, there].astype(np.int64)
+                if i is None and j is None:
+                    term += values
+                else:
+                    term[_grid(i, j, n_features)] += values
+
+
+def _together(
+    terms: Iterable[tuple[int, Integers]], exponent: int, n_rows: int, units: Indices
+) -> ExactArray:
+    """The sum of the terms of slices times 2^exponent, where the units are those of slice 0."""
+    of_number = [(exponent - WIDTH * number, term) for number, term in terms]
+    return ExactArray.from_terms(of_number, (n_rows, len(units)), units)
+
+
+def _grid(i: Indices | None, j: Indices | None, n_features: int) -> tuple[Indices, ...]:
+    every = np.arange(n_features)
+    return np.ix_(every if i is None else i, every if j is None else j)
 
 
 def _nonzero(rows: Array, sums: Integers) -> NDArray[np.bool_]:
@@ -427,7 +469,7 @@ def _scaled(values: Array, exponents: int | Indices, out: Array | None = None) -
     return np.ldexp(values, exponents, out=out)
 
 
-# ---------------------------------------------------------------------- products
+# ---------------------------------------------------------------------- the rows of classes
 
 
 @dataclass(frozen=True)
@@ -460,86 +502,3 @@ class Segments:
             ones = np.ones(values.shape[1])
             totals = np.stack([values[:, rows] @ ones[rows] for _, rows in self])
         return totals.astype(np.int64)
-
-
-class Products:
-    """Products of slices, added up over the tiles of a block.
-
-    While rows are multiplied, products are held as BLAS gives them: (K, d, d), (1, d, d) if pooled, or (K, d)
-    of a kind that keeps squares alone. They are symmetric, so `packed` gives each product once.
-
-    Parameters
-    ----------
-    kind : CovarianceKind
-        Which products are kept.
-    n_classes, n_features : int
-        How many classes and features there are.
-    """
-
-    def __init__(self, kind: CovarianceKind, n_classes: int, n_features: int) -> None:
-        self._kind, self._pairs = kind, kind.pairs(n_features)
-        self._are_squares = np.array_equal(*self._pairs)
-        sides = (n_features,) if self._are_squares else (n_features, n_features)
-        shape = (kind.n_packed(n_classes), *sides)
-        self._terms: Terms = defaultdict(lambda: np.zeros(shape, dtype=np.int64))
-
-    def add(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
-        """Multiply the slices of a tile, and add the products of slices i and j to the term i + j.
-
-        `nonzero`, (n_slices, d), says of which features a slice has something.
-        """
-        if self._kind.is_pooled:
-            segments = Segments(*np.array([[0], [0], [slices.values.shape[2]]]))
-        if self._are_squares:
-            self._add_squares(slices, nonzero, segments)
-        else:
-            stack = _Stack(slices, nonzero)
-            for k, rows in segments:
-                stack.add_square(self._terms, k, rows)
-
-    def packed(self) -> list[tuple[int, Integers]]:
-        """The number of each term, and the term with each product once."""
-        first, second = self._pairs
-        index = (first,) if self._are_squares else (first, second)
-        return [(number, term[:, *index]) for number, term in self._terms.items()]
-
-    def _add_squares(self, slices: Slices, nonzero: NDArray[np.bool_], segments: Segments) -> None:
-        used = np.flatnonzero(nonzero.any(axis=1)).tolist()
-        for n, i in enumerate(used):
-            for j in used[: n + 1]:
-                squares = segments.sums(slices.values[i] * slices.values[j])
-                term = self._terms[2 * slices.first + i + j]
-                term[segments.classes] += squares if i == j else 2 * squares
-
-
-class _Stack:
-    """The slices of a tile below each other, without the features that are zero in a slice."""
-
-    def __init__(self, slices: Slices, nonzero: NDArray[np.bool_]) -> None:
-        n_slices, n_features, n_rows = slices.values.shape
-        flat = slices.values.reshape(n_slices * n_features, n_rows)
-        self.rows, start = flat if nonzero.all() else flat[nonzero.ravel()], 0
-        self.parts: list[tuple[int, slice, Indices | None]] = []
-        for number, holds in enumerate(nonzero, slices.first):
-            stop = start + int(holds.sum())
-            if start < stop:
-                place = slice(start, stop)
-                self.parts.append((number, place, None if holds.all() else np.flatnonzero(holds)))
-            start = stop
-
-    def add_square(self, terms: Terms, k: int, columns: slice) -> None:
-        """Add the products of some rows of the data: one multiplication for all slices."""
-        rows = self.rows[:, columns]
-        square = rows @ rows.T
-        for a, here, i in self.parts:
-            for b, there, j in self.parts:
-                term, values = terms[a + b][k], square[here, there].astype(np.int64)
-                if i is None and j is None:
-                    term += values
-                else:
-                    term[_grid(i, j, len(term))] += values
-
-
-def _grid(i: Indices | None, j: Indices | None, n_features: int) -> tuple[Indices, ...]:
-    every = np.arange(n_features)
-    return np.ix_(every if i is None else i, every if j is None else j)

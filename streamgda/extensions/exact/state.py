@@ -27,7 +27,6 @@ from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.locking import in_order
 from streamgda.statistics.required import Required
 from streamgda.statistics.validation import Columns, as_counts, check_columns, check_feature_names
 
@@ -79,8 +78,8 @@ def _labelled(
     ValueError
         If a class stands twice or is empty, or no rows have these sums.
     """
-    if len(np.unique(classes)) != len(classes) or counts.shape != classes.shape:
-        raise ValueError("there must be one count for each class, and each class once")
+    if counts.shape != classes.shape:
+        raise ValueError("there must be one count for each class")
     if sums.weights.position < 0:
         raise ValueError("the weights of exact statistics are whole numbers")
     counts, weights = as_counts(counts), sums.weights.whole()
@@ -92,9 +91,7 @@ def _labelled(
         raise ValueError("a variance would be negative, or a correlation exceed 1: these sums are of no rows")
     if squares is None and (weights != counts).any():
         squares = sums.least_squares(counts)
-    order = np.argsort(classes)
-    squares = None if squares is None else squares[order]
-    return Labelled(classes[order], counts[order], sums.take(order), squares)
+    return Labelled(classes, counts, sums, squares).in_order()
 
 
 class ExactClassStatistics(Statistics):
@@ -184,10 +181,7 @@ class ExactClassStatistics(Statistics):
             state._described_as(self)
             kind, weight_tails = self._labelled.kind, self._moments.weight_tails
             rounded = Moments(kind, self.weights, weight_tails, self.means, self.mean_tails, self.scatter)
-            if not rounded.are_finite():
-                raise ValueError(
-                    "the features are too large: their squares exceed float64. Rescale them first"
-                )
+            rounded.check_finite()
             squares = self._labelled.rounded_squares
             state._set_labelled(Labelled(self.classes, self.counts, rounded, squares))
             return state
@@ -244,7 +238,7 @@ class ExactClassStatistics(Statistics):
         True
         """
         state = cls(covariance_type, feature_names=feature_names)
-        known, kind, counts = labels.as_labels(classes), state._labelled.kind, np.atleast_1d(counts)
+        known, kind, counts = labels.as_labels(classes).copy(), state._labelled.kind, np.atleast_1d(counts)
         weights = counts if weights is None else np.atleast_1d(weights)
         sums, outer_sums = np.asarray(sums, dtype=object), np.asarray(outer_sums, dtype=object)
         if sums.ndim != 2 or not len(known) == len(counts) == len(weights) == len(sums):
@@ -262,19 +256,6 @@ class ExactClassStatistics(Statistics):
         check_feature_names(state.feature_names, state.n_features)
         return state
 
-    # ------------------------------------------------------------------ states add up
-
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another: the same bits as if they had never gone in."""
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
-            rest = super().__sub__(other)
-            if not rest.n_rows:
-                rest._set_labelled(Labelled.empty(rest._labelled.moments, len(self.feature_names or ())))
-            return rest
-
     def decay(self, factor: float) -> Self:
         """Refuse: a decayed weight is no whole number.
 
@@ -288,27 +269,8 @@ class ExactClassStatistics(Statistics):
             "to_float().decay(...), or take rows out by subtracting their statistics"
         )
 
-    # ------------------------------------------------------------------ states compare
-
-    def allclose(self, other: ExactClassStatistics | ClassStatistics, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding.
-
-        Parameters
-        ----------
-        other : ExactClassStatistics or ClassStatistics
-            The state to compare with.
-        rtol : float, default=1e-10
-            As for `ClassStatistics.allclose`.
-
-        Returns
-        -------
-        bool
-        """
-        if not isinstance(other, ExactClassStatistics):
-            return self.to_float().allclose(other, rtol)
-        first, second = in_order(self, other)
-        with first, second:
-            return self.to_float().allclose(other.to_float(), rtol)
+    def _in_float64(self) -> Labelled[Any]:
+        return self.to_float()._labelled
 
     # ------------------------------------------------------------------ states travel
 
@@ -355,7 +317,3 @@ class ExactClassStatistics(Statistics):
             squares = _from_digits(columns, positions, "squared_weight", (n_classes,)).whole()
         counts = np.asarray(columns["count"])
         return _labelled(labels.labels_in(columns), counts, Sums(kind, *arrays), squares)
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        """Pickle the exact sums, without rounded moments."""
-        return type(self).from_columns, self.to_columns()

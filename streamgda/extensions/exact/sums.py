@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -88,24 +90,20 @@ class Sums:
 
     def take(self, classes: Indices) -> Self:
         """The sums of some classes; where products are pooled, those of all."""
-        products = self.products if self.kind.is_pooled else self.products[classes]
-        return replace(self, weights=self.weights[classes], totals=self.totals[classes], products=products)
+        return self._of_each(lambda array: array[classes])
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
         """The same sums in arrays of `n_classes` classes, at these places; zeros elsewhere."""
-        products = self.products
-        return replace(
-            self,
-            weights=self.weights.spread(n_classes, places),
-            totals=self.totals.spread(n_classes, places),
-            products=products if self.kind.is_pooled else products.spread(n_classes, places),
-        )
+        return self._of_each(lambda array: array.spread(n_classes, places))
+
+    def _of_each(self, function: Callable[[ExactArray], ExactArray]) -> Self:
+        """The sums with a function applied to each array, but not to products that the classes share."""
+        shared = self.products if self.kind.is_pooled else None
+        return type(self)(self.kind, *[one if one is shared else function(one) for one in self.arrays])
 
     def total(self) -> Self:
         """The sums of the rows of all classes, as those of one class."""
-        return replace(
-            self, weights=self.weights.total(), totals=self.totals.total(), products=self.products.total()
-        )
+        return type(self)(self.kind, *map(ExactArray.total, self.arrays))
 
     def narrowed(self, required: Required) -> Self:
         """The sums that are required; ValueError if these keep too little."""
@@ -170,12 +168,7 @@ class Sums:
         """The sums with others added to the classes at these places."""
         n_classes = self.weights.shape[0]
         wide = other if len(places) == n_classes else other.reindexed(n_classes, places)
-        return replace(
-            self,
-            weights=self.weights + wide.weights,
-            totals=self.totals + wide.totals,
-            products=self.products + wide.products,
-        )
+        return type(self)(self.kind, *map(operator.add, self.arrays, wide.arrays))
 
     def write(self) -> None:
         """Do nothing, since arrays never change."""
@@ -194,12 +187,7 @@ class Sums:
         ValueError
             If sums are left of a class without rows, or no rows can have what is left.
         """
-        rest = replace(
-            self,
-            weights=self.weights - part.weights,
-            totals=self.totals - part.totals,
-            products=self.products - part.products,
-        )
+        rest = type(self)(self.kind, *map(operator.sub, self.arrays, part.arrays))
         rest._check_emptied(counts)
         remaining = np.flatnonzero(counts)
         rest = rest.take(remaining)

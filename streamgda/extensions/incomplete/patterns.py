@@ -19,7 +19,7 @@ from streamgda.statistics.floating.reduction import Accumulation
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.folded import Keyed
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.labelled import ClassMoments, Labelled, joined_squares
+from streamgda.statistics.labelled import Labelled, joined_squares
 from streamgda.statistics.required import Required
 
 Pattern = bytes
@@ -205,7 +205,7 @@ def _part(
     return pattern_with(positions, block.n_features), part
 
 
-M = TypeVar("M", bound=ClassMoments)
+M = TypeVar("M", bound=Any)
 
 
 class PatternStates(Labelled[M]):
@@ -219,23 +219,18 @@ class PatternStates(Labelled[M]):
     ----------
     by_pattern : dict of Pattern to Labelled
         Sorted by pattern. Each has at least one class.
-    moments : ClassMoments
+    moments : Moments or Sums
         The moments of no rows, which say how many features a row has and what is kept of it.
     """
 
     def __init__(self, like: M, n_features: int, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
-        nothing = like.zeros_like(0, n_features)
-        super().__init__(labels.no_labels(), np.zeros(0, np.int64), nothing)
-        self._set(by_pattern)
-
-    def _set(self, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
+        super().__init__(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
         self.by_pattern = Keyed[Pattern, Labelled[M]](
             (pattern, part) for pattern, part in sorted(by_pattern.items()) if len(part.classes)
         )
         counting = list(self.counting.values())
         self.classes = reduce(labels.union, (part.classes for part in counting), labels.no_labels())
         self.counts = np.zeros(len(self.classes), np.int64)
-        self.squared_weights = None
         for part in counting:
             places = np.searchsorted(self.classes, part.classes)
             self.squared_weights = joined_squares(
@@ -399,6 +394,14 @@ class PatternStates(Labelled[M]):
         }
         return type(self)(self.moments, self.n_features, rest)
 
+    def is_close(self, other: Labelled[M], rtol: float) -> bool:
+        """Whether the two have the same classes, counts and patterns, and moments that agree to `rtol`."""
+        assert isinstance(other, PatternStates)
+        return self.same_counts(other) and all(
+            pattern in other.by_pattern and part.is_close(other.by_pattern[pattern], rtol)
+            for pattern, part in self.by_pattern.items()
+        )
+
     def equals(self, other: Labelled[M]) -> bool:
         """Whether the two are the same to the last bit."""
         return (
@@ -480,12 +483,10 @@ class PatternSums:
         ValueError
             If a value is infinite or too large. The sums must then not be used.
         """
-        if block.lacks_numbers():
-            self._add_parts(block, RowPatterns(block), workspace)
-        else:
+        if not block.lacks_numbers():
             self._add_part(complete_pattern(block.n_features), block, workspace)
-
-    def _add_parts(self, block: Block, patterns: RowPatterns, workspace: Workspace) -> None:
+            return
+        patterns = RowPatterns(block)
         if self._keeps_patterns:
             self._check_number(block, patterns)
         cut = parts_by_pattern if self._keeps_patterns else parts_by_feature

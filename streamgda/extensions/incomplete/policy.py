@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from streamgda.data.blocks.block import Block, remedying
 from streamgda.data.blocks.options import Option
@@ -76,7 +76,7 @@ class Marginal(Option, Policy):
 
     def first(self, empty: Statistics) -> Statistics:
         """The state of no rows that the first read fills."""
-        return empty if self.max_reads == 1 else _separating(cast("IncompleteStatistics", empty))
+        return empty if self.max_reads == 1 else _separating(empty)
 
     def read(
         self,
@@ -101,7 +101,7 @@ class Marginal(Option, Policy):
             one read is allowed; if the rows do not determine the model; or if a row lacks a feature and
             fourth moments are asked for.
         """
-        state = cast("IncompleteStatistics", empty)
+        state: Any = empty
         kind, max_reads = state.covariance_type, 1 if once else self.max_reads
         for extra in state.required.beside_moments():
             plain = empty_statistics(state.required, feature_names=state.feature_names, rule=state.rule)
@@ -134,7 +134,7 @@ class Marginal(Option, Policy):
         """The state, or one of the same rows that takes incomplete ones."""
         if isinstance(statistics, IncompleteStatistics):
             return statistics
-        return IncompleteStatistics.from_statistics(cast("Any", statistics), max_patterns=self.max_patterns)
+        return IncompleteStatistics.from_statistics(statistics, max_patterns=self.max_patterns)
 
     def update(self, statistics: Statistics, blocks: Iterable[Block]) -> Statistics:
         """The statistics with the rows of some blocks; another object if they could not take these."""
@@ -180,20 +180,19 @@ def _not_converged(n_reads: int, change: float, tol: float) -> str:
     )
 
 
-def _separating(empty: IncompleteStatistics) -> IncompleteStatistics:
+def _separating(empty: Any) -> IncompleteStatistics:
     """The state for the first read, which keeps each feature by itself if there are too many patterns.
 
     So a read of rows with too many patterns still gives the means and variances of the available cases.
     """
-    state = empty.copy()
+    state: IncompleteStatistics = empty.copy()
     state._separates = True
     return state
 
 
 def _of_available(first: IncompleteStatistics, covariance_type: CovarianceType) -> Parameters:
     """The parameters with which EM begins: those of the available cases."""
-    for reason in first.reasons.values():
-        raise reason()
+    first._check_determined()
     kind, classes = kind_named(covariance_type), first.classes
     available = AvailableCases(first._states(), len(classes), first.n_features, pooled=kind.is_pooled)
     populations = Population.all_of(available, kind)

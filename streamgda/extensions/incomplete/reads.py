@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Self, cast
+from typing import Self
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from streamgda.extensions.incomplete.available import Population
 from streamgda.extensions.incomplete.em import Normal, Parameters
 from streamgda.extensions.incomplete.patterns import Observed
 from streamgda.statistics.base import BesideStatistics
-from streamgda.statistics.covariances import Array, CovarianceType, Indices
+from streamgda.statistics.covariances import Array, Indices
 from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.kernels import Workspace
 
@@ -45,7 +45,7 @@ class ExpectedRows(BesideStatistics):
 
     def __init__(self, parameters: Parameters, schema: Schema) -> None:
         self.parameters, self.schema = parameters, schema
-        self.statistics = ClassStatistics(cast("CovarianceType", parameters.kind.name))
+        self.statistics = ClassStatistics(parameters.kind.name)
         self.together = np.array([np.zeros((len(each.scale),) * 2) for each in parameters.populations])
 
     def copy(self) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,9 @@ from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceTy
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_digits
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.labelled import ClassMoments, Labelled
-from streamgda.statistics.locking import in_order
+from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import EXTRAS, Required
-from streamgda.statistics.state import ReadOut
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
 
 Part = tuple[Columns, Mapping[str, Any]]
@@ -212,8 +210,8 @@ class IncompleteStatistics(Statistics):
         for block in blocks:
             if together is None or block.schema.saved_as:  # whose features may be others in each block
                 before = None if together is None else _joined(before, together, sums)
-                together = self._twin(PatternStates(self._labelled.moments, block.n_features, {}))
-                together.schema, together._n_dropped = block.schema, 0
+                nothing = PatternStates(self._labelled.moments, block.n_features, {})
+                together = self._twin(nothing, schema=block.schema, _n_dropped=0)
                 sums = PatternSums(self._of_pattern(), self.max_patterns, separates=self._separates)
             together._expect(block)
             if len(block.codes):
@@ -221,7 +219,7 @@ class IncompleteStatistics(Statistics):
             del block  # else it stays in memory while the next one is fetched
         return None if together is None else _joined(before, together, sums)
 
-    def _reduce(self, block: Block, workspace: Workspace) -> ClassMoments:
+    def _reduce(self, block: Block, workspace: Workspace) -> Any:
         """The sums of a block whose rows have all features."""
         return self._of_pattern()._reduce(block, workspace)
 
@@ -251,15 +249,17 @@ class IncompleteStatistics(Statistics):
                 statistics.schema = PlainColumns(tuple(names[j] for j in features))
             yield features, statistics
 
+    def _in_float64(self) -> Labelled[Any]:
+        return self._labelled.each(lambda part: self._of_pattern(part)._in_float64())
+
     def _states(self, *, counting: bool = False) -> list[PatternState]:
         """The rows by pattern, in floating point; with `counting`, each row in one pattern."""
         states = []
         for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
-            plain: Any = self._of_pattern(part)
-            floating = plain.to_float() if self.exact else plain
             places = np.searchsorted(self._labelled.classes, part.classes)
             features = features_in(pattern, self.n_features)
-            states.append(PatternState(features, places, part.counts, floating._labelled.moments))
+            moments = self._of_pattern(part)._in_float64().moments
+            states.append(PatternState(features, places, part.counts, moments))
         return states
 
     # ------------------------------------------------------------------ the likeliest moments
@@ -357,7 +357,7 @@ class IncompleteStatistics(Statistics):
         return plain._described_as(self), completion
 
     @property
-    def _moments(self) -> ReadOut:
+    def _moments(self) -> Any:
         """The moments of the completed statistics. Only with "full" may a class be undetermined."""
         if not self._labelled.kind.has_products or self._labelled.kind.is_pooled:
             self._check_determined()
@@ -413,27 +413,13 @@ class IncompleteStatistics(Statistics):
         """0 + state, which is how ``sum(states)`` begins; and an ordinary state plus this one."""
         return self + other if isinstance(other, Statistics) else super().__radd__(other)
 
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another, which must all have gone into this one.
-
-        Raises
-        ------
-        ValueError
-            As for `ClassStatistics`, for the rows of each pattern.
-        """
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        theirs = self.alike(other)
-        first, second = in_order(self, theirs)
-        with first, second:
-            rest = super().__sub__(theirs)
-            ours, n_numbers = self.in_schema(rest.schema), rest.schema.n_numbers(rest.n_features)
-            for pattern, part in () if self.exact else rest._labelled.by_pattern.items():
-                features = features_in(pattern, rest.n_features)
-                names = tuple(ours.feature_names[j] if ours.feature_names else str(j) for j in features)
-                whole, n_judged = ours._labelled.by_pattern[pattern], int((features < n_numbers).sum())
-                warn_of_lost_digits(part, whole, names, n_judged)
-            return rest
+    def _warn_of_lost_digits(self, rest: Self) -> None:
+        names, n_numbers = self.feature_names, rest.schema.n_numbers(rest.n_features)
+        for pattern, part in () if self.exact else rest._labelled.by_pattern.items():
+            features = features_in(pattern, rest.n_features)
+            own = tuple(names[j] if names else str(j) for j in features)
+            n_judged = int((features < n_numbers).sum())
+            warn_of_lost_digits(part, self._labelled.by_pattern[pattern], own, n_judged)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place; see `ClassStatistics.decay`.
@@ -445,36 +431,9 @@ class IncompleteStatistics(Statistics):
         """
         self._of_pattern().decay(factor)  # raises if it cannot
         with self.lock:
-            self._set_labelled(
-                self._labelled.each(lambda part: self._of_pattern(part).decay(factor)._labelled)
-            )
+            decayed = self._labelled.each(lambda part: self._of_pattern(part).decay(factor)._labelled)
+            self._set_labelled(decayed)
         return self
-
-    # ------------------------------------------------------------------ states compare
-
-    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding.
-
-        Parameters
-        ----------
-        other : IncompleteStatistics, ClassStatistics or ExactClassStatistics
-            The state to compare with.
-        rtol : float, default=1e-10
-            As for `ClassStatistics.allclose`, for each pattern.
-        """
-        if not isinstance(other, Statistics):
-            raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-        theirs = self.alike(other)
-        first, second = in_order(self, theirs)
-        with first, second:
-            if not self.schema.is_alike(theirs.schema):
-                return False
-            others = theirs._labelled.by_pattern
-            return self._labelled.same_counts(theirs._labelled) and all(
-                pattern in others
-                and self._of_pattern(part).allclose(theirs._of_pattern(others[pattern]), rtol)
-                for pattern, part in self._labelled.by_pattern.items()
-            )
 
     def __repr__(self) -> str:
         with self.lock:
@@ -527,7 +486,7 @@ class IncompleteStatistics(Statistics):
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> PatternStates[Any]:
         extra = {name: metadata[name] is True for name in EXTRAS}
-        plain = empty_statistics(Required.of(cast("CovarianceType", kind.name), **extra))
+        plain = empty_statistics(Required.of(kind.name, **extra))
         parts = {}
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(features_in(pattern, n_features))

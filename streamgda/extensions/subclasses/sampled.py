@@ -12,7 +12,7 @@ from streamgda.data.blocks.block import Block, mixed
 from streamgda.statistics.base import BesideStatistics, Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.locking import Locked, in_order
+from streamgda.statistics.locking import Locked, both_locked
 
 _LAST = np.uint64(2**64 - 1)
 _HALF = np.uint64(32)
@@ -106,8 +106,7 @@ class SampledStatistics(BesideStatistics, Locked):
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another state, in place."""
-        first, second = in_order(self, other)
-        with first, second:
+        with both_locked(self, other):
             total = type(self)(self.empty, self.most)
             total.samples.update(self.samples)
             for label, sample in other.samples.items():

@@ -38,7 +38,7 @@ from streamgda.data.storage.reading import open_whole
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of, states_of
-from streamgda.statistics.floating.joined import JoinedStates
+from streamgda.statistics.floating.moment_columns import JoinedStates
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
 

@@ -17,7 +17,7 @@ from streamgda.data.storage.paths import Path
 from streamgda.data.storage.retries import RETRIES, retried
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan
-from streamgda.statistics.base import Readable, Statistics
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.folded import FoldStatistics
@@ -200,7 +200,7 @@ def accumulate_folds(
     return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
-S = TypeVar("S", bound=Readable)
+S = TypeVar("S", bound=Any)
 
 
 def read_into(
@@ -222,7 +222,8 @@ def read_into(
     checkpoint : Checkpoint, optional
         Where states are kept. It is used only if `empty` is of the kind of statistics that it keeps.
     empty : state
-        A state without rows. It is not changed.
+        A state without rows, of any sort that has `n_rows`, `n_dropped`, `copy`, `update_blocks` and ``+=``.
+        It is not changed.
 
     Raises
     ------

@@ -3,6 +3,6 @@
 - `state`: `ClassStatistics`. `reduction`: blocks are added to moments.
 - `moments`: how moments are merged and subtracted. `arrays`: their arrays, and what is read out of them.
   `fourth_moments`: third and fourth moments.
-- `moment_columns`: a state as the columns of a table, and states from raw sums or moments.
-  `joined`: many states in one table, which are merged at once.
+- `moment_columns`: a state as the columns of a table, many states in one table, which are merged at once, and
+  states from raw sums or moments.
 """

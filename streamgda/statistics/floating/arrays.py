@@ -9,7 +9,8 @@ weight_tails``. So the same rows have the same weight, however they were cut and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,6 +44,12 @@ class MomentArrays:
     unwritten : callable, or None
         Writes what is left to be written into the arrays of such moments, and returns what follows. It may be
         called again.
+    extra : frozenset of str
+        What is kept besides, as in `Required`.
+    arrays : tuple of ndarray
+        All arrays, in the order of the parameters of the class.
+    powers : str
+        The highest powers of deviations that are summed up, in words.
     """
 
     kind: CovarianceKind
@@ -51,25 +58,21 @@ class MomentArrays:
     means: Array
     low_means: Array
     scatter: Array
-    unwritten: Callable[[Any], Any] | None = None
+    unwritten: Callable[[Any], Any] | None = field(default=None, kw_only=True)
 
     extra: ClassVar[frozenset[str]] = frozenset()
-    """What is kept besides, as in `Required`."""
     powers: ClassVar[str] = "squares"
-    """The highest powers of deviations that are summed up, in words."""
 
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
         """The moments of no rows."""
-        shape = (n_classes, n_features)
-        return cls(
-            kind,
-            np.zeros(n_classes),
-            np.zeros(n_classes),
-            np.zeros(shape),
-            np.zeros(shape),
-            kind.zeros(*shape),
-        )
+        return cls(kind, *map(np.zeros, cls.shapes(kind, n_classes, n_features)))
+
+    @classmethod
+    def shapes(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
+        """The shapes of all arrays."""
+        vectors = n_classes, n_features
+        return [(n_classes,), (n_classes,), vectors, vectors, kind.shape(n_classes, n_features)]
 
     def zeros_like(self, n_classes: int, n_features: int) -> Self:
         """The moments of no rows, of the same kind."""
@@ -87,10 +90,7 @@ class MomentArrays:
         """The size of the arrays in bytes."""
         return sum(array.nbytes for array in self.arrays)
 
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All arrays."""
-        return self.weights, self.weight_tails, self.means, self.low_means, self.scatter
+    arrays = property(attrgetter("weights", "weight_tails", "means", "low_means", "scatter"))
 
     @property
     def diagonal(self) -> Array:
@@ -103,11 +103,14 @@ class MomentArrays:
 
     def are_finite(self) -> bool:
         """Whether no value was NaN or infinite and no power of it exceeded float64."""
-        return (
-            bool(np.isfinite(self.means).all())
-            and bool(np.isfinite(self.low_means).all())
-            and bool(np.isfinite(self.diagonal).all())
-        )
+        return all(np.isfinite(array).all() for array in (self.means, self.low_means, self.diagonal))
+
+    def check_finite(self) -> None:
+        """Raise ValueError if a power of the features exceeds float64."""
+        if not self.are_finite():
+            raise ValueError(
+                f"the features are too large: their {self.powers} exceed float64. Rescale them first"
+            )
 
     def equals(self, other: MomentArrays) -> bool:
         """Whether the two are the same to the last bit."""
@@ -127,8 +130,10 @@ class MomentArrays:
         """The shapes of these columns."""
         return {}
 
-    def read_more(self, columns: Mapping[str, Array]) -> None:
-        """Take the higher powers out of such columns."""
+    @classmethod
+    def more_arrays(cls, kind: CovarianceKind, columns: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The arrays of the higher powers, out of such columns."""
+        return ()
 
     # ------------------------------------------------------------------ pickles
 
@@ -146,34 +151,20 @@ class MomentArrays:
 
     def copy(self) -> Self:
         """Moments that share nothing with these."""
-        return type(self)(
-            self.kind,
-            self.weights.copy(),
-            self.weight_tails.copy(),
-            self.means.copy(),
-            self.low_means.copy(),
-            self.scatter.copy(),
-        )
+        return type(self)(self.kind, *[array.copy() for array in self.arrays])
 
     def take(self, classes: Rows) -> Self:
         """The moments of some classes."""
-        return type(self)(
-            self.kind,
-            self.weights[classes],
-            self.weight_tails[classes],
-            self.means[classes],
-            self.low_means[classes],
-            self.scatter if self.kind.is_pooled else self.scatter[classes],
-        )
+        shared: Any = self.scatter if self.kind.is_pooled else None
+        arrays = [array if array is shared else array[classes] for array in self.arrays]
+        return type(self)(self.kind, *arrays)
 
     def put(self, classes: Rows, part: Self) -> None:
         """Write the moments of some classes back."""
-        self.weights[classes] = part.weights
-        self.weight_tails[classes] = part.weight_tails
-        self.means[classes] = part.means
-        self.low_means[classes] = part.low_means
-        if part.scatter is not self.scatter:  # which the classes may share
-            self.kind.put(self.scatter, classes, part.scatter)
+        shared = self.scatter if self.kind.is_pooled else None
+        for ours, theirs in zip(self.arrays, part.arrays, strict=True):
+            if ours is not theirs:
+                ours[... if ours is shared else classes] = theirs
 
     def with_rows(self, classes: Rows, part: Self) -> Self:
         """These moments with others in place of those of some classes, once they are written.
@@ -183,15 +174,9 @@ class MomentArrays:
         """
         if len(part.weights) == len(self.weights):
             return part
-        return type(self)(
-            self.kind,
-            self.weights,
-            self.weight_tails,
-            self.means,
-            self.low_means,
-            part.scatter if self.kind.is_pooled else self.scatter,
-            unwritten=lambda moments: moments.put(classes, part),
-        )
+        written = type(self)(self.kind, *self.arrays, unwritten=lambda moments: moments.put(classes, part))
+        written.scatter = part.scatter if self.kind.is_pooled else self.scatter
+        return written
 
     def write(self) -> None:
         """Write the rows that are left to be written, also after an interruption of this method."""
@@ -234,15 +219,12 @@ class MomentArrays:
     def placed(self, features: Indices, n_features: int) -> Self:
         """The moments of `n_features` features, of which these are at the given places, and zeros."""
         wider = self.zeros_like(len(self.weights), n_features)
+        wider.weights[:], wider.weight_tails[:] = self.weights, self.weight_tails
+        wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
         packed = self.kind.packed(wider.scatter)
         packed[:, self.kind.positions_of(features, n_features)] = self.kind.packed(self.scatter)
-        wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
-        return replace(
-            wider,
-            weights=self.weights.copy(),
-            weight_tails=self.weight_tails.copy(),
-            scatter=self.kind.unpacked(packed, *wider.means.shape),
-        )
+        wider.scatter = self.kind.unpacked(packed, *wider.means.shape)
+        return wider
 
     def without_pooled(self, classes: Indices) -> Self:
         """The moments of some classes, with zeros in place of a scatter that the classes share."""

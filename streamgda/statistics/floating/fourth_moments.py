@@ -10,22 +10,21 @@ features at a time. To take rows out, the whole and the part are moved to the me
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, Never, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Rows
+from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.moments import Moments, as_slice
 from streamgda.statistics.required import Required
 
 _FOURTH_TOL = 1e-6  # left by taking rows out, on the scale of the features' own fourth moments
 _ELEMENTS_IN_CACHE = 1 << 16  # of each array that a shift works on
-
-_no_array = partial(np.zeros, (0, 0, 0))
 
 
 @dataclass
@@ -40,27 +39,19 @@ class FourthMoments(Moments):
         Σ w u_i² u_j².
     """
 
-    third: Array = field(default_factory=_no_array)
-    fourth: Array = field(default_factory=_no_array)
+    third: Array
+    fourth: Array
 
     extra = frozenset({"fourth_moments"})
+    arrays = property(
+        attrgetter("weights", "weight_tails", "means", "low_means", "scatter", "third", "fourth")
+    )
     powers = "fourth powers"
 
     @classmethod
-    def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows."""
-        shape = (n_classes, n_features, n_features)
-        return super().zeros(kind, n_classes, n_features)._with(np.zeros(shape), np.zeros(shape))
-
-    def _with(self, third: Array, fourth: Array) -> Self:
-        """The same moments, which now have these co-moments."""
-        self.third, self.fourth = third, fourth
-        return self
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All arrays."""
-        return *super().arrays, self.third, self.fourth
+    def shapes(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> list[tuple[int, ...]]:
+        """The shapes of all arrays."""
+        return [*super().shapes(kind, n_classes, n_features), *[(n_classes, n_features, n_features)] * 2]
 
     @property
     def roots(self) -> Array:
@@ -101,31 +92,11 @@ class FourthMoments(Moments):
 
     # ------------------------------------------------------------------ by class
 
-    def copy(self) -> Self:
-        """Moments that share nothing with these."""
-        return super().copy()._with(self.third.copy(), self.fourth.copy())
-
-    def take(self, classes: Rows) -> Self:
-        """The moments of some classes."""
-        return super().take(classes)._with(self.third[classes], self.fourth[classes])
-
-    def put(self, classes: Rows, part: Self) -> None:
-        """Write the moments of some classes back."""
-        super().put(classes, part)
-        self.third[classes] = part.third
-        self.fourth[classes] = part.fourth
-
-    def with_rows(self, classes: Rows, part: Self) -> Self:
-        """These moments with others in place of those of some classes, once they are written."""
-        written = super().with_rows(classes, part)
-        return written if written is part else written._with(self.third, self.fourth)
-
     def narrowed(self, required: Required) -> Any:
         """A copy that keeps no more than is required."""
         if self.extra <= required.extra:
             return super().narrowed(required)
-        weights, weight_tails, means, low_means, scatter = super().arrays
-        return Moments(self.kind, weights, weight_tails, means, low_means, scatter).narrowed(required)
+        return Moments(self.kind, *self.arrays[:5]).narrowed(required)
 
     def selected(self, features: Indices) -> Self:
         """The moments of some features, in this order."""
@@ -133,7 +104,7 @@ class FourthMoments(Moments):
             np.ascontiguousarray(moments[:, features[:, None], features])
             for moments in (self.third, self.fourth)
         )
-        return super().selected(features)._with(third, fourth)
+        return replace(super().selected(features), third=third, fourth=fourth)
 
     def placed(self, features: Indices, n_features: int) -> Self:
         """The moments of `n_features` features, of which these are at the given places, and zeros."""
@@ -144,7 +115,7 @@ class FourthMoments(Moments):
 
     def scaled(self, factor: float) -> Self:
         """The moments with every weight multiplied by a factor."""
-        return super().scaled(factor)._with(self.third * factor, self.fourth * factor)
+        return replace(super().scaled(factor), third=self.third * factor, fourth=self.fourth * factor)
 
     def mapped(self, A: Array, b: Array) -> Never:
         """Raise ValueError."""
@@ -186,7 +157,7 @@ class FourthMoments(Moments):
         their_third, their_fourth = other._shifted((self.weights / total.weights)[:, None] * gap)
         third += their_third
         fourth += their_fourth
-        return total._with(third, fourth)
+        return replace(total, third=third, fourth=fourth)
 
     def _minus(self, part: Self) -> Self:
         rest = super()._minus(part)
@@ -196,7 +167,7 @@ class FourthMoments(Moments):
         their_third, their_fourth = part._shifted(gap + retreat)
         third -= their_third
         fourth -= their_fourth
-        return rest._with(third, fourth)
+        return replace(rest, third=third, fourth=fourth)
 
     def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_], hidden: Array | float) -> None:
         """Remove the rounding of this difference from `whole`.
@@ -254,11 +225,12 @@ class FourthMoments(Moments):
             "fourth_moment": (n_classes, kind.n_pairs(n_features)),
         }
 
-    def read_more(self, columns: Mapping[str, Array]) -> None:
-        """Take the higher powers out of such columns."""
-        n_classes, n_features = self.means.shape
-        self.third = columns["third_moment"].reshape(n_classes, n_features, n_features)
-        self.fourth = self.kind.unpacked(columns["fourth_moment"], n_classes, n_features)
+    @classmethod
+    def more_arrays(cls, kind: CovarianceKind, columns: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The arrays of the higher powers, out of such columns."""
+        n_classes, n_features = columns["mean"].shape
+        third = columns["third_moment"].reshape(n_classes, n_features, n_features)
+        return third, kind.unpacked(columns["fourth_moment"], n_classes, n_features)
 
 
 def _shift(third: Array, fourth: Array, shifts: Array, weights: Array, scatter: Array) -> None:

@@ -6,8 +6,10 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import named
+from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.moments import NOISE, Moments, moments_keeping
 from streamgda.statistics.labelled import Labelled
@@ -43,19 +46,14 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     return {**columns, **moments.more_columns()}
 
 
-def from_columns(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
-    """The state that such columns hold, its classes in any order.
+def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
+    """The rows of such columns, whose labels may stand in any order, and more than once.
 
     Raises
     ------
     ValueError
-        If a column is missing, shapes do not agree, a label stands twice, or a value is impossible.
+        If a column is missing, shapes do not agree, or a value is impossible.
     """
-    return in_order_of_labels(decoded(kind, columns, n_features))
-
-
-def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
-    """The rows of such columns, whose labels may stand in any order, and more than once."""
     sort = moments_keeping(name for name, extra in EXTRAS.items() if columns.keys() & {*extra.columns})
     n_classes = len(columns.get("label", ()))
     shapes = _shapes(kind, n_classes, n_features) | sort.more_shapes(kind, n_classes, n_features)
@@ -65,8 +63,12 @@ def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled
         return Labelled.empty(sort.zeros(kind, 0, 0), n_features)
     classes = labels.labels_in(columns)
     arrays = {name: _numbers(columns[name], shape, name) for name, shape in shapes.items()}
-    _check_totals(classes, arrays["count"], arrays["weight"])
-    counts, moments = arrays["count"], _moments(sort, kind, arrays, n_features)
+    counts, weights = arrays["count"], arrays["weight"]
+    _check_totals(classes, counts, weights)
+    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
+    scatter = kind.unpacked(arrays[_scatter_column(kind)], n_classes, n_features)
+    more = sort.more_arrays(kind, arrays)
+    moments = sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter, *more)
     return Labelled(classes, counts, moments, _squares(moments, counts, arrays.get("squared_weight")))
 
 
@@ -99,15 +101,6 @@ def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None
             raise ValueError(f"class {named(classes[k])} has {name} {values[k]:g}")
 
 
-def _moments(sort: type[Moments], kind: CovarianceKind, arrays: Columns, n_features: int) -> Moments:
-    weights = arrays["weight"]
-    scatter = kind.unpacked(arrays[_scatter_column(kind)], len(weights), n_features)
-    weight_tails = arrays.get("weight_tail", np.zeros_like(weights))
-    moments = sort(kind, weights, weight_tails, arrays["mean"], arrays["mean_tail"], scatter)
-    moments.read_more(arrays)
-    return moments
-
-
 def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None = None) -> Array | None:
     """Σ w² of each class, where it is not given (or 0) that of rows of equal weight."""
     if squares is None and np.array_equal(moments.weights, counts):
@@ -116,110 +109,122 @@ def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None 
     return equal if squares is None else np.where(squares > 0, squares, equal)
 
 
-def in_order_of_labels(state: Labelled[Moments]) -> Labelled[Moments]:
-    """The same state with its classes sorted; ValueError if a label stands twice."""
-    classes = state.classes
-    if not classes.dtype.names and (classes[1:] > classes[:-1]).all():
-        return state
-    order = np.argsort(state.classes)
-    classes = state.classes[order]
-    if (classes[1:] == classes[:-1]).any():
-        raise ValueError("a label stands twice")
-    squares = None if state.squared_weights is None else state.squared_weights[order]
-    return Labelled(classes, state.counts[order], state.moments.take(order), squares)
+# ---------------------------------------------------------------------- states below each other
+
+
+class JoinedStates:
+    """Some states of one sort and of the same features, in the order in which they are merged.
+
+    Parameters
+    ----------
+    joined : ClassStatistics
+        The classes of all the states, one state after the other, each with a scatter of its own.
+    ends : sequence of int
+        Where each state begins, and where the last one ends.
+    dropped : sequence of int
+        How many rows each has left out.
+    """
+
+    def __init__(self, joined: Statistics, ends: Sequence[int], dropped: Sequence[int]) -> None:
+        self._joined, self._ends, self._dropped = joined, ends, dropped
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows went into all the states."""
+        return int(self._joined._labelled.counts[self._ends[0] : self._ends[-1]].sum())
+
+    def __iter__(self) -> Iterator[Statistics]:
+        """Each of the states. ValueError if a label stands in one of them twice."""
+        for (start, stop), n_dropped in zip(pairwise(self._ends), self._dropped, strict=True):
+            yield self._state(self._rows(start, stop).in_order(), n_dropped)
+
+    def __radd__(self, total: Statistics) -> Statistics:
+        """The sum of a state and these, each added by itself: at once where that has the same bits."""
+        rows, total = self._rows(self._ends[0], self._ends[-1]), total.copy()
+        if self._merge_in_turn(total, rows):
+            return total._merge(self._state(rows, sum(self._dropped)))
+        for state in self:
+            total += state
+        return total
+
+    def _merge_in_turn(self, total: Statistics, rows: Labelled[Moments]) -> bool:
+        """Whether one merge of all the rows is that of state after state: no class stands in one twice."""
+        is_alike = type(total) is type(self._joined) and len(total._labelled.classes)
+        if not is_alike or rows.classes.dtype.names:
+            return False
+        ascends = rows.classes[1:] > rows.classes[:-1]
+        ascends[np.array(self._ends[1:-1], np.intp) - self._ends[0] - 1] = True
+        return rows.moments.merges_in_turn and bool(ascends.all())
+
+    def _rows(self, start: int, stop: int) -> Labelled[Moments]:
+        rows, joined = slice(start, stop), self._joined._labelled
+        counts, squares = joined.counts[rows], joined.squared_weights
+        if squares is not None:
+            squares = None if np.array_equal(squares[rows], counts) else squares[rows]
+        return Labelled(labels.trimmed(joined.classes[rows]), counts, joined.moments.take(rows), squares)
+
+    def _state(self, rows: Labelled[Moments], n_dropped: int) -> Statistics:
+        return self._joined._twin(rows, _n_dropped=n_dropped)
 
 
 # ---------------------------------------------------------------------- states from outside
 
 
-def from_sums(
-    kind: CovarianceKind,
-    classes: ArrayLike,
-    counts: ArrayLike,
-    sums: ArrayLike,
-    outer_sums: ArrayLike,
-    weights: ArrayLike | None,
-) -> Labelled[Moments]:
-    """The state that has these raw sums, of classes in any order.
+def from_sums(given: Labelled[Moments]) -> Labelled[Moments]:
+    """The state of raw sums, which are given in place of its means and its scatter.
 
     Raises
     ------
     ValueError
-        If shapes do not agree, a class stands twice or is empty, or no rows have these sums.
+        If no rows have these sums.
     """
-    arrays = _UserArrays.of(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
-    squares, roots = kind.diagonal(arrays.products), np.sqrt(arrays.weights)[:, None]
-    means = arrays.vectors / arrays.weights[:, None]
-    scatter = arrays.products - kind.outer(arrays.vectors / roots)
-    return arrays.state(kind, means, scatter, squares, NOISE * squares, "these sums")
+    sums, weights = given.moments, given.moments.weights[:, None]
+    squares = sums.diagonal
+    scatter = sums.scatter - sums.kind.outer(sums.means / np.sqrt(weights))
+    moments = replace(sums, means=sums.means / weights, scatter=scatter)
+    return _possible(replace(given, moments=moments), squares, NOISE * squares, "these sums")
 
 
-def from_moments(
+def from_moments(given: Labelled[Moments]) -> Labelled[Moments]:
+    """The same state; ValueError if no rows have its scatter."""
+    return _possible(given, np.abs(given.moments.diagonal), 0.0, "this scatter")
+
+
+def given_arrays(
     kind: CovarianceKind,
     classes: ArrayLike,
     counts: ArrayLike,
-    means: ArrayLike,
-    scatter: ArrayLike,
     weights: ArrayLike | None,
+    **arrays: ArrayLike,
 ) -> Labelled[Moments]:
-    """The state that has these means and this scatter, of classes in any order.
+    """The arrays that a user gives of classes in any order, as a state: sorted, with symmetric products.
+
+    Two arrays are given by name: one in place of the means, and one in place of the scatter.
 
     Raises
     ------
     ValueError
-        If shapes do not agree, a class stands twice or is empty, or no rows have this scatter.
+        If shapes do not agree, or a class stands twice or is empty.
     """
-    arrays = _UserArrays.of(kind, classes, counts, weights, means=means, scatter=scatter)
-    squares = np.abs(kind.diagonal(arrays.products))
-    return arrays.state(kind, arrays.vectors, arrays.products, squares, 0.0, "this scatter")
+    known, numbers = labels.as_labels(classes).copy(), as_counts(np.atleast_1d(counts))
+    masses = np.atleast_1d(np.array(counts if weights is None else weights, np.float64))
+    _check_counts(known, numbers, masses)
+    named_arrays = {name: np.array(array, np.float64) for name, array in arrays.items()}
+    _check_shapes(kind, len(known), **named_arrays)
+    vectors, products = named_arrays.values()
+    moments = Moments.zeros(kind, *vectors.shape)
+    moments.weights, moments.means = masses, vectors
+    moments.scatter = kind.unpacked(kind.packed(products), *vectors.shape)
+    return Labelled(known, numbers, moments, _squares(moments, numbers)).in_order()
 
 
-@dataclass(frozen=True)
-class _UserArrays:
-    """The arrays that a user gives: checked, sorted by label, and with symmetric products."""
-
-    classes: Labels
-    counts: NDArray[np.int64]
-    weights: Array
-    vectors: Array
-    products: Array
-
-    @classmethod
-    def of(
-        cls,
-        kind: CovarianceKind,
-        classes: ArrayLike,
-        counts: ArrayLike,
-        weights: ArrayLike | None,
-        **arrays: ArrayLike,
-    ) -> Self:
-        """Check counts, weights, and two arrays by name: vectors, and products in the scatter's shape."""
-        known, numbers = labels.as_labels(classes), as_counts(np.atleast_1d(counts))
-        masses = np.atleast_1d(np.asarray(counts if weights is None else weights, np.float64))
-        _check_counts(known, numbers, masses)
-        named_arrays = {name: np.asarray(array, np.float64) for name, array in arrays.items()}
-        _check_shapes(kind, len(known), **named_arrays)
-        vectors, products = named_arrays.values()
-        order = np.argsort(known)
-        products = kind.unpacked(kind.packed(kind.take(products, order)), *vectors.shape)
-        return cls(known[order], numbers[order], masses[order], vectors[order], products)
-
-    def state(
-        self,
-        kind: CovarianceKind,
-        means: Array,
-        scatter: Array,
-        squares: Array,
-        noise: Array | float,
-        name: str,
-    ) -> Labelled[Moments]:
-        """The state with this scatter, a difference of such `squares`; ValueError if no rows have it."""
-        no_low_parts = np.zeros_like(self.weights), np.zeros_like(means)
-        moments = Moments(kind, self.weights, no_low_parts[0], means, no_low_parts[1], scatter)
-        moments.clip(squares, noise, f"{name} cannot be of any rows")
-        if not kind.is_semidefinite(moments.scatter, squares):
-            raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
-        return Labelled(self.classes, self.counts, moments, _squares(moments, self.counts))
+def _possible(state: Labelled[Moments], squares: Array, noise: Array | float, name: str) -> Labelled[Moments]:
+    """The state, whose scatter is a difference of such `squares`; ValueError if no rows have it."""
+    moments = state.moments
+    moments.clip(squares, noise, f"{name} cannot be of any rows")
+    if not moments.kind.is_semidefinite(moments.scatter, squares):
+        raise ValueError(f"{name} cannot be of any rows: a scatter is not positive semidefinite")
+    return state
 
 
 def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None:

@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
-from streamgda.statistics.kernels import merging
+from streamgda.statistics.kernels import merger
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import EXTRAS
-
-_ARRAYS = "weights", "weight_tails", "means", "low_means", "scatter"
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -81,11 +79,10 @@ class Moments(MomentArrays):
 
     def _sum(self, other: Self, places: Indices) -> Self:
         """The sum, whose powers may exceed float64."""
-        total, done = replace(self), c_int64()
+        total, done = type(self)(self.kind, *map(_in_c_order, self.arrays)), c_int64()
         theirs = [_in_c_order(array) for array in other.arrays]
-        vars(total).update(zip(_ARRAYS, map(_in_c_order, self.arrays), strict=False))
         n_merged = 5 if self._has_scatter_by_class else 4
-        merge = merging(places, total.arrays[:n_merged], theirs[:n_merged])
+        merge = merger(places, total.arrays[:n_merged], theirs[:n_merged])
         if n_merged == 4:
             total.scatter = self._joined_scatter(other, places, merge())
 
@@ -134,10 +131,7 @@ class Moments(MomentArrays):
             total.write()
         if not np.isfinite(total.weights).all():
             raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-        if not total.are_finite():
-            raise ValueError(
-                f"the features are too large: their {self.powers} exceed float64. Rescale them first"
-            )
+        total.check_finite()
 
     def subtract(self, part: Self, counts: Counts, rounding: float = 0.0) -> Self:
         """The moments without the part, of the classes that keep rows: the merge, solved for one side.
@@ -245,8 +239,7 @@ class Moments(MomentArrays):
             scatter = A @ self.scatter @ A.T
             scatter = (scatter + np.swapaxes(scatter, -1, -2)) / 2
         derived = replace(self.copy(), means=means, low_means=low_means, scatter=scatter)
-        if not derived.are_finite():
-            raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+        derived.check_finite()
         scale = (np.sqrt(self.diagonal) @ np.abs(A).T) ** 2
         derived.clip(scale, 4 * max(1, self.n_features) * _EPS * scale, "the scatter is of no rows")
         return derived

@@ -20,7 +20,7 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows, merging
+from streamgda.statistics.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows, merger
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
 # Fewer rows are merged one by one as quickly as they are added to sums about anchors, and keep all digits.
@@ -68,9 +68,8 @@ def add_rows(
     """
     if not moments.kind.has_products:
         row_weights = None if block.weights is None else np.array(block.weights, dtype=np.float64)
-        arrays = moments.weights, moments.weight_tails, moments.means, moments.low_means, moments.scatter
         of_rows = places.astype(np.int32)[block.codes]
-        is_finite = merge_rows(block.features, of_rows, row_weights, arrays[:2], arrays[2:])
+        is_finite = merge_rows(block.features, of_rows, row_weights, moments.arrays)
         if not is_finite or not np.isfinite(moments.weights[places]).all():
             block.raise_for_values()
         return np.empty((0, 0)), None, np.empty(0, np.intp)
@@ -109,7 +108,7 @@ def _merge_in_turn(moments: Moments, places: Indices, block: Block) -> None:
         some = slice(start, start + step)
         rows = block.matrix(start, min(start + step, len(weights)))
         theirs = weights[some], np.zeros(len(rows)), rows, zeros[: len(rows)]
-        spread = merging(of_rows[some], ours, theirs)(c_int64(), in_turn=True)
+        spread = merger(of_rows[some], ours, theirs)(c_int64(), in_turn=True)
         moments.kind.add_outer(moments.scatter, spread)
     if not np.isfinite(moments.weights[places]).all() or not np.isfinite(moments.diagonal).all():
         block.raise_for_values()
@@ -239,10 +238,7 @@ class Accumulation:
         if self._sums is not None:
             self._sums.end()
             self._sums = None
-            if not np.isfinite(self._moments.scatter).all():
-                raise ValueError(
-                    "the features are too large: their squares exceed float64. Rescale them first"
-                )
+            self._moments.check_finite()
 
 
 def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:

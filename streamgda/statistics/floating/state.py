@@ -14,23 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.schema import MadeColumns
-from streamgda.data.blocks.wording import named
+from streamgda.data.blocks.wording import callers_level, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
-from streamgda.statistics.floating.joined import JoinedStates
-from streamgda.statistics.floating.moment_columns import (
-    decoded,
-    from_columns,
-    from_moments,
-    from_sums,
-    to_columns,
-)
+from streamgda.statistics.floating import moment_columns
+from streamgda.statistics.floating.moment_columns import JoinedStates
 from streamgda.statistics.floating.moments import Moments, moments_keeping
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
-from streamgda.statistics.locking import in_order
-from streamgda.statistics.required import WITHOUT_ROUNDING, Required
+from streamgda.statistics.required import Required
 from streamgda.statistics.validation import Columns, check_feature_names
 
 _SIX_DIGITS = 1e6 * 2.0**-52
@@ -105,7 +98,7 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         moments, features = self._labelled.moments, block.features
-        if not moments.extra and not isinstance(features, np.ndarray) and isinstance(features, MadeColumns):
+        if not moments.extra and isinstance(features, MadeColumns):
             reduced: Moments | None = features.reduced(block, moments.kind, workspace)
             if reduced is not None:
                 return reduced
@@ -124,7 +117,7 @@ class ClassStatistics(Statistics):
             ours, moments = self._labelled, self._labelled.moments
             if (
                 len(block.codes) <= len(block.classes) * moments.kind.has_products
-                or (not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns))
+                or isinstance(block.features, MadeColumns)
                 or not self.schema.is_numeric
                 or self.rule is not None
                 or block.n_features != moments.means.shape[1]
@@ -160,7 +153,7 @@ class ClassStatistics(Statistics):
         together: Self | None = None
         accumulation: Accumulation | None = None
         for block in blocks:
-            if not isinstance(block.features, np.ndarray) and isinstance(block.features, MadeColumns):
+            if isinstance(block.features, MadeColumns):
                 part = self._from_block(block, workspace)
                 together = part if together is None else together._merge(part, owned=True)
             elif together is None:
@@ -221,8 +214,9 @@ class ClassStatistics(Statistics):
         >>> s.classes, s.means.ravel(), s.covariance().ravel()
         (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
         """
-        labelled = from_sums(kind_named(covariance_type), classes, counts, sums, outer_sums, weights)
-        return cls._of_labelled(labelled, feature_names)
+        kind = kind_named(covariance_type)
+        given = moment_columns.given_arrays(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
+        return cls._of_labelled(moment_columns.from_sums(given), feature_names)
 
     @classmethod
     def from_moments(
@@ -263,14 +257,14 @@ class ClassStatistics(Statistics):
         >>> ClassStatistics.from_moments(["a"], [4], [[1.0]], [[[8.0]]]).covariance()
         array([[[2.]]])
         """
-        labelled = from_moments(kind_named(covariance_type), classes, counts, means, scatter, weights)
-        return cls._of_labelled(labelled, feature_names)
+        kind = kind_named(covariance_type)
+        given = moment_columns.given_arrays(kind, classes, counts, weights, means=means, scatter=scatter)
+        return cls._of_labelled(moment_columns.from_moments(given), feature_names)
 
     @classmethod
     def _of_labelled(cls, labelled: Labelled[Moments], feature_names: Sequence[str] | None) -> Self:
         """A state of such moments."""
-        state = cls.__new__(cls)
-        Statistics.__init__(state, labelled.moments, feature_names)
+        state = cls(labelled.kind.name, feature_names=feature_names)
         state._set_labelled(labelled)
         check_feature_names(state.feature_names, state.n_features)
         return state
@@ -281,61 +275,38 @@ class ClassStatistics(Statistics):
         """The state as arrays with a row for each class, and plain values that go with them."""
         state = self.copy()  # of one moment; the lock is free again while it is written
         definite = state._moments.kind.is_semidefinite(state._moments.scatter)
-        return to_columns(state._labelled), {**state._metadata(), "definite": definite}
+        return moment_columns.to_columns(state._labelled), {**state._metadata(), "definite": definite}
 
     @classmethod
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Moments]:
-        labelled = from_columns(kind, columns, n_features)
+        labelled = moment_columns.decoded(kind, columns, n_features).in_order()
         is_checked = metadata["definite"] and len(labelled.classes)
         if is_checked and not kind.is_semidefinite(labelled.moments.scatter):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
 
     def joined(self, columns: Columns, ends: Sequence[int], dropped: Sequence[int]) -> JoinedStates:
-        """The states whose columns stand one below the other, each of this kind and of these features.
+        """Some of the states whose columns stand one below the other, of this kind and of these features.
 
         Parameters
         ----------
         columns : mapping of str to ndarray
-            As `to_columns` makes them. Each class has a scatter of its own.
+            Those of all of them, as `to_columns` makes them. Each class has a scatter of its own.
         ends : sequence of int
             Where each state begins, and where the last one ends.
         dropped : sequence of int
             How many rows each has left out.
         """
-        return JoinedStates(self._twin(decoded(self._labelled.kind, columns, self.n_features)), ends, dropped)
+        rows = moment_columns.decoded(self._labelled.kind, columns, self.n_features)
+        return JoinedStates(self._twin(rows), ends, dropped)
 
-    # ------------------------------------------------------------------ states are subtracted, decay, compare
+    # ------------------------------------------------------------------ states are subtracted, and decay
 
-    def __sub__(self, other: object) -> Self:
-        """The state without the rows of another, which must all have gone into this one.
-
-        A class without remaining rows is gone. No variance is ever negative. The result is the state of the
-        remaining rows up to rounding. The rounding is relative to the scatter of this state. If its rows vary
-        10⁴ times as much as the remaining ones, the variances of the result lose 8 digits; from 10⁸ times on
-        they are lost, and may be 0.
-
-        Raises
-        ------
-        ValueError
-            If the other state has a class that this one does not have, more rows or weight of a class, or
-            more scatter than the rows of this one can have.
-
-        Warns
-        -----
-        RuntimeWarning
-            If a variance keeps fewer than six correct digits. `ExactClassStatistics` loses none.
-        """
-        if not isinstance(other, Statistics):
-            return NotImplemented
-        first, second = in_order(self, other)
-        with first, second:
-            rest = super().__sub__(other)
-            ours, n_numbers = self.in_schema(rest.schema), rest.schema.n_numbers(rest.n_features)
-            warn_of_lost_digits(rest._labelled, ours._labelled, ours.feature_names, n_numbers)
-            return rest
+    def _warn_of_lost_digits(self, rest: Self) -> None:
+        n_numbers = rest.schema.n_numbers(rest.n_features)
+        warn_of_lost_digits(rest._labelled, self._labelled, self.feature_names, n_numbers)
 
     def decay(self, factor: float) -> Self:
         """Weigh everything seen so far by a factor, in place: means stay, weights and scatter shrink.
@@ -358,36 +329,6 @@ class ClassStatistics(Statistics):
             self._set_labelled(decayed.take(np.flatnonzero(moments.weights >= _NO_WEIGHT)))
         return self
 
-    def allclose(self, other: Statistics, rtol: float = 1e-10) -> bool:
-        """Whether two states have the same classes and counts, and the same moments up to rounding.
-
-        Parameters
-        ----------
-        other : ClassStatistics or ExactClassStatistics
-            The state to compare with.
-        rtol : float, default=1e-10
-            Allowed difference: of a weight, relative to it; of a mean, relative to it and to its
-            feature's deviation; of a scatter, relative to those of its two features.
-
-        Returns
-        -------
-        bool
-
-        Raises
-        ------
-        TypeError
-            If the other is no state.
-        """
-        if not isinstance(other, ClassStatistics):
-            if not isinstance(other, Statistics):
-                raise TypeError(f"statistics compare with statistics; got {type(other).__name__}")
-            return other.allclose(self, rtol)  # which compares this one as it is
-        first, second = in_order(self, other)
-        with first, second:
-            if not self.schema.is_alike(other.schema):
-                return False
-            return self._labelled.same_counts(other._labelled) and self._moments.close(other._moments, rtol)
-
 
 def warn_of_lost_digits(
     rest: Labelled[Moments],
@@ -400,23 +341,19 @@ def warn_of_lost_digits(
     Only the first `n_numbers` features are judged: no dummy varies a little.
     """
     before = whole.moments.take(np.flatnonzero(np.isin(whole.classes, rest.classes)))
-    lost = _lost(rest.moments, before, rest.counts)[:, :n_numbers]
+    varies: Any = rest.counts > 1
+    varies = varies.any(keepdims=True) if rest.kind.is_pooled else varies
+    lost = ((rest.moments.diagonal < _SIX_DIGITS * before.diagonal) & varies[:, None])[:, :n_numbers]
     if not rest.counts.sum() or not lost.any():
         return
     k, feature = np.argwhere(lost)[0]
-    owner = "the classes" if rest.moments.kind.is_pooled else f"class {named(rest.classes[k])}"
+    owner = "the classes" if rest.kind.is_pooled else f"class {named(rest.classes[k])}"
     name = repr(names[feature]) if names else str(feature)
     more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
     warnings.warn(
         f"{owner}: of feature {name}{more} the variance that is left has fewer than "
         "six correct digits, since the rows taken out vary so much more. Take rows out of an "
-        f"{WITHOUT_ROUNDING}, or accumulate the remaining rows anew",
+        "ExactClassStatistics, or accumulate the remaining rows anew",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=callers_level(),
     )
-
-
-def _lost(rest: Moments, whole: Moments, counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    is_lost: NDArray[np.bool_] = rest.diagonal < _SIX_DIGITS * whole.diagonal
-    varies = (counts > 1)[:, None]
-    return is_lost & (varies.any() if rest.kind.is_pooled else varies)

@@ -116,14 +116,10 @@ class RowsToRead:
     def __init__(self, features: Features, n_features: int | None = None) -> None:
         parts = [features] if isinstance(features, np.ndarray) else list(features)
         like = parts[0]
-        if (
-            like.dtype not in _READ
-            or not like.flags.aligned
-            or any(
-                part.dtype != like.dtype or part.strides != like.strides or not part.flags.aligned
-                for part in parts[1:]
-            )
-        ):
+        are_read = like.dtype in _READ and all(
+            part.dtype == like.dtype and part.strides == like.strides and part.flags.aligned for part in parts
+        )
+        if not are_read:
             with np.errstate(over="ignore"):  # infinity is refused by name
                 parts = [np.array(part, dtype=np.float64, order="C") for part in parts]
         self._arrays, like = parts, parts[0]
@@ -224,11 +220,7 @@ class AnchoredSums:
 
 
 def merge_rows(
-    features: Features,
-    places: Codes,
-    row_weights: Array | None,
-    weights: tuple[Array, Array],
-    moments: tuple[Array, Array, Array],
+    features: Features, places: Codes, row_weights: Array | None, moments: Sequence[Array]
 ) -> bool:
     """Merge rows one by one into the moments of their classes, feature by feature.
 
@@ -242,21 +234,20 @@ def merge_rows(
         Where the class of each row is in the moments.
     row_weights : ndarray of shape (n_rows,), or None
         The weights of the rows; None means one each.
-    weights : tuple of ndarray of shape (n_places,)
-        The weights of the classes and their low parts, which change in place.
-    moments : tuple of ndarray of shape (n_places, n_features)
-        The means, their low parts, and the sums of squares about them, which change in place.
+    moments : sequence of ndarray
+        Weights and their low parts, (n_places,); means, their low parts and the sums of squares about them,
+        (n_places, n_features). They change in place.
 
     Returns
     -------
     bool
         Whether all sums of squares are finite.
     """
-    n_places, n_features = moments[0].shape
+    n_places, n_features = shape = moments[2].shape
     rows = RowsToRead(features, n_features)
     indices = _to(places, np.int32, (rows.n_rows,), n_places)
-    fields = [_to(part, np.float64, (n_places,)) for part in weights]
-    fields += [_to(part, np.float64, (n_places, n_features)) for part in moments]
+    shapes = (n_places,), (n_places,), shape, shape, shape
+    fields = [_to(part, np.float64, expected) for part, expected in zip(moments, shapes, strict=True)]
     of_rows = 0 if row_weights is None else _to(row_weights, np.float64, (rows.n_rows,))
     check: float = library().merge_rows(rows.struct, indices, of_rows, (_SIZE * len(fields))(*fields))
     return check == 0
@@ -264,18 +255,12 @@ def merge_rows(
 
 def _addresses_of(parts: Sequence[Array], n_classes: int, n_features: int, scatter: tuple[int, ...]) -> Any:
     """The addresses of the arrays of moments; ValueError if they are not as the loop takes them."""
-    vectors, addresses = (n_classes, n_features), []
+    vectors = n_classes, n_features
     shapes = vectors[:1], vectors[:1], vectors, vectors, (n_classes, *scatter)
-    for part, shape in zip(parts, shapes, strict=False):
-        if part.dtype != _FLOAT64 or part.shape != shape or not part.flags.carray:
-            raise ValueError(
-                f"the loop takes float64 of shape {shape}; got {part.dtype} of shape {part.shape}"
-            )
-        addresses.append(ctypes.addressof(_BYTE.from_buffer(part)) if part.size else 0)
-    return _MOMENTS(*addresses)
+    return _MOMENTS(*[_to(part, _FLOAT64, shape) for part, shape in zip(parts, shapes, strict=False)])
 
 
-def merging(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
+def merger(places: Indices, ours: Sequence[Array], theirs: Sequence[Array]) -> Callable[..., Array]:
     """A function that merges moments of classes into those of the same classes at these places, in turn.
 
     By Chan, Golub & LeVeque (1983), eq. 2.1. The bits are the same whichever of the two comes first.

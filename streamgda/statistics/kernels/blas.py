@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from functools import cache
-from types import TracebackType
 from typing import Any, ClassVar
 from weakref import WeakSet
 
@@ -62,9 +61,7 @@ class single_blas_thread:  # noqa: N801  a context, as contextlib.suppress is
                     _set_numbers(dict.fromkeys(self._before, 1))
             self._inside.add(self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside.discard(self)
             if not self._inside and self._before:

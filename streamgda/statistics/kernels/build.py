@@ -35,26 +35,13 @@ FLAGS = ["-std=c11", "-O3", "-g0", "-shared", "-nostdlib"]
 FLAGS += ["-ffp-contract=off", "-fno-builtin", "-fno-math-errno"]
 
 
-FUNCTIONS = (
-    "add_rows",
-    "end_sums",
-    "merge_rows",
-    "merge_moments",
-    "rank_rows",
-    "gather",
-    "centre",
-    "add_products",
-    "map_angles",
-)
-
-
 def source_hash() -> int:
     """Return 64 bits of the SHA-256 of the C file. A library holds those of its source as ``source_hash``."""
     return int.from_bytes(hashlib.sha256(SOURCE.read_bytes()).digest()[:8], "big")
 
 
 def load_library(path: str) -> ctypes.CDLL:
-    """Load a library; an OSError or ValueError if it is of another C file, or lacks a function.
+    """Load a library; an OSError or ValueError if it is of another C file.
 
     Where the sources were deleted, the library is of the C file that it was installed with.
     """
@@ -62,29 +49,20 @@ def load_library(path: str) -> ctypes.CDLL:
     library_hash = ctypes.c_uint64.in_dll(loaded, "source_hash").value
     if SOURCE.exists() and library_hash != source_hash():
         raise OSError(f"{path} is of another {SOURCE.name}")
-    if missing := [name for name in FUNCTIONS if not hasattr(loaded, name)]:
-        raise OSError(f"{path} lacks {', '.join(missing)}")
     return loaded
 
 
 def compile_library(source: Path, library: Path, command: list[str], platform: str = sys.platform) -> None:
     """Compile a C file with the command of a compiler; a failure is a RuntimeError with what it says."""
     command = [*command, *FLAGS, f"-DSOURCE_HASH={source_hash():#x}ULL", str(source), "-o", library.name]
-    if platform in {"darwin", "macos"}:
-        command += ["-fPIC", "-lSystem"]  # macOS loads no library without it
-    elif not platform.startswith("win"):
+    if not platform.startswith("win"):
         command += ["-fPIC"]
+    if platform in {"darwin", "macos"}:
+        command += ["-lSystem"]  # macOS loads no library without it
     with tempfile.TemporaryDirectory() as scratch:
         environment = os.environ | {"ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch}
-        done = subprocess.run(
-            command,
-            cwd=scratch,
-            env=environment,
-            check=False,
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
+        said: dict[str, Any] = {"capture_output": True, "text": True, "errors": "replace"}
+        done = subprocess.run(command, cwd=scratch, env=environment, check=False, **said)
         if done.returncode:
             raise RuntimeError(f"{shlex.join(command)} failed:\n{done.stderr}")
         library.unlink(missing_ok=True)  # a process that has loaded it keeps its own

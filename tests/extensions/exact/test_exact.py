@@ -492,7 +492,7 @@ def test_integer_sums_are_a_state():
     [
         ({"sums": [[4.0], [1]]}, "exact sums are integers; got 4.0"),
         ({"sums": [[4], [2]]}, "of no rows"),
-        ({"classes": ["a", "a"]}, "each class once"),
+        ({"classes": ["a", "a"]}, "stands twice"),
         ({"counts": [2, 0]}, "class a has count 0"),
         ({"weights": [2, -1]}, "class a has count 1 and weight -1"),
         ({"outer_sums": [[[10, 1]], [[1, 1]]]}, "outer_sums must have shape"),
@@ -510,7 +510,7 @@ def test_sums_that_cannot_be_are_refused(change, message):
     [
         ("count", lambda v: v * 0, "has count 0"),
         ("count", lambda v: v[:1], "one count for each class"),
-        ("label", lambda v: v[[0, 0]], "each class once"),
+        ("label", lambda v: v[[0, 0]], "stands twice"),
         ("sum_digits", lambda v: v[:, :-1], "does not agree"),
         ("sum_digits", lambda v: v * 0.5, "does not agree"),
         ("outer_sum_digits", lambda v: -v, "of no rows"),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamgda import ClassStatistics
 from streamgda.statistics import kernels
-from streamgda.statistics.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows, merging
+from streamgda.statistics.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows, merger
 from streamgda.statistics.kernels.build import source_hash
 from tests.statistics import numpy_path
 
@@ -65,7 +65,7 @@ def summed(features, codes, n_classes, n_features):
 def merged(features, codes, n_classes, n_features):
     """Means and scatter by merging rows one by one."""
     means, low, scatter = moments = np.zeros((3, n_classes, n_features))
-    assert merge_rows(features, codes.astype(np.int32), None, tuple(np.zeros((2, n_classes))), tuple(moments))
+    assert merge_rows(features, codes.astype(np.int32), None, [*np.zeros((2, n_classes)), *moments])
     return means + low, scatter
 
 
@@ -116,14 +116,14 @@ def test_merged_moments_are_those_of_rational_arithmetic(kind, n_features):
     rng = np.random.default_rng(n_features)
     ours, theirs = (some_moments(rng, n, n_features, kind) for n in (7, 5))
     places, before = np.array([6, 0, 3, 2, 4]), [part.copy() for part in ours]
-    spread = merging(places, ours[:4], theirs[:4])()
+    spread = merger(places, ours[:4], theirs[:4])()
     assert all(map(np.array_equal, ours, before))
-    merge, done = merging(places, ours, theirs), ctypes.c_int64()
+    merge, done = merger(places, ours, theirs), ctypes.c_int64()
     for _ in range(2):  # the second time, nothing is done
         merge(done)
     assert all(np.array_equal(part[[1, 5]], old[[1, 5]]) for part, old in zip(ours, before, strict=True))
     other = [part.copy() for part in theirs]  # the bits are the same the other way round
-    merging(np.arange(5), other, [np.ascontiguousarray(part[places]) for part in before])(ctypes.c_int64())
+    merger(np.arange(5), other, [np.ascontiguousarray(part[places]) for part in before])(ctypes.c_int64())
     assert all(np.array_equal(part[places], same) for part, same in zip(ours, other, strict=True))
     exactly = np.vectorize(Fraction, otypes=[object])
     for k, place in enumerate(places):
@@ -226,7 +226,7 @@ def test_codes_that_do_not_fit_do_not_reach_the_sums(codes):
     with pytest.raises(ValueError, match="the loop takes"):
         AnchoredSums(np.zeros(2), *TABLE.copy()).add(np.zeros((4, 5)), codes)
     with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), codes, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
+        merge_rows(np.zeros((4, 5)), codes, None, [*np.zeros((2, 2)), *TABLE.copy()])
 
 
 @pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
@@ -242,7 +242,7 @@ def test_features_that_do_not_fit_are_refused(features):
     with pytest.raises(ValueError, match="feature|columns"):
         AnchoredSums(np.zeros(2), *TABLE.copy()).add(features, CODES)
     with pytest.raises(ValueError, match="feature|columns"):
-        merge_rows(features, CODES, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
+        merge_rows(features, CODES, None, [*np.zeros((2, 2)), *TABLE.copy()])
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,11 @@ def test_moments_that_do_not_fit_are_refused(moments):
     with pytest.raises(ValueError, match="the loop takes"):
         AnchoredSums(np.zeros(2), *moments)
     with pytest.raises(ValueError, match=r"the loop takes|features"):
-        merge_rows(np.zeros((4, 5)), CODES, None, tuple(np.zeros((2, 2))), tuple(moments))
+        merge_rows(np.zeros((4, 5)), CODES, None, [*np.zeros((2, 2)), *moments])
     ours = [*np.zeros((2, 2)), *TABLE.copy()]
     for theirs, places in ([*np.zeros((2, 2)), *moments], np.arange(2)), (ours, np.array([0, 2])):
         with pytest.raises(ValueError, match="the loop takes"):
-            merging(places, ours, theirs)
+            merger(places, ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_moments_that_do_not_fit_are_refused(moments):
 )
 def test_weights_that_do_not_fit_are_refused(row_weights, weights):
     with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), CODES, row_weights, tuple(weights), tuple(TABLE.copy()))
+        merge_rows(np.zeros((4, 5)), CODES, row_weights, [*weights, *TABLE.copy()])
 
 
 def test_classes_without_room_are_refused():
