@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
 from math import ceil
-from typing import Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -131,21 +131,9 @@ def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> 
         remote.close()
 
 
-class Fetchable(Protocol):
-    """A split whose data can be fetched before they are read."""
-
-    n_to_fetch: int
-
-    def fetched(self) -> Self:
-        """The same split; if it is remote, its first bytes are being fetched."""
-
-
-P = TypeVar("P", bound=Fetchable)
-
-
-def fetch_ahead(splits: Iterable[P]) -> Iterator[P]:
+def fetch_ahead(splits: Iterable[Any]) -> Iterator[Any]:
     """Yield splits in order. While one is read, the next ones are fetched: at most 16, and 64 MB of them."""
-    waiting, n_bytes = deque[P](), 0
+    waiting, n_bytes = deque[Any](), 0
     for split in splits:
         while waiting and (len(waiting) >= _AHEAD or n_bytes + split.n_to_fetch > STEP):
             n_bytes -= waiting[0].n_to_fetch
