@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, pairwise
 from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
@@ -196,21 +197,12 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
     rows = list(map(attrgetter("num_rows"), groups))
     if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
-        raise pa.ArrowInvalid(
-            "the footer is damaged: its row groups and the file differ in their number of rows"
-        )
+        raise pa.ArrowInvalid("the footer is damaged: its row groups have other rows than the file")
     if has_encrypted_columns(metadata, tail):
         return
-    outside = pa.ArrowInvalid("the footer is damaged: a column is not within the file")
-    places, before = sorted(_places(metadata, groups)), 0
-    if _behind(metadata, tail):
-        raise outside
-    for start, stop in places:
-        if not 0 < start < stop <= n_bytes - len(tail):
-            raise outside
-        if start < before:
-            raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
-        before = stop
+    bounds = [1, *chain.from_iterable(sorted(_places(metadata, groups))), n_bytes - len(tail)]
+    if _behind(metadata, tail) or any(before > after for before, after in pairwise(bounds)):
+        raise pa.ArrowInvalid("the footer is damaged: columns are in one place, or not within the file")
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:

@@ -335,14 +335,8 @@ def _column(values: NDArray[Any], n_rows: int) -> pa.Array:
 
 def _ragged(vectors: NDArray[Any]) -> pa.Array:
     """Vectors of any length, one for each row, or None."""
-    is_null = np.array([vector is None for vector in vectors], np.bool_)
-    present = [vector for vector in vectors if vector is not None]
-    lengths = [0 if vector is None else len(vector) for vector in vectors]
-    return pa.LargeListArray.from_arrays(
-        np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-        pa.array(np.concatenate(present) if present else np.empty(0)),
-        mask=pa.array(is_null) if is_null.any() else None,
-    )
+    dtype = next((vector.dtype for vector in vectors if vector is not None), np.dtype(np.float64))
+    return pa.array(list(vectors), pa.large_list(pa.from_numpy_dtype(dtype)))
 
 
 def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDArray[Any]]:
