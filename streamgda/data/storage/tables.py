@@ -356,25 +356,24 @@ def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDAr
 
 
 def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None, most: int) -> NDArray[Any]:
-    if not _is_list(column.type):
-        if column.null_count:
-            raise ValueError(f"column {name!r} holds a null")
-        if pa.types.is_dictionary(column.type):
-            if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
-                raise ValueError(f"a {name} stands twice")
-            column = column.cast(column.type.value_type)
-        return np.asarray(column.to_numpy())
-    lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    values = lists.flatten()
+    rows = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    is_list = _is_list(rows.type)
+    values = rows.flatten() if is_list else rows
     if values.null_count:
-        raise ValueError(f"column {name!r} holds a null within a list")
+        raise ValueError(f"column {name!r} holds a null")
+    if pa.types.is_dictionary(values.type):
+        if most * len(values.dictionary) < len(values):
+            raise ValueError(f"a {name} stands twice")
+        values = values.cast(values.type.value_type)
+    array = np.asarray(values.to_numpy(zero_copy_only=False))
+    if not is_list:
+        return array
     if n_patterns is not None:
-        return _vectors(lists, values.to_numpy())
-    lengths = np.unique(lists.value_lengths().drop_null().to_numpy(zero_copy_only=False))
+        return _vectors(rows, array)
+    lengths = rows.value_lengths().drop_null().unique().to_pylist() or [0]
     if len(lengths) > 1:
-        raise ValueError(f"column {name!r} holds lists of different lengths, {lengths[0]} and {lengths[-1]}")
-    n_lists = len(lists) - lists.null_count
-    return np.asarray(values.to_numpy()).reshape(n_lists, int(lengths[0]) if len(lengths) else 0)
+        raise ValueError(f"column {name!r} holds lists of different lengths")
+    return array.reshape(len(rows) - rows.null_count, lengths[0])
 
 
 def _vectors(lists: pa.Array, numbers: NDArray[Any]) -> NDArray[Any]:
