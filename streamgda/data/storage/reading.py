@@ -192,11 +192,11 @@ class RangedFile:
             part.answer = None
 
 
-def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.NativeFile:
+def open_whole(storage: Storage, path: str) -> pa.NativeFile:
     """Open a file for Arrow to decode, so that each error of decoding it is of its bytes.
 
     A remote file is in memory then, unless it is large. A large file is read when it is decoded; if the
-    storage fails, it is asked again. If the size is known, fsspec need not ask for it.
+    storage fails, it is asked again.
 
     Raises
     ------
@@ -210,15 +210,13 @@ def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.Nativ
         if storage.is_local or behind is None:
             read, size = reader_of(storage, path, storage.filesystem.open_input_file(path))
         else:
-            if size is None:
-                behind.invalidate_cache(path)  # or it answers from an earlier listing
-                info = behind.info(path)
-                if info["type"] == "directory":
-                    raise IsADirectoryError(path)
-                size = info["size"]
-            if size is None:  # as of some web servers
+            behind.invalidate_cache(path)  # or it answers from an earlier listing
+            info = behind.info(path)
+            if info["type"] == "directory":
+                raise IsADirectoryError(path)
+            if info["size"] is None:  # as of some web servers
                 return pa.BufferReader(behind.cat_file(path))
-            read, size = reader_of(storage, path, None, size)
+            read, size = reader_of(storage, path, None, info["size"])
     if not storage.is_local and size <= _READ_WHOLE:
         return pa.BufferReader(read(0, size))
     return RangedFile(lambda start, stop: retried(partial(read, start, stop)), size).file
