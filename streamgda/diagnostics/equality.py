@@ -84,15 +84,11 @@ class Manova(Table):
         """The table as a data frame, with a row for each test."""
         import pandas as pd
 
-        tests = {
-            "Wilks' lambda": self.wilks,
-            "Pillai's trace": self.pillai,
-            "Hotelling-Lawley trace": self.hotelling_lawley,
-            "Roy's largest root": self.roy,
-        }
-        rows = [[test.statistic, test.f, *test.df, test.pvalue] for test in tests.values()]
+        tests = (self.wilks, self.pillai, self.hotelling_lawley, self.roy)
+        names = ["Wilks' lambda", "Pillai's trace", "Hotelling-Lawley trace", "Roy's largest root"]
+        rows = [[test.statistic, test.f, *test.df, test.pvalue] for test in tests]
         columns = ["statistic", "F", "numerator df", "denominator df", "p-value"]
-        return pd.DataFrame(rows, index=list(tests), columns=columns)
+        return pd.DataFrame(rows, index=names, columns=columns)
 
 
 @at_one_moment
@@ -146,19 +142,16 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     n_roots = min(n_classes - 1, n_features)
     roots: Array = np.linalg.svd(offsets, compute_uv=False)[:n_roots].astype(np.float64) ** 2
     size = n_features, n_classes - 1, float(statistics.weights.sum()) - n_classes
-    wilks, pillai, hotelling_lawley, roy = (
-        test(roots, *size) for test in (_wilks, _pillai, _hotelling_lawley, _roy)
-    )
-    return Manova(wilks, pillai, hotelling_lawley, roy, tuple(roots.tolist()))
+    tests = (test(roots, *size) for test in (_wilks, _pillai, _hotelling_lawley, _roy))
+    return Manova(*tests, eigenvalues=tuple(roots.tolist()))
 
 
 # Of p features, with q degrees of freedom of the classes and v within them. There are s = min(p, q) roots.
 
 
 def _tested(statistic: float, f: float, first: float, second: float) -> ManovaStatistic:
-    return ManovaStatistic(
-        float(statistic), float(f), (float(first), float(second)), float(fdtrc(first, second, f))
-    )
+    df = float(first), float(second)
+    return ManovaStatistic(float(statistic), float(f), df, float(fdtrc(*df, f)))
 
 
 def _wilks(roots: Array, p: int, q: int, v: float) -> ManovaStatistic:
@@ -293,7 +286,12 @@ def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
         whitening = Whitening.of(covariance, statistics.means[[k]], least_eigenvalue)
         rank = min(whitening.rank, int(statistics.counts[k]) - 1)
         if rank < statistics.n_features or weight <= statistics.n_features:
-            raise _singular_class(statistics, k, rank, least_eigenvalue)
+            raise np.linalg.LinAlgError(
+                f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
+                f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
+                f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
+                "bring more rows"
+            )
         log_determinants.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
     return np.array(log_determinants)
 
@@ -335,15 +333,3 @@ def _whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whiten
             "Leave them out with statistics.select"
         )
     return whitening
-
-
-def _singular_class(
-    statistics: Statistics, k: int, rank: int, least_eigenvalue: float
-) -> np.linalg.LinAlgError:
-    """The error for a class (at position k) with a singular covariance, which names its features."""
-    return np.linalg.LinAlgError(
-        f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
-        f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
-        f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
-        "bring more rows"
-    )

@@ -93,21 +93,12 @@ def line_styles(n_classes: int) -> list[str]:
     return [_LINE_STYLES[k % len(_LINE_STYLES) if n_classes > FEW else 0] for k in range(n_classes)]
 
 
-def below_one(share: float, most_digits: int = 4) -> str:
-    """A share in two digits, or in up to four if fewer would show 1. Only 1 itself is written as 1."""
-    share = round(float(share), 12)  # sums that should be 1 miss it by rounding
-    digits = min(2, most_digits)
-    while digits < most_digits and share < 1 and float(f"{share:.{digits}f}") == 1:
-        digits += 1
-    return f"{min(share, 0.9999) if share < 1 else share:.{digits}f}"
-
-
 def percentage(share: float) -> str:
-    """A share as a percentage of two significant digits, or of as many as tell it from 100 %."""
-    value = 100 * round(float(share), 12)
-    if value < 10:
+    """A share as a percentage of two significant digits, or of up to four where fewer would show 100 %."""
+    value = 100 * round(float(share), 12)  # sums that should be 1 miss it by rounding
+    if value < 99.5:
         return f"{value:.2g} %"
-    return f"{value:.0f} %" if value < 99.5 else f"{float(below_one(share)) * 100:.6g} %"
+    return f"{value if value == 100 else min(value, 99.99):.4g} %"
 
 
 # ---------------------------------------------------------------------- what is drawn of a model

@@ -252,7 +252,7 @@ class Storage:
         return self._version_of(info)
 
     def _version_of(self, info: pafs.FileInfo) -> Version:
-        """The version of a file by pyarrow. S3 may list times in milliseconds, but give seconds for one file."""
+        """The version by pyarrow. S3 may list times in milliseconds, but gives seconds for one file."""
         return Version(info.size, info.mtime_ns // _SECOND * _SECOND if self._is_s3 else info.mtime_ns)
 
     @storing()

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from streamgda.data.storage.documents import SENSELESS
 from streamgda.data.storage.paths import AnyFileSystem, Path
 
-
-# Classes with a method `_to_saved`, which returns the columns of the table and the plain values of the document,
-# have these two functions as methods.
+# These two functions are methods of classes with a method `_to_saved`, which returns the columns of the table
+# and the plain values of the document.
 
 
 def save(
