@@ -90,16 +90,6 @@ def requests_for(ranges: Iterable[Range]) -> list[Request]:
     return requests
 
 
-def opened(
-    storage: Storage, path: str, version: Version, file: pa.NativeFile | None
-) -> tuple[ReadRange, int]:
-    """A function that reads ranges of a remote file, and the size of the file; the file if it is open."""
-    if file is None and storage.fsspec is None:
-        with storing(path):
-            file, _ = storage.open(path)
-    return reader_of(storage, path, file, version.size)
-
-
 def fetched(read: ReadRange, size: int, steps: Sequence[Iterable[Range]]) -> RangedFile:
     """The needed ranges of a file, of which the first are being fetched."""
     requests = list(chain.from_iterable(map(requests_for, steps)))
@@ -118,7 +108,7 @@ def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> 
     if version.size is None:
         yield open_whole(storage, path)
         return
-    read, size = opened(storage, path, version, None)
+    read, size = reader_of(storage, path, size=version.size)
     requests = requests_for([(0, size)]) if ahead or size <= _SMALL else ()
     remote = RangedFile(read, size, requests, 2 * _REQUEST, request_threads().submit)
     try:

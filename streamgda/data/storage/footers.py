@@ -79,53 +79,36 @@ def tail_of(read: ReadRange, size: int) -> bytes:
     return bytes(tail[-n_footer:])
 
 
-class Known(NamedTuple):
-    """The footer of a file, as bytes and decoded, the open file, and all of a small remote file.
-
-    Another local file may have the same version.
-    """
-
-    tail: bytes
-    footer: pq.FileMetaData
-    file: pa.NativeFile | None
-    whole: pa.Buffer | None
-
-    def footer_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
-        """The decoded footer, if a file ends with the same bytes."""
-        n_bytes, size = len(self.tail), file.size()
-        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
-        return self.footer if is_same else None
-
-
 class Cache:
-    """What is known of the files that were read last. The oldest are forgotten first."""
+    """The footers of the files that were read last. The oldest are forgotten first."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._n_bytes = most_bytes, 0
-        self._known: dict[tuple[str, Version], tuple[Storage, Known, int]] = {}
+        self._known: dict[tuple[str, Version], tuple[Storage, Footer]] = {}
         self._lock = Lock()
         # Or a forked process would wait for a thread that it does not have.
         os.register_at_fork(
             before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
         )
 
-    def keep(self, storage: Storage, path: str, version: Version, known: Known, n_bytes: int) -> None:
-        """Keep what is known of a version of a file, which takes so many bytes."""
+    def keep(self, storage: Storage, footer: Footer) -> None:
+        """Keep the footer of a file."""
+        key = footer.path, footer.version
         with self._lock:
-            self._forget((path, version))
-            self._known[path, version] = storage, known, n_bytes
-            self._n_bytes += n_bytes
+            self._forget(key)
+            self._known[key] = storage, footer
+            self._n_bytes += footer.n_bytes
             while self._n_bytes > self._most_bytes:
                 self._forget(next(iter(self._known)))
 
-    def get(self, storage: Storage, path: str, version: Version) -> Known | None:
-        """What is known of a version of a file, if it is in memory."""
+    def get(self, storage: Storage, path: str, version: Version) -> Footer | None:
+        """The footer of a version of a file, if it is in memory."""
         entry = self._known.get((path, version))
         return entry[1] if entry is not None and entry[0] == storage else None
 
     def _forget(self, key: tuple[str, Version]) -> None:
         if key in self._known:
-            self._n_bytes -= self._known.pop(key)[-1]
+            self._n_bytes -= self._known.pop(key)[1].n_bytes
 
 
 DECODED = Cache(_MOST_DECODED)
@@ -139,13 +122,29 @@ _FORMAT = ds.ParquetFileFormat()
 
 
 class Footer(NamedTuple):
-    """What a file says of itself: its columns; and if it is of Parquet, its footer (see `read_footer`)."""
+    """What a file says of itself: its columns; and if it is of Parquet, its footer (see `read_footer`).
+
+    One that is kept has the open file of a store too, and all bytes of a small one.
+    """
 
     path: str
     version: Version
     schema: pa.Schema
     tail: bytes = b""
     metadata: pq.FileMetaData = None
+    file: pa.NativeFile | None = None
+    whole: pa.Buffer | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that it takes, about."""
+        return _OPEN_FILE + _DECODED_SIZE * len(self.tail) + len(self.whole or b"")
+
+    def metadata_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
+        """The decoded footer, if a file ends with the same bytes. Another may be of the same version."""
+        n_bytes, size = len(self.tail), file.size()
+        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
+        return self.metadata if is_same else None
 
     @classmethod
     def of(
@@ -169,10 +168,10 @@ class Footer(NamedTuple):
         list(schema.names)  # which pyarrow decodes only when it is asked for them
         if version.size is not None:
             check_footer(metadata, tail, version.size)
+        footer = cls(path, version, schema, tail, metadata)
         if version.tells_content and not has_encrypted_columns(metadata, tail):
-            n_bytes = _OPEN_FILE + _DECODED_SIZE * len(tail) + len(whole or b"")
-            DECODED.keep(storage, path, version, Known(tail, metadata, file, whole), n_bytes)
-        return cls(path, version, schema, tail, metadata)
+            DECODED.keep(storage, footer._replace(file=file, whole=whole))
+        return footer
 
 
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:

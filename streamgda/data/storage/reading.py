@@ -34,23 +34,22 @@ _READ_WHOLE = 1 << 26  # bytes of a remote file that are asked for together
 
 
 def reader_of(
-    storage: Storage, path: str, file: pa.NativeFile | None, size: int | None = None
+    storage: Storage, path: str, file: pa.NativeFile | None = None, size: int | None = None
 ) -> tuple[ReadRange, int]:
-    """A function that reads ranges of a file, and the size of the file.
+    """A function that reads ranges of a file, and the size of the file; both may be known already.
 
-    `file` is the file as pyarrow has opened it; None if fsspec reads it by its path. The function raises
-    `StorageError` if the storage fails, or gives fewer bytes.
+    pyarrow opens the file, or fsspec reads it by its path. The function raises `StorageError` if the storage
+    fails, or gives fewer bytes.
     """
     behind = storage.fsspec
     with storing(path):
+        if file is None and (behind is None or storage.is_local):
+            file = storage.filesystem.open_input_file(path)
         if file is not None:
-            size = file.size()
-        elif size is None:
-            size = behind.size(path)
-    if file is not None:
-        ask = partial(_read_range, file)
-    else:
-        ask = partial(_cat, behind, path) if behind.async_impl else partial(_read_by_path, behind, path)
+            size, ask = file.size(), partial(_read_range, file)
+        else:
+            size = behind.size(path) if size is None else size
+            ask = partial(_cat if behind.async_impl else _read_by_path, behind, path)
 
     def read(start: int, stop: int) -> pa.Buffer:
         with storing(path):
@@ -205,18 +204,17 @@ def open_whole(storage: Storage, path: str) -> pa.NativeFile:
     StorageError
         If the storage fails.
     """
+    size: int | None = None
     behind = storage.fsspec
-    with storing(path):
-        if storage.is_local or behind is None:
-            read, size = reader_of(storage, path, storage.filesystem.open_input_file(path))
-        else:
+    if behind is not None and not storage.is_local:
+        with storing(path):
             behind.invalidate_cache(path)  # or it answers from an earlier listing
             info = behind.info(path)
             if info["type"] == "directory":
                 raise IsADirectoryError(path)
-            if info["size"] is None:  # as of some web servers
+            if (size := info["size"]) is None:  # as of some web servers
                 return pa.BufferReader(behind.cat_file(path))
-            read, size = reader_of(storage, path, None, info["size"])
+    read, size = reader_of(storage, path, size=size)
     if not storage.is_local and size <= _READ_WHOLE:
         return pa.BufferReader(read(0, size))
     return RangedFile(lambda start, stop: retried(partial(read, start, stop)), size).file
