@@ -61,12 +61,12 @@ def as_table(
 
     if is_batch:
         return pa.Table.from_batches([X])
-    columns: dict[Any, Any] = X if type(X) is dict else {}
-    names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
-    columns = columns or {name: [row.get(name) for row in rows or ()] for name in names}
-    for name in columns.keys() & {*numbers}:
-        check_numbers(columns[name], name)
-    each = columns.items()
+    if rows:
+        names = dict.fromkeys(chain.from_iterable(rows))  # of all rows: Arrow takes those of the first
+        X = {name: [row.get(name) for row in rows] for name in names}
+    for name in X.keys() & {*numbers}:
+        check_numbers(X[name], name)
+    each = X.items()
     return pa.table({name: _in_arrow(name, values, holds_dates=name in dates) for name, values in each})
 
 

@@ -363,11 +363,7 @@ def cut_into_blocks(
         n_features = features.shape[1]
     else:
         n_features = features.n_columns if isinstance(features, MadeColumns) else len(features)
-    size = (
-        _FEWEST_ROWS_OF_BLOCK
-        if len(codes) <= _FEWEST_ROWS_OF_BLOCK
-        else rows_per_block(n_features, len(classes))
-    )
+    size = rows_per_block(n_features, len(classes))
     is_whole = unlabelled is None and weights is None and missing != "drop"
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)

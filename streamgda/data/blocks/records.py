@@ -128,8 +128,7 @@ def _array_with_days(rows: Any, schema: Schema) -> Any:
 
 def _days(values: Collection[Any], name: str) -> NDArray[np.float64]:
     """The days of a column of an array. Numbers are days already."""
-    if all(
-        is_missing(value) or (isinstance(value, Real) and not isinstance(value, bool)) for value in values
-    ):
-        return np.array([np.nan if is_missing(value) else float(value) for value in values])
+    numbers = [np.nan if is_missing(value) else value for value in values]
+    if all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
+        return np.array(numbers, np.float64)
     return days_of_moments(moments_of(values, name))
