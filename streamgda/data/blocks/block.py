@@ -40,7 +40,7 @@ LEARN_INCOMPLETE = (
 _TARGET_ELEMENTS = 1 << 21  # 16 MB of float64
 _MOST_ELEMENTS = 1 << 23  # of a block that is longer because the data has many classes
 _MOST_ROWS = 1 << 16
-_FEWEST_ROWS_OF_BLOCK = 1 << 8
+_FEWEST_ROWS = 1 << 8
 _ROWS_OF_CLASS = 128
 _FEWEST_ROWS_OF_CLASS = 2  # with fewer, most classes have one row in a block, and long blocks save nothing
 
@@ -316,7 +316,7 @@ def rows_per_block(n_features: int, n_classes: int = 1) -> int:
     if longest >= _FEWEST_ROWS_OF_CLASS * n_classes:
         wanted = n_classes * max(_ROWS_OF_CLASS, n_features // 2)
         rows = max(rows, min(longest, power_of_two_up_to(2 * wanted - 1)))  # `wanted`, rounded up
-    return max(_FEWEST_ROWS_OF_BLOCK, rows)
+    return max(_FEWEST_ROWS, rows)
 
 
 def power_of_two_up_to(number: int) -> int:
@@ -363,7 +363,7 @@ def cut_into_blocks(
         n_features = features.shape[1]
     else:
         n_features = features.n_columns if isinstance(features, MadeColumns) else len(features)
-    size = rows_per_block(n_features, len(classes))
+    size = rows_per_block(n_features, len(classes)) if len(codes) > _FEWEST_ROWS else _FEWEST_ROWS
     is_whole = unlabelled is None and weights is None and missing != "drop"
     for start in range(0, len(codes), size):
         rows = slice(start, start + size)
