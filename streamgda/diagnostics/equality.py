@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Table(ABC):
+class Table:
     """A result that is a table: readable as a string, and as a data frame for further work."""
 
-    @abstractmethod
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame."""
+        raise NotImplementedError
 
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(float_format="{:.6g}".format)

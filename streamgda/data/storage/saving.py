@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from numpy.typing import NDArray
-
 from streamgda.data.storage.documents import SENSELESS
 from streamgda.data.storage.paths import AnyFileSystem, Path
 
@@ -98,10 +96,6 @@ class Loadable(ABC):
 
     _columns: ClassVar[frozenset[str]]
     """The columns of its table."""
-
-    @abstractmethod
-    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The columns of the table, and the plain values of the document."""
 
     @classmethod
     @abstractmethod
