@@ -66,17 +66,6 @@ class LinearProjectionDisplay(ModelDisplay):
     'component 1 (99 % of the variance between classes)'
     """
 
-    @property
-    def covariances(self) -> Array:
-        """The covariance of each class in these directions, which is the identity."""
-        n_classes, n_shown = self.means.shape
-        return np.broadcast_to(np.eye(n_shown), (n_classes, n_shown, n_shown))
-
-    @property
-    def squared_radii(self) -> Array:
-        """The squared radii of the circles: (n_classes, n_probabilities)."""
-        return np.broadcast_to(chi2.ppf(self.probabilities, 2), (len(self.classes), len(self.probabilities)))
-
     @classmethod
     def from_estimator(
         cls,
@@ -150,15 +139,16 @@ class LinearProjectionDisplay(ModelDisplay):
         -------
         display : LinearProjectionDisplay
         """
-        palette = self._begin(ax)
+        palette, n_classes = self._begin(ax), len(self.classes)
+        self.lines_: list[Any] = []
+        self.ellipses_: list[list[Any]] = []
         if self.means.shape[1] == 2:
-            self.lines_: list[Any] = []
-            self.ellipses_ = self._draw_ellipses(palette, self.covariances, self.squared_radii)
+            radii = np.tile(chi2.ppf(self.probabilities, 2), (n_classes, 1))
+            self.ellipses_ = self._draw_ellipses(palette, np.array([np.eye(2)] * n_classes), radii)
             self.points_ = self._draw_points(palette)
             self.ax_.autoscale_view()
             self.ax_.set_aspect("equal", adjustable="datalim")
         else:
-            self.ellipses_ = []
             self.lines_ = self._draw_densities(palette)
             self.points_ = self._draw_histograms(palette)
         self.ax_.set(xlabel=self.xlabel, ylabel=self.ylabel)
