@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from scipy.special import chdtrc, fdtrc
 
 from streamgda.data.blocks.wording import as_html, counted, named
@@ -18,9 +18,6 @@ from streamgda.models.gaussians.components import (
 from streamgda.models.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.locking import at_one_moment
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Table:
@@ -81,8 +78,6 @@ class Manova(Table):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame, with a row for each test."""
-        import pandas as pd
-
         tests = (self.wilks, self.pillai, self.hotelling_lawley, self.roy)
         names = ["Wilks' lambda", "Pillai's trace", "Hotelling-Lawley trace", "Roy's largest root"]
         rows = [[test.statistic, test.f, *test.df, test.pvalue] for test in tests]
@@ -214,8 +209,6 @@ class BoxM(Table):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame of one row."""
-        import pandas as pd
-
         row = {"M": self.statistic, "chi2": self.chi2, "df": self.df, "p-value": self.pvalue}
         return pd.DataFrame([row], index=["Box's M"])
 

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamgda.data.blocks.labels import Labels, position_of
 from streamgda.models.gaussians.whitening import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.patches import Ellipse
 
 PROBABILITIES = (0.5, 0.95)
 
@@ -48,13 +44,12 @@ def pyplot() -> Any:
     return plt
 
 
-def axes(ax: "Axes | None", n_entries: int = 0, most_inside: int = _MOST_INSIDE) -> "Axes":
+def axes(ax: Any, n_entries: int = 0, most_inside: int = _MOST_INSIDE) -> Any:
     """The axes given, or those of a new figure, with room for a legend beside them."""
     if ax is not None:
         return ax
     beside = 2 * max(1, _legend_columns(n_entries)) if n_entries > most_inside else 0
-    new: Axes = pyplot().subplots(layout="compressed", figsize=(6.4 + beside, 4.8))[1]
-    return new
+    return pyplot().subplots(layout="compressed", figsize=(6.4 + beside, 4.8))[1]
 
 
 # ---------------------------------------------------------------------- the look of classes
@@ -119,7 +114,7 @@ class ModelDisplay:
     points: Array | None = None
     point_classes: Labels | None = None
 
-    def _begin(self, ax: "Axes | None") -> Array:
+    def _begin(self, ax: Any) -> Array:
         """Choose the axes, and a colour for each class: (n_classes, 4)."""
         self._most_inside = 0 if ax is None else _MOST_INSIDE  # a legend would hide ellipses and rows
         self.ax_ = axes(ax, len(self.classes), most_inside=self._most_inside)
@@ -164,7 +159,7 @@ class ModelDisplay:
         ]
 
 
-def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> "Ellipse":
+def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> Any:
     from matplotlib.patches import Ellipse
 
     values, vectors = np.linalg.eigh(covariance)
@@ -184,7 +179,7 @@ def shares_text(probabilities: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- legends
 
 
-def draw_legend(ax: "Axes", title: str | None = None, *, most_inside: int = _MOST_INSIDE) -> None:
+def draw_legend(ax: Any, title: str | None = None, *, most_inside: int = _MOST_INSIDE) -> None:
     """Draw the legend: many entries beside the axes; of more than sixty only the title."""
     handles, names = ax.get_legend_handles_labels()
     if len(names) > _MOST_IN_LEGEND:

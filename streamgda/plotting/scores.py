@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,9 @@ from sklearn import model_selection
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.data.blocks.wording import listed
+from streamgda.jobs.selection.search import StatisticsSearchCV
+from streamgda.jobs.selection.validation import learning_curve
 from streamgda.plotting.drawing import axes
-
-if TYPE_CHECKING:
-    from streamgda.jobs.selection.search import StatisticsSearchCV
 
 _UNEVEN = 5  # the ratio of gaps from which on scikit-learn's scales are logarithmic, which 0 is not on
 
@@ -52,8 +51,6 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
         ValueError
             If there is a single size.
         """
-        from streamgda.jobs.selection.validation import learning_curve
-
         sizes, train, test = learning_curve(estimator, X, y, **options)
         _check_several(sizes)
         name = str(options.get("scoring", "log_likelihood")).replace("_", " ")

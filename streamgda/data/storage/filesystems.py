@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -34,9 +34,6 @@ from streamgda.data.storage.paths import AnyFileSystem, Path, one_line, shown
 from streamgda.data.storage.retries import StorageError, retried, storing
 from streamgda.data.storage.secrets import Concealed, concealed, concealing
 from streamgda.data.storage.threads import wait_for
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
 
 T = TypeVar("T")
 
@@ -583,7 +580,7 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     return _wrapped(filesystem), name
 
 
-def by_fsspec(url: str) -> tuple[AbstractFileSystem, str]:
+def by_fsspec(url: str) -> tuple[Any, str]:
     """The filesystem of fsspec that a URL is on, and the path on it. Errors show no secrets of the URL."""
     from fsspec.core import url_to_fs
 
@@ -599,7 +596,7 @@ def by_fsspec(url: str) -> tuple[AbstractFileSystem, str]:
 _RETRIES = 60  # seconds; without a limit, pyarrow tries for 15 minutes
 
 
-def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
+def _wrapped(filesystem: Any) -> pafs.FileSystem:
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
 
