@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice
 from math import ceil
 from typing import Any, TypeVar
 
@@ -38,7 +38,6 @@ _HOLE = 1 << 15  # bytes between two ranges that are fetched too, to save a requ
 _SMALL = 1 << 20  # bytes of a file that is read as a whole in any case
 _AHEAD = 16  # splits that are fetched before they are used
 _THREADS = 25  # as many connections as Arrow's client of S3 keeps
-_MOST_UNUSED = 1 << 24  # bytes that `read_ahead` has read and that are not used yet
 
 
 def chunks_of(
@@ -145,36 +144,25 @@ os.register_at_fork(after_in_child=request_threads.cache_clear)
 
 
 def read_ahead(
-    read: Callable[[S], T],
-    places: Iterable[S],
-    n_ahead: int,
-    sizes: Iterable[int] = repeat(0),
-    n_threads: int | None = None,
+    read: Callable[[S], T], places: Iterable[S], n_ahead: int, n_threads: int | None = None
 ) -> Generator[T]:
     """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
 
-    There are as many threads, unless another number is given. If the sizes at the places are given, in bytes,
-    at most 16 MB are read and not yet used, or one place if it is larger. What is yielded counts as used when
-    the next is requested. An error of reading a place is raised when the turn of that place comes.
+    There are as many threads, unless another number is given. An error of reading a place is raised when the
+    turn of that place comes.
     """
     if not n_ahead:
         yield from map(read, places)
         return
-    coming, unused_sizes = zip(places, sizes, strict=False), deque[int]()
-    following = next(coming, None)
+    coming, waiting = iter(places), deque[Future[T]]()
     with DaemonThreads(n_threads or n_ahead, "streamgda-readers") as readers:
-        waiting = deque[Future[T]]()
         try:
-            while following or waiting:
-                while following and len(waiting) <= n_ahead:
-                    place, size = following
-                    if waiting and sum(unused_sizes) + size > _MOST_UNUSED:
-                        break
-                    waiting.append(readers.submit(read, place))
-                    unused_sizes.append(size)
-                    following = next(coming, None)
+            while True:
+                room = n_ahead + 1 - len(waiting)
+                waiting.extend(readers.submit(read, place) for place in islice(coming, room))
+                if not waiting:
+                    return
                 yield waiting.popleft().result()
-                unused_sizes.popleft()
         finally:
             for future in waiting:
                 future.cancel()

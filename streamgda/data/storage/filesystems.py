@@ -264,12 +264,9 @@ class Storage:
             version = Version(int(headers["Content-Length"]), _nanoseconds(headers["Last-Modified"].decode()))
         return file, version
 
-    def check_unchanged(self, name: str, planned: Version, present: Version | None = None) -> None:
-        """Raise ValueError if a file is no longer in the version for which a pass was planned.
-
-        If `present` is None, the present version is read from the storage.
-        """
-        if (present or self.version(name)) != planned:
+    def check_unchanged(self, name: str, planned: Version) -> None:
+        """Raise ValueError if a file is no longer in the version for which a pass was planned."""
+        if self.version(name) != planned:
             raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
 
     def local_path(self, path: str) -> str | None:
