@@ -116,7 +116,10 @@ class LinearProjectionDisplay(ModelDisplay):
         means = (state.densities.means - centre) @ scalings  # NaN for a class of which no row has come
         if estimator.solver == "eigen":  # of which transform adds the centre, as scikit-learn's does
             means = means + centre @ scalings
-        labels = [_component_label(estimator, component) for component in shown]
+        shares = [percentage(estimator.explained_variance_ratio_[i]) for i in shown]
+        labels = [
+            f"component {i + 1} ({shares[k]} of the variance between classes)" for k, i in enumerate(shown)
+        ]
         return cls(
             means=means[:, shown],
             classes=estimator.classes_,
@@ -179,8 +182,3 @@ def _components(estimator: LinearDiscriminantAnalysis, components: Sequence[int]
     if len(shown) not in (1, 2) or not set(shown) <= set(range(n_components)):
         raise ValueError(f"one or two of the components 0 to {n_components - 1} can be shown; got {shown}")
     return shown
-
-
-def _component_label(estimator: LinearDiscriminantAnalysis, component: int) -> str:
-    share = percentage(estimator.explained_variance_ratio_[component])
-    return f"component {component + 1} ({share} of the variance between classes)"
