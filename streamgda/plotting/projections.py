@@ -116,10 +116,8 @@ class LinearProjectionDisplay(ModelDisplay):
         means = (state.densities.means - centre) @ scalings  # NaN for a class of which no row has come
         if estimator.solver == "eigen":  # of which transform adds the centre, as scikit-learn's does
             means = means + centre @ scalings
-        shares = [percentage(estimator.explained_variance_ratio_[i]) for i in shown]
-        labels = [
-            f"component {i + 1} ({shares[k]} of the variance between classes)" for k, i in enumerate(shown)
-        ]
+        shares = zip(shown, map(percentage, estimator.explained_variance_ratio_[shown]), strict=True)
+        labels = [f"component {i + 1} ({share} of the variance between classes)" for i, share in shares]
         return cls(
             means=means[:, shown],
             classes=estimator.classes_,

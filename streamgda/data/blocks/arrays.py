@@ -387,19 +387,18 @@ def array_blocks(
         rows = rows_of_parts(parts, row_name, n_rows)
         matrix, codes, row_name = rows_of(matrix, rows), codes[rows], row_name.take(rows)
         unlabelled, weights = (None if other is None else other[rows] for other in (unlabelled, weights))
-    return cut_into_blocks(
+    block = Block(
         matrix,
         classes,
         codes,
-        unlabelled=unlabelled,
-        weights=weights,
-        feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
-        missing=missing,
-        dates=dates,
-        lists=lists,
+        weights,
+        feature_names or (None if type(X) is np.ndarray else column_names(X)),
         row_name=row_name,
         groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
+        dates=dates,
+        lists=lists,
     )
+    return cut_into_blocks(block, missing, unlabelled)
 
 
 def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) -> tuple[Labels, Codes]:
