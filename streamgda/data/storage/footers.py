@@ -38,8 +38,8 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 _DECODED_SIZE = 10  # times the bytes of a footer, about
 
 
-def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeFile | None, pa.Buffer | None]:
-    """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
+def read_footer(storage: Storage, path: str) -> Footer:
+    """Read the footer of a Parquet file and the version of the file. `Footer.decoded` decodes it.
 
     An object store answers by two requests: one for the version, one for the bytes. The opened file is
     returned too if it holds no connection; to open it again would take another request. So are all bytes of a
@@ -59,10 +59,10 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeF
     is_kept = storage.is_object_store and not storage.is_local
     whole = read(0, size) if is_kept and 0 < size <= SMALL_FILE else None
     tail = tail_of(read if whole is None else lambda start, stop: whole.slice(start, stop - start), size)
-    if file is None or is_kept:
-        return tail, version, file, whole
-    file.close()
-    return tail, version, None, whole
+    if file is not None and not is_kept:
+        file.close()
+        file = None
+    return Footer(path, version, tail=tail, file=file, whole=whole)
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
@@ -122,14 +122,14 @@ _FORMAT = ds.ParquetFileFormat()
 
 
 class Footer(NamedTuple):
-    """What a file says of itself: its columns; and if it is of Parquet, its footer (see `read_footer`).
+    """What a file says of itself: its columns; and if it is of Parquet, its footer, with the bytes behind it.
 
     One that is kept has the open file of a store too, and all bytes of a small one.
     """
 
     path: str
     version: Version
-    schema: pa.Schema
+    schema: pa.Schema = None
     tail: bytes = b""
     metadata: pq.FileMetaData = None
     file: pa.NativeFile | None = None
@@ -146,32 +146,22 @@ class Footer(NamedTuple):
         is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
         return self.metadata if is_same else None
 
-    @classmethod
-    def of(
-        cls,
-        storage: Storage,
-        path: str,
-        tail: bytes,
-        version: Version,
-        file: pa.NativeFile | None,
-        whole: pa.Buffer | None,
-    ) -> Footer:
-        """Decode a footer, and check it if the length of the file is known.
+    def decoded(self, storage: Storage) -> Footer:
+        """The footer with what its bytes say, checked if the length of the file is known.
 
         Raises
         ------
         pyarrow.ArrowInvalid
             If it is damaged.
         """
-        fragment = _FORMAT.make_fragment(pa.py_buffer(tail))
-        schema, metadata = fragment.physical_schema, fragment.metadata
-        list(schema.names)  # which pyarrow decodes only when it is asked for them
-        if version.size is not None:
-            check_footer(metadata, tail, version.size)
-        footer = cls(path, version, schema, tail, metadata)
-        if version.tells_content and not has_encrypted_columns(metadata, tail):
-            DECODED.keep(storage, footer._replace(file=file, whole=whole))
-        return footer
+        fragment = _FORMAT.make_fragment(pa.py_buffer(self.tail))
+        footer = self._replace(schema=fragment.physical_schema, metadata=fragment.metadata)
+        list(footer.schema.names)  # which pyarrow decodes only when it is asked for them
+        if self.version.size is not None:
+            check_footer(footer.metadata, self.tail, self.version.size)
+        if self.version.tells_content and not has_encrypted_columns(footer.metadata, self.tail):
+            DECODED.keep(storage, footer)
+        return footer._replace(file=None, whole=None)
 
 
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:

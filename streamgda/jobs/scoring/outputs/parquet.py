@@ -108,8 +108,8 @@ class ParquetOutput(Output):
         except ValueError:  # damaged; or fewer bytes came, which Arrow does not see, and `read_footer` does
             try:
                 with decoding(path):
-                    tail, *_ = retried(partial(read_footer, self.storage, path))
-                    return _said_by(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
+                    footer = retried(partial(read_footer, self.storage, path))
+                    return _said_by(ds.ParquetFileFormat().make_fragment(pa.py_buffer(footer.tail)).metadata)
             except ValueError:
                 return _TORN
 
