@@ -238,13 +238,13 @@ def check_size(parquet: pq.ParquetFile, n_bytes: int, columns: Collection[str]) 
 
     Raises
     ------
-    ValueError
+    pyarrow.ArrowInvalid
         If they take far more than the bytes of the file can hold.
     """
     size = sum(_sizes(parquet, columns))
     if size > _LEAST_LIMIT + _LARGEST_RATIO * n_bytes:
-        raise ValueError(
-            f"its {n_bytes:,} bytes stand for {size:,} in memory, far more than numbers can take"
+        raise pa.ArrowInvalid(
+            f"its {n_bytes:,} bytes stand for {size:,} in memory, far more than numbers take"
         )
 
 

@@ -180,12 +180,9 @@ def read(
     def decode_whole(file: pa.NativeFile) -> tuple[pa.Table, dict[str, Any]]:
         parquet = _parquet_file(file)
         metadata = decode(parquet.metadata.metadata, name)
-        try:
-            _check_levels(parquet)
-            check_footer(parquet.metadata, read_tail(file), file.size())
-            check_size(parquet, file.size(), columns)
-        except ValueError as error:
-            raise DamagedFileError(f"{name} is damaged: {error}") from error
+        _check_levels(parquet)
+        check_footer(parquet.metadata, read_tail(file), file.size())
+        check_size(parquet, file.size(), columns)
         # Strings stay in a dictionary, so that many equal ones take no memory.
         strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
         return _table(_parquet_file(file, strings), columns), metadata
