@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -199,12 +199,10 @@ def _check_levels(parquet: pq.ParquetFile) -> None:
     schema = (parquet.metadata.metadata or {}).get(b"ARROW:schema")
     if schema is None:  # written by another library
         return
-    fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    if len(fields) != len(parquet.schema):
-        raise pa.ArrowInvalid("the footer is damaged: it has two schemas, of different lengths")
-    for i, field in enumerate(fields):
-        if parquet.schema.column(i).max_definition_level != _levels(field):
-            raise pa.ArrowInvalid(f"the footer is damaged: column {field.name!r} is of another schema")
+    fields = pa.ipc.read_schema(pa.py_buffer(binascii.a2b_base64(schema)))
+    columns = map(parquet.schema.column, range(len(parquet.schema)))
+    if [column.max_definition_level for column in columns] != list(map(_levels, fields)):
+        raise pa.ArrowInvalid("the footer is damaged: it has two different schemas")
 
 
 def _levels(field: pa.Field) -> int:
@@ -291,7 +289,7 @@ def _decoding(path: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, binascii.Error) as error:
         raise DamagedFileError(
             f"{path} is truncated, damaged or no Parquet file: {one_line(error)}"
         ) from error
