@@ -32,10 +32,10 @@ from streamgda.data.sources.batches import blocks_of_batches, tables_of_batches,
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import Roles
-from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of, request_threads
+from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
-from streamgda.data.storage.reading import Range, RangedFile, reader_of
+from streamgda.data.storage.reading import Range, RangedFile, reader_of, request_threads
 from streamgda.data.storage.retries import StorageError
 
 _ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little

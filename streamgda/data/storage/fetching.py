@@ -9,12 +9,10 @@ all readers of a process share make the requests.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import accumulate, chain, islice
 from math import ceil
 from typing import Any, TypeVar
@@ -37,7 +35,6 @@ _REQUEST = 12 << 20  # bytes of the longest request
 _HOLE = 1 << 15  # bytes between two ranges that are fetched too, to save a request
 _SMALL = 1 << 20  # bytes of a file that is read as a whole in any case
 _AHEAD = 16  # splits that are fetched before they are used
-_THREADS = 25  # as many connections as Arrow's client of S3 keeps
 
 
 def chunks_of(
@@ -45,12 +42,9 @@ def chunks_of(
 ) -> Iterator[list[pq.ColumnChunkMetaData]]:
     """Yield the chunks of some columns for each row group. Lists and structs have a chunk for each leaf."""
     columns = set(names)
-    leaf = metadata.schema.column
-    paths = [leaf(i).path for i in range(metadata.num_columns)] if columns else []
-    enclosing = (  # of "a.b": "a" and "a.b"
-        accumulate(path.split("."), "{}.{}".format) if "." in path else [path] for path in paths
-    )
-    leaves = [i for i, leaf in enumerate(enclosing) if not columns.isdisjoint(leaf)]
+    paths = [leaf.path for leaf in map(metadata.schema.column, range(metadata.num_columns))]
+    enclosing = (accumulate(path.split("."), "{}.{}".format) for path in paths)  # of "a.b": "a" and "a.b"
+    leaves = [i for i, names_of_leaf in enumerate(enclosing) if not columns.isdisjoint(names_of_leaf)]
     for index in groups:
         group = metadata.row_group(index)
         yield [group.column(i) for i in leaves]
@@ -92,7 +86,7 @@ def requests_for(ranges: Iterable[Range]) -> list[Request]:
 def fetched(read: ReadRange, size: int, steps: Sequence[Iterable[Range]]) -> RangedFile:
     """The needed ranges of a file, of which the first are being fetched."""
     requests = list(chain.from_iterable(map(requests_for, steps)))
-    return RangedFile(read, size, requests, STEP * min(len(steps), 2), request_threads().submit)
+    return RangedFile(read, size, requests, STEP * min(len(steps), 2))
 
 
 @contextmanager
@@ -109,7 +103,7 @@ def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> 
         return
     read, size = reader_of(storage, path, size=version.size)
     requests = requests_for([(0, size)]) if ahead or size <= _SMALL else ()
-    remote = RangedFile(read, size, requests, 2 * _REQUEST, request_threads().submit)
+    remote = RangedFile(read, size, requests, 2 * _REQUEST)
     try:
         yield remote.file
     except Exception as error:
@@ -131,16 +125,6 @@ def fetch_ahead(splits: Iterable[Any]) -> Iterator[Any]:
         n_bytes += split.n_to_fetch
     while waiting:
         yield waiting.popleft()
-
-
-@lru_cache(1)
-def request_threads() -> DaemonThreads:
-    """The threads that make the requests of this process, at most one for each connection."""
-    return DaemonThreads(_THREADS, "streamgda-requests")
-
-
-# A forked child process has none of the threads.
-os.register_at_fork(after_in_child=request_threads.cache_clear)
 
 
 def read_ahead(

@@ -243,9 +243,7 @@ def check_size(parquet: pq.ParquetFile, n_bytes: int, columns: Collection[str]) 
     """
     size = sum(_sizes(parquet, columns))
     if size > _LEAST_LIMIT + _LARGEST_RATIO * n_bytes:
-        raise pa.ArrowInvalid(
-            f"its {n_bytes:,} bytes stand for {size:,} in memory, far more than numbers take"
-        )
+        raise pa.ArrowInvalid(f"its {n_bytes:,} bytes stand for {size:,} in memory, more than numbers take")
 
 
 def _sizes(parquet: pq.ParquetFile, columns: Collection[str]) -> Iterator[int]:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.retries import StorageError, retried, storing
+from streamgda.data.storage.threads import DaemonThreads
 
 ReadRange: TypeAlias = Callable[[int, int], pa.Buffer]
 """Returns the bytes of a file from a start to before a stop, by one request."""
@@ -31,6 +32,8 @@ Range: TypeAlias = tuple[int, int]
 _LAST_BYTES = (0xA5, 0x5A)  # as they are before bytes are read; no range ends with both
 
 _READ_WHOLE = 1 << 26  # bytes of a remote file that are asked for together
+
+_THREADS = 25  # as many connections as Arrow's client of S3 keeps
 
 
 def reader_of(
@@ -85,6 +88,16 @@ def _read_by_path(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffe
         return pa.py_buffer(content.read(stop - start))
 
 
+@lru_cache(1)
+def request_threads() -> DaemonThreads:
+    """The threads that make the requests of this process, at most one for each connection."""
+    return DaemonThreads(_THREADS, "streamgda-requests")
+
+
+# A forked child process has none of the threads.
+os.register_at_fork(after_in_child=request_threads.cache_clear)
+
+
 @dataclass(eq=False)
 class Request:
     """A range to ask for, how many of its needed bytes are unread, and what the storage returns."""
@@ -107,18 +120,14 @@ class RangedFile:
     requests : sequence of Request
         What is needed, in the order in which it is to be requested.
     room : int, optional
-        Requests are made while fewer bytes are requested and not used.
-    submit : callable, optional
-        Calls a function in another thread, and returns a future.
+        Requests are made, by other threads, while fewer bytes are requested and not used.
     """
 
     closed = False
 
-    def __init__(
-        self, read: ReadRange, size: int, requests: Sequence[Request] = (), room: int = 0, submit: Any = None
-    ) -> None:
+    def __init__(self, read: ReadRange, size: int, requests: Sequence[Request] = (), room: int = 0) -> None:
         self._bytes, self._size, self._position = read, size, 0
-        self._turns, self._room, self._submit = deque(requests), room, submit
+        self._turns, self._room = deque(requests), room
         self._parts = sorted(requests, key=attrgetter("start"))
         self._starts = [part.start for part in self._parts]
         self.error: StorageError | None = None
@@ -140,7 +149,7 @@ class RangedFile:
 
     def _request(self, part: Request) -> Future[pa.Buffer]:
         if part.answer is None:
-            part.answer = self._submit(self._bytes, part.start, part.stop)
+            part.answer = request_threads().submit(self._bytes, part.start, part.stop)
             self._room -= part.stop - part.start
         return part.answer
 

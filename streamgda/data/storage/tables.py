@@ -34,11 +34,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 def save(
-    path: Path,
-    columns: Columns,
-    metadata: Metadata,
-    filesystem: AnyFileSystem | Storage | None,
-    overwrite: bool,
+    path: Path, columns: Columns, metadata: Metadata, filesystem: AnyFileSystem, overwrite: bool
 ) -> None:
     """Write statistics or a model for a user, and replace nothing else unless told to.
 
@@ -49,7 +45,6 @@ def save(
     OSError
         If the file cannot be written. A file that was there before is unchanged.
     """
-    path = Address(path)
     if not overwrite:
         try:
             check_replaceable(path, filesystem)
