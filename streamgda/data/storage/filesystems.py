@@ -489,11 +489,9 @@ def walk_files(folder: str) -> Iterator[tuple[str, Version]]:
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     """The files and folders directly in a folder, sorted by name; none if it is not a folder."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=attrgetter("name"))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        return sorted(entries, key=attrgetter("name"))
+    return []
 
 
 def resolve(path: Path, filesystem: AnyFileSystem | Storage | None = None) -> tuple[Storage, str]:
