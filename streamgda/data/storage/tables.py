@@ -180,7 +180,7 @@ def read(
         check_size(parquet, file.size(), columns)
         # Strings stay in a dictionary, so that many equal ones take no memory.
         strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
-        return _table(_parquet_file(file, strings), columns), metadata
+        return _parquet_file(file, strings).read(sorted(columns), use_threads=False), metadata
 
     return _decoded(decode_whole, path, filesystem)
 
@@ -221,11 +221,8 @@ def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.
     """Read as `read` does, from an open file whose size is not checked; `path` is its name in errors."""
     with _decoding(path):
         parquet = _parquet_file(file)
-        return _table(parquet, columns), decode(parquet.metadata.metadata, path)
-
-
-def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
-    return parquet.read(sorted(columns), use_threads=False)
+        table = parquet.read(sorted(columns), use_threads=False)
+        return table, decode(parquet.metadata.metadata, path)
 
 
 def _decoded(
