@@ -28,7 +28,6 @@ from streamgda.data.blocks.block import (
     Missing,
     Places,
     cut_into_blocks,
-    rows_of,
 )
 from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
@@ -358,9 +357,9 @@ def array_blocks(
     """Blocks of the rows of X with their labels and weights.
 
     An error names the `origin` of the rows, such as a file, and the number of the row. If `places` is given,
-    the names of rows follow from it instead. If `parts` by rows are given, there are no groups, and the
-    blocks have the rows of the parts. Features named by `dates` are dates, as those of a frame that are of
-    such a type. `lists` are the columns of lists whose places are features.
+    the names of rows follow from it instead. If `parts` by rows are given, the blocks have the rows of the
+    parts. Features named by `dates` are dates, as those of a frame that are of such a type. `lists` are the
+    columns of lists whose places are features.
 
     Raises
     ------
@@ -383,10 +382,6 @@ def array_blocks(
             raise
         raise ValueError(f"{origin}: {error}") from error
     row_name = places or (Places(origin, dataset=origin) if origin else NOWHERE)
-    if parts:
-        rows = rows_of_parts(parts, row_name, n_rows)
-        matrix, codes, row_name = rows_of(matrix, rows), codes[rows], row_name.take(rows)
-        unlabelled, weights = (None if other is None else other[rows] for other in (unlabelled, weights))
     block = Block(
         matrix,
         classes,
@@ -394,14 +389,17 @@ def array_blocks(
         weights,
         feature_names or (None if type(X) is np.ndarray else column_names(X)),
         row_name=row_name,
-        groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
+        groups=None if groups is None else group_codes(groups, n_rows, row_name),
         dates=dates,
         lists=lists,
     )
+    if parts:
+        rows = rows_of_parts(parts, row_name, n_rows)
+        block, unlabelled = block.take(rows), None if unlabelled is None else unlabelled[rows]
     return cut_into_blocks(block, missing, unlabelled)
 
 
-def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) -> tuple[Labels, Codes]:
+def group_codes(groups: ArrayLike, n_rows: int, row_name: Places = NOWHERE) -> tuple[Labels, Codes]:
     """The labels of the groups of rows, and the code of each row. `row_name` names a row in an error.
 
     Raises
@@ -413,8 +411,7 @@ def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) 
     if codes.shape != (n_rows,):
         raise ValueError(f"groups or folds have shape {codes.shape} for {wording.counted(n_rows, 'row')}")
     if missing is not None:
-        row = (row_name or Places())(int(np.argmax(missing)))
-        raise ValueError(f"{row} has no group or fold (null or NaN)")
+        raise ValueError(f"{row_name(int(np.argmax(missing)))} has no group or fold (null or NaN)")
     return values, codes
 
 
