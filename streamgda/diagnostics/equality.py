@@ -136,8 +136,10 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     n_roots = min(n_classes - 1, n_features)
     roots: Array = np.linalg.svd(offsets, compute_uv=False)[:n_roots].astype(np.float64) ** 2
     size = n_features, n_classes - 1, float(statistics.weights.sum()) - n_classes
-    tests = (test(roots, *size) for test in (_wilks, _pillai, _hotelling_lawley, _roy))
-    return Manova(*tests, eigenvalues=tuple(roots.tolist()))
+    wilks, pillai, hotelling_lawley, roy = (
+        test(roots, *size) for test in (_wilks, _pillai, _hotelling_lawley, _roy)
+    )
+    return Manova(wilks, pillai, hotelling_lawley, roy, tuple(roots.tolist()))
 
 
 # Of p features, with q degrees of freedom of the classes and v within them. There are s = min(p, q) roots.
