@@ -84,7 +84,7 @@ class Cache:
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._n_bytes = most_bytes, 0
-        self._known: dict[tuple[str, Version], tuple[Storage, Footer]] = {}
+        self._known: dict[tuple[str, Version], tuple[Storage, Footer, int]] = {}
         self._lock = Lock()
         # Or a forked process would wait for a thread that it does not have.
         os.register_at_fork(
@@ -94,10 +94,11 @@ class Cache:
     def keep(self, storage: Storage, footer: Footer) -> None:
         """Keep the footer of a file."""
         key = footer.path, footer.version
+        n_bytes = _OPEN_FILE + _DECODED_SIZE * len(footer.tail) + len(footer.whole or b"")
         with self._lock:
             self._forget(key)
-            self._known[key] = storage, footer
-            self._n_bytes += footer.n_bytes
+            self._known[key] = storage, footer, n_bytes
+            self._n_bytes += n_bytes
             while self._n_bytes > self._most_bytes:
                 self._forget(next(iter(self._known)))
 
@@ -108,7 +109,7 @@ class Cache:
 
     def _forget(self, key: tuple[str, Version]) -> None:
         if key in self._known:
-            self._n_bytes -= self._known.pop(key)[1].n_bytes
+            self._n_bytes -= self._known.pop(key)[-1]
 
 
 DECODED = Cache(_MOST_DECODED)
@@ -134,11 +135,6 @@ class Footer(NamedTuple):
     metadata: pq.FileMetaData = None
     file: pa.NativeFile | None = None
     whole: pa.Buffer | None = None
-
-    @property
-    def n_bytes(self) -> int:
-        """The memory that it takes, about."""
-        return _OPEN_FILE + _DECODED_SIZE * len(self.tail) + len(self.whole or b"")
 
     def metadata_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
         """The decoded footer, if a file ends with the same bytes. Another may be of the same version."""

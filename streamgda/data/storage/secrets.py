@@ -67,7 +67,7 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
 def _clean(error: Exception, urls: Iterable[str]) -> Exception:
     """An error, if neither it nor its causes show a secret of some URLs; else one of its kind without."""
     secrets = frozenset[str]().union(*map(secrets_of, urls))
-    texts = [f"{one}\n{one!r}\n{getattr(one, 'filename', '')}" for one in _chain(error)]
+    texts = [f"{one}\n{one!r}\n{getattr(one, 'filename', '')}" for one in chain_of(error)]
     if all(hidden(text, secrets) == text for text in texts):
         return error
     kinds = [kind for kind in type(error).__mro__ if kind.__module__ == "builtins"]
@@ -86,7 +86,7 @@ def _clean(error: Exception, urls: Iterable[str]) -> Exception:
     return clean.with_traceback(error.__traceback__)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """An error, and those that led to it."""
     waiting: list[BaseException | None] = [error]
     ids: set[int] = set()
