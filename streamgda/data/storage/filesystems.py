@@ -416,16 +416,9 @@ _ETAGS = ("ETag", "etag", "md5Hash")
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
 
-_OTHER_VERSIONS = (  # of stores that have none of these: hashes of the content, and then times in any form
-    *("Content-MD5", "content_md5", "Digest", "md5", "md5Checksum", "md5_checksum", "content_hash"),
-    *("sha", "sha1", "sha256", "hex", "blob_id", "checksum", "CRC", "crc32c"),
-    *("Last-Modified", "lastModified", "modify", "modificationTime", "modification_time", "modifiedTime"),
-    *("modified_time", "server_modified", "timeModified", "last_write_time", "date_time"),
-)
-
 _NOT_OF_CONTENT = re.compile(
-    r"name|path|type|size|length|url|uri|mime.*|partial|.*access.*|atime|time|.*expir.*|ttl|age|date|.*request.*"
-    r"|uid|gid|owner|group|perm.*|mode|nlink|ino|islink|storage.?class",
+    r"name|path|type|size|length|.*ur[li]|mime.*|partial|.*access.*|atime|time|.*expir.*|ttl|age|date|.*request.*"
+    r"|uid|gid|owner|group|perm.*|mode|ino|.*link|storage.?class",
     re.IGNORECASE,
 )
 
@@ -438,8 +431,6 @@ def version_of_info(info: Mapping[str, Any]) -> Version:
     """
     etag = next((str(info[key]) for key in _ETAGS if info.get(key)), None)
     time = next((info[key] for key in _TIMES if info.get(key)), None)
-    if etag is None and time is None:
-        etag = next((f"{key} {info[key]}" for key in _OTHER_VERSIONS if info.get(key)), None)
     if etag is None and time is None:
         known = {key: str(value) for key, value in info.items() if isinstance(value, _PLAIN)}
         known = {key: value for key, value in known.items() if not _NOT_OF_CONTENT.fullmatch(key)}
