@@ -52,7 +52,7 @@ def reader_of(
             size, ask = file.size(), partial(_read_range, file)
         else:
             size = behind.size(path) if size is None else size
-            ask = partial(_cat if behind.async_impl else _read_by_path, behind, path)
+            ask = partial(_read_by_path, behind, path)
 
     def read(start: int, stop: int) -> pa.Buffer:
         with storing(path):
@@ -78,11 +78,9 @@ def _read_range(file: pa.NativeFile, start: int, stop: int) -> pa.Buffer:
     return content.slice(1)
 
 
-def _cat(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffer:
-    return pa.py_buffer(filesystem.cat_file(path, start=start, end=stop))
-
-
 def _read_by_path(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffer:
+    if filesystem.async_impl:
+        return pa.py_buffer(filesystem.cat_file(path, start=start, end=stop))
     with filesystem.open(path, "rb", cache_type="none") as content:
         content.seek(start)
         return pa.py_buffer(content.read(stop - start))

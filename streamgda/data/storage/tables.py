@@ -32,6 +32,8 @@ T = TypeVar("T")
 
 Columns = Mapping[str, NDArray[Any]]
 
+_TEXTS = (pa.string(), pa.large_string())
+
 
 def save(
     path: Path, columns: Columns, metadata: Metadata, filesystem: AnyFileSystem, overwrite: bool
@@ -179,7 +181,7 @@ def read(
         check_footer(parquet.metadata, read_tail(file), file.size())
         check_size(parquet, file.size(), columns)
         # Strings stay in a dictionary, so that many equal ones take no memory.
-        strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
+        strings = [field.name for field in parquet.schema_arrow if field.type in _TEXTS]
         return _parquet_file(file, strings).read(sorted(columns), use_threads=False), metadata
 
     return _decoded(decode_whole, path, filesystem)
@@ -265,10 +267,6 @@ def _opened(storage: Storage, path: str, name: str) -> pa.NativeFile:
         raise
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _parquet_file(file: pa.NativeFile, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
     return pq.ParquetFile(
         file, read_dictionary=read_dictionary, page_checksum_verification=True, pre_buffer=False
@@ -344,7 +342,7 @@ def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDAr
 
 def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None, most: int) -> NDArray[Any]:
     rows = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    is_list = _is_list(rows.type)
+    is_list = isinstance(rows, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
     values = rows.flatten() if is_list else rows
     if values.null_count:
         raise ValueError(f"column {name!r} holds a null")
@@ -371,7 +369,3 @@ def _vectors(lists: pa.Array, numbers: NDArray[Any]) -> NDArray[Any]:
         if not is_null:
             vectors[row] = numbers[(ends[row - 1] if row else 0) : stop]
     return vectors
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
