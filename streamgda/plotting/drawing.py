@@ -146,10 +146,8 @@ class ModelDisplay:
             return []
         if self.point_classes is None:
             return [(self.points, "0.3")]
-        return [
-            (self.points[self.point_classes == label], colour)
-            for label, colour in zip(self.classes, palette, strict=True)
-        ]
+        each = zip(self.classes, palette, strict=True)
+        return [(self.points[self.point_classes == label], colour) for label, colour in each]
 
     def _draw_points(self, palette: Array) -> list[Any]:
         """Draw the rows, those of each class as one artist."""

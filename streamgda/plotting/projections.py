@@ -159,12 +159,10 @@ class LinearProjectionDisplay(ModelDisplay):
 
     def _draw_densities(self, palette: Array) -> list[Any]:
         x = np.linspace(np.nanmin(self.means) - 4, np.nanmax(self.means) + 4, 400)
-        styles = line_styles(len(self.classes))
+        each = zip(self.means[:, 0], self.classes, palette, line_styles(len(self.classes)), strict=True)
         return [
             self.ax_.plot(x, norm.pdf(x, mean), color=colour, linestyle=style, label=str(label))[0]
-            for mean, label, colour, style in zip(
-                self.means[:, 0], self.classes, palette, styles, strict=True
-            )
+            for mean, label, colour, style in each
         ]
 
     def _draw_histograms(self, palette: Array) -> list[Any]:
