@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from streamgda.data.storage.paths import one_line
+from streamgda.data.storage.secrets import chain_of, concealing
 
 _EXPECTED = (ValueError, TypeError, OSError, RuntimeError, ImportError, LookupError)
 
@@ -52,8 +53,6 @@ class OneLineErrors(click.Group):
         run = partial(super().main, words, *others, **{**extra, "standalone_mode": False})
         try:
             if "--debug" in words:  # tracebacks are no messages, in which `one_line` hides what is secret
-                from streamgda.data.storage.secrets import concealing
-
                 run = partial(concealing, words, run)
             sys.exit(run())
         except click.ClickException as error:
@@ -76,20 +75,13 @@ class OneLineErrors(click.Group):
         except (click.ClickException, click.exceptions.Exit):
             raise
         except BaseException as error:
-            if _is_interrupt(error):
+            if any(isinstance(one, KeyboardInterrupt) for one in chain_of(error)):  # an extension's error too
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
                 raise Interrupted(_AFTER) from None
             is_told = isinstance(error, Exception) and not isinstance(error, BrokenPipeError)  # as by head
             if not is_told or context.meta.get("streamgda.report", {}).get("debug"):
                 raise
             raise click.ClickException(describe(error)) from error
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, or was raised by an extension because of it."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def describe(error: BaseException) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from scipy.special import chdtrc, fdtrc
 
 from streamgda.data.blocks.wording import as_html, counted, named
@@ -20,16 +19,13 @@ from streamgda.models.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.locking import at_one_moment
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-
-class Table(ABC):
+class Table:
     """A result that is a table: readable as a string, and as a data frame for further work."""
 
-    @abstractmethod
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame."""
+        raise NotImplementedError
 
     def __str__(self) -> str:
         text: str = self.to_pandas().to_string(float_format="{:.6g}".format)
@@ -82,17 +78,11 @@ class Manova(Table):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame, with a row for each test."""
-        import pandas as pd
-
-        tests = {
-            "Wilks' lambda": self.wilks,
-            "Pillai's trace": self.pillai,
-            "Hotelling-Lawley trace": self.hotelling_lawley,
-            "Roy's largest root": self.roy,
-        }
-        rows = [[test.statistic, test.f, *test.df, test.pvalue] for test in tests.values()]
+        tests = (self.wilks, self.pillai, self.hotelling_lawley, self.roy)
+        names = ["Wilks' lambda", "Pillai's trace", "Hotelling-Lawley trace", "Roy's largest root"]
+        rows = [[test.statistic, test.f, *test.df, test.pvalue] for test in tests]
         columns = ["statistic", "F", "numerator df", "denominator df", "p-value"]
-        return pd.DataFrame(rows, index=list(tests), columns=columns)
+        return pd.DataFrame(rows, index=names, columns=columns)
 
 
 @at_one_moment
@@ -156,9 +146,8 @@ def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
 
 
 def _tested(statistic: float, f: float, first: float, second: float) -> ManovaStatistic:
-    return ManovaStatistic(
-        float(statistic), float(f), (float(first), float(second)), float(fdtrc(first, second, f))
-    )
+    df = float(first), float(second)
+    return ManovaStatistic(float(statistic), float(f), df, float(fdtrc(*df, f)))
 
 
 def _wilks(roots: Array, p: int, q: int, v: float) -> ManovaStatistic:
@@ -222,8 +211,6 @@ class BoxM(Table):
 
     def to_pandas(self) -> pd.DataFrame:
         """The table as a data frame of one row."""
-        import pandas as pd
-
         row = {"M": self.statistic, "chi2": self.chi2, "df": self.df, "p-value": self.pvalue}
         return pd.DataFrame([row], index=["Box's M"])
 
@@ -293,7 +280,12 @@ def _log_determinants(statistics: Statistics, least_eigenvalue: float) -> Array:
         whitening = Whitening.of(covariance, statistics.means[[k]], least_eigenvalue)
         rank = min(whitening.rank, int(statistics.counts[k]) - 1)
         if rank < statistics.n_features or weight <= statistics.n_features:
-            raise _singular_class(statistics, k, rank, least_eigenvalue)
+            raise np.linalg.LinAlgError(
+                f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
+                f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
+                f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
+                "bring more rows"
+            )
         log_determinants.append(whitening.log_pdet + statistics.n_features * np.log(weight / (weight - 1)))
     return np.array(log_determinants)
 
@@ -335,15 +327,3 @@ def _whitening_within(statistics: Statistics, least_eigenvalue: float) -> Whiten
             "Leave them out with statistics.select"
         )
     return whitening
-
-
-def _singular_class(
-    statistics: Statistics, k: int, rank: int, least_eigenvalue: float
-) -> np.linalg.LinAlgError:
-    """The error for a class (at position k) with a singular covariance, which names its features."""
-    return np.linalg.LinAlgError(
-        f"class {named(statistics.classes[k])}: the covariance has rank {rank} of "
-        f"{statistics.n_features}, from {counted(statistics.counts[k], 'row')}; "
-        f"{singular_features(statistics, k, least_eigenvalue)}. Leave the class or features out, or "
-        "bring more rows"
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from streamgda.data.blocks.wording import listed, value_named
 from streamgda.models.estimators.classifier import GaussianClassifier
 from streamgda.models.gaussians.whitening import Array
 from streamgda.plotting.drawing import axes, colours, draw_legend, shown_classes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _MOST_CATEGORIES = 30
 
@@ -63,7 +60,7 @@ class CategoryEffectDisplay:
         column: str | None = None,
         label: Any = None,
         max_categories: int = _MOST_CATEGORIES,
-        ax: Axes | None = None,
+        ax: Any = None,
     ) -> Self:
         """Draw the categories of a model that has tables of them.
 
@@ -107,7 +104,7 @@ class CategoryEffectDisplay:
         display = cls(names=[names[i] for i in strongest], effects=effects[strongest], classes=classes)
         return display.plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Any = None) -> Self:
         """Draw the bars, on `ax` or on a new figure.
 
         Returns

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamgda.data.blocks.labels import Labels, position_of
 from streamgda.models.gaussians.whitening import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.patches import Ellipse
 
 PROBABILITIES = (0.5, 0.95)
 
@@ -48,13 +44,12 @@ def pyplot() -> Any:
     return plt
 
 
-def axes(ax: "Axes | None", n_entries: int = 0, most_inside: int = _MOST_INSIDE) -> "Axes":
+def axes(ax: Any, n_entries: int = 0, most_inside: int = _MOST_INSIDE) -> Any:
     """The axes given, or those of a new figure, with room for a legend beside them."""
     if ax is not None:
         return ax
     beside = 2 * max(1, _legend_columns(n_entries)) if n_entries > most_inside else 0
-    new: Axes = pyplot().subplots(layout="compressed", figsize=(6.4 + beside, 4.8))[1]
-    return new
+    return pyplot().subplots(layout="compressed", figsize=(6.4 + beside, 4.8))[1]
 
 
 # ---------------------------------------------------------------------- the look of classes
@@ -93,21 +88,12 @@ def line_styles(n_classes: int) -> list[str]:
     return [_LINE_STYLES[k % len(_LINE_STYLES) if n_classes > FEW else 0] for k in range(n_classes)]
 
 
-def below_one(share: float, most_digits: int = 4) -> str:
-    """A share in two digits, or in up to four if fewer would show 1. Only 1 itself is written as 1."""
-    share = round(float(share), 12)  # sums that should be 1 miss it by rounding
-    digits = min(2, most_digits)
-    while digits < most_digits and share < 1 and float(f"{share:.{digits}f}") == 1:
-        digits += 1
-    return f"{min(share, 0.9999) if share < 1 else share:.{digits}f}"
-
-
 def percentage(share: float) -> str:
-    """A share as a percentage of two significant digits, or of as many as tell it from 100 %."""
-    value = 100 * round(float(share), 12)
-    if value < 10:
+    """A share as a percentage of two significant digits, or of up to four where fewer would show 100 %."""
+    value = 100 * round(float(share), 12)  # sums that should be 1 miss it by rounding
+    if value < 99.5:
         return f"{value:.2g} %"
-    return f"{value:.0f} %" if value < 99.5 else f"{float(below_one(share)) * 100:.6g} %"
+    return f"{value if value == 100 else min(value, 99.99):.4g} %"
 
 
 # ---------------------------------------------------------------------- what is drawn of a model
@@ -128,7 +114,7 @@ class ModelDisplay:
     points: Array | None = None
     point_classes: Labels | None = None
 
-    def _begin(self, ax: "Axes | None") -> Array:
+    def _begin(self, ax: Any) -> Array:
         """Choose the axes, and a colour for each class: (n_classes, 4)."""
         self._most_inside = 0 if ax is None else _MOST_INSIDE  # a legend would hide ellipses and rows
         self.ax_ = axes(ax, len(self.classes), most_inside=self._most_inside)
@@ -160,10 +146,8 @@ class ModelDisplay:
             return []
         if self.point_classes is None:
             return [(self.points, "0.3")]
-        return [
-            (self.points[self.point_classes == label], colour)
-            for label, colour in zip(self.classes, palette, strict=True)
-        ]
+        each = zip(self.classes, palette, strict=True)
+        return [(self.points[self.point_classes == label], colour) for label, colour in each]
 
     def _draw_points(self, palette: Array) -> list[Any]:
         """Draw the rows, those of each class as one artist."""
@@ -173,7 +157,7 @@ class ModelDisplay:
         ]
 
 
-def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> "Ellipse":
+def _ellipse(mean: Array, covariance: Array, squared_radius: float, colour: Array, style: str) -> Any:
     from matplotlib.patches import Ellipse
 
     values, vectors = np.linalg.eigh(covariance)
@@ -193,7 +177,7 @@ def shares_text(probabilities: Sequence[float]) -> str:
 # ---------------------------------------------------------------------- legends
 
 
-def draw_legend(ax: "Axes", title: str | None = None, *, most_inside: int = _MOST_INSIDE) -> None:
+def draw_legend(ax: Any, title: str | None = None, *, most_inside: int = _MOST_INSIDE) -> None:
     """Draw the legend: many entries beside the axes; of more than sixty only the title."""
     handles, names = ax.get_legend_handles_labels()
     if len(names) > _MOST_IN_LEGEND:

@@ -66,17 +66,6 @@ class LinearProjectionDisplay(ModelDisplay):
     'component 1 (99 % of the variance between classes)'
     """
 
-    @property
-    def covariances(self) -> Array:
-        """The covariance of each class in these directions, which is the identity."""
-        n_classes, n_shown = self.means.shape
-        return np.broadcast_to(np.eye(n_shown), (n_classes, n_shown, n_shown))
-
-    @property
-    def squared_radii(self) -> Array:
-        """The squared radii of the circles: (n_classes, n_probabilities)."""
-        return np.broadcast_to(chi2.ppf(self.probabilities, 2), (len(self.classes), len(self.probabilities)))
-
     @classmethod
     def from_estimator(
         cls,
@@ -127,7 +116,8 @@ class LinearProjectionDisplay(ModelDisplay):
         means = (state.densities.means - centre) @ scalings  # NaN for a class of which no row has come
         if estimator.solver == "eigen":  # of which transform adds the centre, as scikit-learn's does
             means = means + centre @ scalings
-        labels = [_component_label(estimator, component) for component in shown]
+        shares = zip(shown, map(percentage, estimator.explained_variance_ratio_[shown]), strict=True)
+        labels = [f"component {i + 1} ({share} of the variance between classes)" for i, share in shares]
         return cls(
             means=means[:, shown],
             classes=estimator.classes_,
@@ -150,15 +140,16 @@ class LinearProjectionDisplay(ModelDisplay):
         -------
         display : LinearProjectionDisplay
         """
-        palette = self._begin(ax)
+        palette, n_classes = self._begin(ax), len(self.classes)
+        self.lines_: list[Any] = []
+        self.ellipses_: list[list[Any]] = []
         if self.means.shape[1] == 2:
-            self.lines_: list[Any] = []
-            self.ellipses_ = self._draw_ellipses(palette, self.covariances, self.squared_radii)
+            radii = np.tile(chi2.ppf(self.probabilities, 2), (n_classes, 1))
+            self.ellipses_ = self._draw_ellipses(palette, np.array([np.eye(2)] * n_classes), radii)
             self.points_ = self._draw_points(palette)
             self.ax_.autoscale_view()
             self.ax_.set_aspect("equal", adjustable="datalim")
         else:
-            self.ellipses_ = []
             self.lines_ = self._draw_densities(palette)
             self.points_ = self._draw_histograms(palette)
         self.ax_.set(xlabel=self.xlabel, ylabel=self.ylabel)
@@ -168,12 +159,10 @@ class LinearProjectionDisplay(ModelDisplay):
 
     def _draw_densities(self, palette: Array) -> list[Any]:
         x = np.linspace(np.nanmin(self.means) - 4, np.nanmax(self.means) + 4, 400)
-        styles = line_styles(len(self.classes))
+        each = zip(self.means[:, 0], self.classes, palette, line_styles(len(self.classes)), strict=True)
         return [
             self.ax_.plot(x, norm.pdf(x, mean), color=colour, linestyle=style, label=str(label))[0]
-            for mean, label, colour, style in zip(
-                self.means[:, 0], self.classes, palette, styles, strict=True
-            )
+            for mean, label, colour, style in each
         ]
 
     def _draw_histograms(self, palette: Array) -> list[Any]:
@@ -189,8 +178,3 @@ def _components(estimator: LinearDiscriminantAnalysis, components: Sequence[int]
     if len(shown) not in (1, 2) or not set(shown) <= set(range(n_components)):
         raise ValueError(f"one or two of the components 0 to {n_components - 1} can be shown; got {shown}")
     return shown
-
-
-def _component_label(estimator: LinearDiscriminantAnalysis, component: int) -> str:
-    share = percentage(estimator.explained_variance_ratio_[component])
-    return f"component {component + 1} ({share} of the variance between classes)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,9 @@ from sklearn import model_selection
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.data.blocks.wording import listed
-from streamgda.models.gaussians.whitening import Array
+from streamgda.jobs.selection.search import StatisticsSearchCV
+from streamgda.jobs.selection.validation import learning_curve
 from streamgda.plotting.drawing import axes
-
-if TYPE_CHECKING:
-    from streamgda.jobs.selection.search import StatisticsSearchCV
 
 _UNEVEN = 5  # the ratio of gaps from which on scikit-learn's scales are logarithmic, which 0 is not on
 
@@ -53,8 +51,6 @@ class LearningCurveDisplay(model_selection.LearningCurveDisplay):
         ValueError
             If there is a single size.
         """
-        from streamgda.jobs.selection.validation import learning_curve
-
         sizes, train, test = learning_curve(estimator, X, y, **options)
         _check_several(sizes)
         name = str(options.get("scoring", "log_likelihood")).replace("_", " ")
@@ -115,7 +111,8 @@ class ValidationCurveDisplay(model_selection.ValidationCurveDisplay):
         chosen = _chosen(search, param_name, _others(search, param_name, name) if where is None else where)
         values = np.array([search.cv_results_["params"][i][param_name] for i in chosen], dtype=np.float64)
         _check_several(values)
-        scores = _scores_of_folds(search, name)[chosen][np.argsort(values, kind="stable")]
+        folds = [_column(search, f"split{i}", name) for i in range(search.n_splits_)]
+        scores = np.column_stack(folds)[chosen][np.argsort(values, kind="stable")]
         display = cls(
             param_name=param_name,
             param_range=np.sort(values),
@@ -170,11 +167,6 @@ def _scoring(search: StatisticsSearchCV, scoring: str | None) -> str:
 def _column(search: StatisticsSearchCV, what: str, scoring: str) -> Any:
     """A column of the results, such as the ranks by a scoring."""
     return search.cv_results_[f"{what}_test_{scoring if search.multimetric_ else 'score'}"]
-
-
-def _scores_of_folds(search: StatisticsSearchCV, scoring: str) -> Array:
-    """The scores (n_candidates, n_splits)."""
-    return np.column_stack([_column(search, f"split{i}", scoring) for i in range(search.n_splits_)])
 
 
 def _others(search: StatisticsSearchCV, param_name: str, scoring: str) -> dict[str, Any]:

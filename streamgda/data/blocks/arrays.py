@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, zip_longest
 from numbers import Number
 from pkgutil import resolve_name
 from typing import Any
@@ -28,7 +28,6 @@ from streamgda.data.blocks.block import (
     Missing,
     Places,
     cut_into_blocks,
-    rows_of,
 )
 from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
@@ -61,12 +60,12 @@ def as_table(
 
     if is_batch:
         return pa.Table.from_batches([X])
-    columns: dict[Any, Any] = X if type(X) is dict else {}
-    names = dict.fromkeys(chain.from_iterable(rows or ()))  # of all rows: Arrow takes those of the first
-    columns = columns or {name: [row.get(name) for row in rows or ()] for name in names}
-    for name in columns.keys() & {*numbers}:
-        check_numbers(columns[name], name)
-    each = columns.items()
+    if rows:
+        names = dict.fromkeys(chain.from_iterable(rows))  # of all rows: Arrow takes those of the first
+        X = {name: [row.get(name) for row in rows] for name in names}
+    for name in X.keys() & {*numbers}:
+        check_numbers(X[name], name)
+    each = X.items()
     return pa.table({name: _in_arrow(name, values, holds_dates=name in dates) for name, values in each})
 
 
@@ -167,8 +166,7 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
 
 def _with_days(frame: Any) -> Any:
     """A frame whose dates, times and durations are numbers of days; as it is if it has none."""
-    kinds: Any = getattr(getattr(frame, "schema", None), "types", None)
-    kinds = set(getattr(frame, "dtypes", ()) if kinds is None else kinds)  # few, of many columns
+    kinds = set(column_types(frame))  # few, of many columns
     has_objects = np.dtype(object) in kinds and library_of(frame) == "pandas"
     if not any(map(is_time, kinds)) and not (has_objects and _has_times_among_objects(frame)):
         return frame
@@ -195,7 +193,7 @@ def date_columns(frame: Any) -> tuple[str, ...]:
     names = column_names(frame) if hasattr(frame, "__array__") else None  # a lazy one is refused later
     if names is None:
         return ()
-    kinds = frame.schema.types if library_of(frame) == "pyarrow" else getattr(frame, "dtypes", ())
+    kinds = column_types(frame)
     dated = {kind for kind in set(kinds) if is_date(kind)}
     objects = np.dtype(object) if library_of(frame) == "pandas" else None
     return tuple(
@@ -210,6 +208,12 @@ def column_labels(X: Any) -> list[Any] | None:
     if library_of(X) == "pyarrow" and hasattr(X, "schema"):  # its `columns` are not names
         return list(X.schema.names)
     return list(X.columns) if hasattr(X, "columns") else None
+
+
+def column_types(X: Any) -> list[Any]:
+    """The types of the columns of a frame, in order; none of an array."""
+    is_arrow = library_of(X) == "pyarrow" and hasattr(X, "schema")
+    return list(X.schema.types if is_arrow else getattr(X, "dtypes", ()))
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
@@ -240,7 +244,7 @@ def with_places(X: Any, known: Schema = UNNAMED) -> Any:
     if (names := column_labels(X)) is None:
         is_lists = getattr(X, "ndim", 1) == 1 and _holds_lists(X, getattr(X, "type", getattr(X, "dtype", "")))
         return resolve_name(LISTS)(X, (), known) if is_lists else X
-    kinds = list(X.schema.types if library_of(X) == "pyarrow" else getattr(X, "dtypes", ()))
+    kinds = column_types(X)
     others = {kind for kind in set(kinds) if not str(kind).lower().startswith(_OF_LISTS)}
     if len(others) == len(set(kinds)):
         return X
@@ -286,15 +290,10 @@ def with_columns(X: Any, names: list[Any]) -> Any:
 
 def columns_of_other_types(X: Any) -> list[Any]:
     """The labels of the columns of a frame that hold neither numbers nor bools."""
-    names = column_labels(X)
-    if not names:
+    if not (names := column_labels(X)):
         return []
-    if library_of(X) == "pyarrow":
-        return [name for name, kind in zip(names, X.schema.types, strict=True) if not _is_number(kind)]
-    kinds = getattr(X, "dtypes", None)
-    if kinds is None:
-        return list(names)
-    return [name for name, kind in zip(names, kinds, strict=True) if not _is_number(kind)]
+    each = zip_longest(names, column_types(X))  # some frames do not tell their types
+    return [name for name, kind in each if not _is_number(kind)]
 
 
 def _is_number(kind: Any) -> bool:
@@ -358,9 +357,9 @@ def array_blocks(
     """Blocks of the rows of X with their labels and weights.
 
     An error names the `origin` of the rows, such as a file, and the number of the row. If `places` is given,
-    the names of rows follow from it instead. If `parts` by rows are given, there are no groups, and the
-    blocks have the rows of the parts. Features named by `dates` are dates, as those of a frame that are of
-    such a type. `lists` are the columns of lists whose places are features.
+    the names of rows follow from it instead. If `parts` by rows are given, the blocks have the rows of the
+    parts. Features named by `dates` are dates, as those of a frame that are of such a type. `lists` are the
+    columns of lists whose places are features.
 
     Raises
     ------
@@ -383,26 +382,24 @@ def array_blocks(
             raise
         raise ValueError(f"{origin}: {error}") from error
     row_name = places or (Places(origin, dataset=origin) if origin else NOWHERE)
-    if parts:
-        rows = rows_of_parts(parts, row_name, n_rows)
-        matrix, codes, row_name = rows_of(matrix, rows), codes[rows], row_name.take(rows)
-        unlabelled, weights = (None if other is None else other[rows] for other in (unlabelled, weights))
-    return cut_into_blocks(
+    block = Block(
         matrix,
         classes,
         codes,
-        unlabelled=unlabelled,
-        weights=weights,
-        feature_names=feature_names or (None if type(X) is np.ndarray else column_names(X)),
-        missing=missing,
+        weights,
+        feature_names or (None if type(X) is np.ndarray else column_names(X)),
+        row_name=row_name,
+        groups=None if groups is None else group_codes(groups, n_rows, row_name),
         dates=dates,
         lists=lists,
-        row_name=row_name,
-        groups=None if groups is None else group_codes(groups, n_rows, places or Places(origin or "")),
     )
+    if parts:
+        rows = rows_of_parts(parts, row_name, n_rows)
+        block, unlabelled = block.take(rows), None if unlabelled is None else unlabelled[rows]
+    return cut_into_blocks(block, missing, unlabelled)
 
 
-def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) -> tuple[Labels, Codes]:
+def group_codes(groups: ArrayLike, n_rows: int, row_name: Places = NOWHERE) -> tuple[Labels, Codes]:
     """The labels of the groups of rows, and the code of each row. `row_name` names a row in an error.
 
     Raises
@@ -414,8 +411,7 @@ def group_codes(groups: ArrayLike, n_rows: int, row_name: Places | None = None) 
     if codes.shape != (n_rows,):
         raise ValueError(f"groups or folds have shape {codes.shape} for {wording.counted(n_rows, 'row')}")
     if missing is not None:
-        row = (row_name or Places())(int(np.argmax(missing)))
-        raise ValueError(f"{row} has no group or fold (null or NaN)")
+        raise ValueError(f"{row_name(int(np.argmax(missing)))} has no group or fold (null or NaN)")
     return values, codes
 
 
@@ -506,26 +502,22 @@ def check_no_rounding(X: Any) -> None:
 
     Smaller decimals, fractions and numbers in text are rounded to the nearest float64 without an error.
     """
-    if hasattr(X, "__array__") and column_labels(X) is None:
-        if np.asarray(X).dtype.kind not in "OUT":
-            return
-    elif np.asarray(X).dtype.kind in "iub":
+    names, kind = column_labels(X), np.asarray(X).dtype.kind
+    has_one_type = hasattr(X, "__array__") and names is None
+    if kind in "iub" or (has_one_type and kind not in "OUT"):
         return
-    names = column_labels(X)
-    columns = _object_columns(X) if names is None else {name: X[name] for name in names}
-    for name, column in columns.items():
+    if names is None:
+        columns: Iterable[tuple[Any, Any]] = enumerate(np.atleast_2d(np.asarray(X, dtype=object)).T)
+    else:
+        columns = ((name, X[name]) for name in names)
+    for name, column in columns:
         rounded = next(filter(_is_rounded, _candidates(np.asarray(column))), None)
         if rounded is not None:
-            kind = "integers" if isinstance(rounded, int | np.integer) else "numbers"
+            numbers = "integers" if isinstance(rounded, int | np.integer) else "numbers"
             raise ValueError(
-                f"column {name!r} has {kind} beyond 2^53, which float64 would round. Give integers alone, "
+                f"column {name!r} has {numbers} beyond 2^53, which float64 would round. Give integers alone, "
                 "in an array, or subtract an offset from the column"
             )
-
-
-def _object_columns(X: Any) -> dict[int, NDArray[Any]]:
-    matrix = np.asarray(X, dtype=object)
-    return dict(enumerate(matrix.T)) if matrix.ndim == 2 else {}
 
 
 def _candidates(values: NDArray[Any]) -> Iterable[Any]:

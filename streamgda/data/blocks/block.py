@@ -40,7 +40,7 @@ LEARN_INCOMPLETE = (
 _TARGET_ELEMENTS = 1 << 21  # 16 MB of float64
 _MOST_ELEMENTS = 1 << 23  # of a block that is longer because the data has many classes
 _MOST_ROWS = 1 << 16
-_FEWEST_ROWS_OF_BLOCK = 1 << 8
+_FEWEST_ROWS = 1 << 8
 _ROWS_OF_CLASS = 128
 _FEWEST_ROWS_OF_CLASS = 2  # with fewer, most classes have one row in a block, and long blocks save nothing
 
@@ -316,7 +316,7 @@ def rows_per_block(n_features: int, n_classes: int = 1) -> int:
     if longest >= _FEWEST_ROWS_OF_CLASS * n_classes:
         wanted = n_classes * max(_ROWS_OF_CLASS, n_features // 2)
         rows = max(rows, min(longest, power_of_two_up_to(2 * wanted - 1)))  # `wanted`, rounded up
-    return max(_FEWEST_ROWS_OF_BLOCK, rows)
+    return max(_FEWEST_ROWS, rows)
 
 
 def power_of_two_up_to(number: int) -> int:
@@ -325,18 +325,7 @@ def power_of_two_up_to(number: int) -> int:
 
 
 def cut_into_blocks(
-    features: Features,
-    classes: Labels,
-    codes: Codes,
-    *,
-    unlabelled: NDArray[np.bool_] | None = None,
-    weights: NDArray[Any] | None = None,
-    feature_names: tuple[str, ...] | None = None,
-    missing: Missing = "raise",
-    row_name: Places = NOWHERE,
-    groups: tuple[Labels, Codes] | None = None,
-    dates: tuple[str, ...] = (),
-    lists: Lists = (),
+    rows: Block, missing: Missing, unlabelled: NDArray[np.bool_] | None = None
 ) -> Iterator[Block]:
     """Cut rows into blocks, and check labels and weights.
 
@@ -346,12 +335,12 @@ def cut_into_blocks(
 
     Parameters
     ----------
-    features, classes, codes, weights, feature_names, row_name, groups, dates, lists
-        As for `Block`. There may be any number of rows, and some classes may have none.
-    unlabelled : ndarray of bool of shape (n_rows,), optional
-        The rows that have no label.
+    rows : Block
+        Any number of rows, with weights as they are given. Some classes may have no rows.
     missing : {"raise", "drop", "marginal"}
         "drop" leaves out rows without a feature, a label or a weight, "marginal" those without a label.
+    unlabelled : ndarray of bool of shape (n_rows,), optional
+        The rows that have no label.
 
     Raises
     ------
@@ -359,32 +348,19 @@ def cut_into_blocks(
         If a label is missing and `missing` is "raise", if a weight is missing and `missing` is not "drop", or
         if a weight is negative or infinite.
     """
-    if isinstance(features, np.ndarray):
-        n_features = features.shape[1]
-    else:
-        n_features = features.n_columns if isinstance(features, MadeColumns) else len(features)
-    size = (
-        _FEWEST_ROWS_OF_BLOCK
-        if len(codes) <= _FEWEST_ROWS_OF_BLOCK
-        else rows_per_block(n_features, len(classes))
-    )
-    is_whole = unlabelled is None and weights is None and missing != "drop"
-    for start in range(0, len(codes), size):
-        rows = slice(start, start + size)
-        block = Block(
-            rows_of(features, rows),
-            *labels.drop_unused(classes, codes[rows]),
-            weights=None if weights is None else weights[rows],
-            feature_names=feature_names,
-            row_name=row_name.after(start) if start else row_name,
-            groups=groups and (groups[0], groups[1][rows]),
-            dates=dates,
-            lists=lists,
-        )
-        if is_whole:
-            yield block
-        else:
-            yield _checked(block, None if unlabelled is None else unlabelled[rows], missing)
+    n_rows, size = len(rows.codes), _FEWEST_ROWS
+    if n_rows > size:
+        made = rows.features
+        n_columns = made.n_columns if isinstance(made, MadeColumns) else rows.n_features
+        size = rows_per_block(n_columns, len(rows.classes))
+    is_whole = unlabelled is None and rows.weights is None and missing != "drop"
+    for start in range(0, n_rows, size):
+        block = rows if n_rows <= size else rows.between(start, start + size)
+        classes, codes = labels.drop_unused(block.classes, block.codes)
+        if classes is not block.classes:
+            block = replace(block, classes=classes, codes=codes)
+        without_label = None if unlabelled is None else unlabelled[start : start + size]
+        yield block if is_whole else _checked(block, without_label, missing)
 
 
 def without_missing(block: Block, beside: dict[str, Any], missing: Missing) -> tuple[Block, dict[str, Any]]:

@@ -43,8 +43,7 @@ def days(column: Any) -> NDArray[np.float64]:
 
 def days_of_moments(moments: Moments) -> NDArray[np.float64]:
     """Moments of NumPy as days since 1970; NaN for NaT."""
-    unit = "ns" if moments.dtype == np.dtype("datetime64[ns]") else "us"
-    values = _days_of(moments.astype(f"datetime64[{unit}]").view(np.int64), unit)
+    values = _days_of(moments.astype("datetime64[us]").view(np.int64), "us")
     return np.where(np.isnat(moments), np.nan, values)
 
 

@@ -59,8 +59,7 @@ def whole_classes(labels: Labels) -> tuple[Labels, NDArray[np.intp]]:
     """
     if not labels.dtype.names:
         return labels, np.arange(len(labels))
-    classes, starts = np.unique(labels["label"], return_index=True)
-    return classes, starts
+    return np.unique(labels["label"], return_index=True)
 
 
 def label_columns(labels: Labels) -> dict[str, NDArray[Any]]:
@@ -108,8 +107,7 @@ def encode(labels: ArrayLike) -> tuple[Labels, Codes, NDArray[np.bool_] | None]:
     values = _one_dimensional(labels)
     unlabelled = _missing(values) if values.dtype.kind in "fO" else None
     if unlabelled is None:
-        classes, codes = _encode(values)
-        return classes, codes, None
+        return *_encode(values), None
     classes, seen = _encode(values[~unlabelled])
     codes = np.zeros(len(values), dtype=seen.dtype)
     codes[~unlabelled] = seen

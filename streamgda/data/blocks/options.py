@@ -92,27 +92,22 @@ _OF_OTHERS = {
 """Parameters of scikit-learn and pandas: the parameter that does so here, and how it is written."""
 
 
-def new_spelling(old: str) -> str:
-    """How a parameter of an older version is written now."""
+def _new_spelling(old: str) -> str:
+    """How a parameter of an older version, or of another library, is written here and now."""
+    if old in _OF_OTHERS:
+        return f"{old} is {_OF_OTHERS[old][1]} here"
     option, name = RENAMED[old]
     if name is None:
         return f"{old} is now {option}"
-    now = f"a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
-    return f"{old} is now {now}"
+    return f"{old} is now a parameter of an option: {option}={OPTIONS[option].kind.__name__}({name}=...)"
 
 
 def check_not_renamed(known: Container[str], names: Iterable[str], error: type[Exception]) -> None:
-    """Raise the error, with the new spelling, for a name of an older version that is not a known one."""
+    """Raise the error, with the new spelling, for a name of an older version or of another library."""
     for old in names:
-        if old in RENAMED and old not in known and RENAMED[old][0] in known:
-            raise error(new_spelling(old))
-
-
-def _check_not_of_others(known: Container[str], names: Iterable[str]) -> None:
-    """Raise TypeError, with the spelling here, for a name of another library that is not a known one."""
-    for name in names:
-        if name in _OF_OTHERS and name not in known and _OF_OTHERS[name][0] in known:
-            raise TypeError(f"{name} is {_OF_OTHERS[name][1]} here")
+        new, _ = RENAMED.get(old) or _OF_OTHERS.get(old) or (None, None)
+        if new in known and old not in known:
+            raise error(_new_spelling(old))
 
 
 def refusing_renamed(function: F) -> F:
@@ -124,10 +119,7 @@ def refusing_renamed(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **params: Any) -> Any:
-        if RENAMED.keys() & params:
-            check_not_renamed(known, params, TypeError)
-        if _OF_OTHERS.keys() & params:
-            _check_not_of_others(known, params)
+        check_not_renamed(known, params, TypeError)
         return function(*args, **params)
 
     return cast("F", call)

@@ -86,12 +86,9 @@ class Part:
             return self._has(mixed(places.numbers(n_rows).astype(np.uint64), start))
         assert column is not None  # a source without columns refuses to be split by one
         values, codes = column(self.column)
-        texts = (
-            crc32(str(value).encode()) for value in values.tolist()
-        )  # quick, since there may be very many
-        hashed = mixed(np.fromiter(texts, np.uint64, len(values)), self._hash("", depth))
-        of_values = self._has(hashed)
-        return of_values[codes]
+        sums = (crc32(str(value).encode()) for value in values.tolist())  # quick, as there may be very many
+        hashed = mixed(np.fromiter(sums, np.uint64, len(values)), self._hash("", depth))
+        return self._has(hashed)[codes]
 
     def _hash(self, text: str, depth: int) -> int:
         return hash_of(f"split {self.random_state} {depth} {text}")

@@ -17,6 +17,7 @@ from streamgda.data.blocks.arrays import (
     as_table,
     check_known_numbers,
     column_labels,
+    column_types,
     library_of,
     with_places,
 )
@@ -100,8 +101,8 @@ def _numbers_of(schema: Schema) -> set[str]:
 
 
 def _frame_with_days(frame: Any, schema: Schema) -> Any:
-    there = set(column_labels(frame) or ())
-    others = [name for name in schema.dates if name in there and not is_date(_kind_of(frame, name))]
+    kinds = dict(zip(column_labels(frame) or (), column_types(frame), strict=False)) if schema.dates else {}
+    others = [name for name in schema.dates if name in kinds and not is_date(kinds[name])]
     if not others:
         return frame
     if library_of(frame) == "pandas":
@@ -111,10 +112,6 @@ def _frame_with_days(frame: Any, schema: Schema) -> Any:
         days = days_of_moments(moments_of(table[name].to_pylist(), name))
         table = table.set_column(table.column_names.index(name), name, [days])
     return table
-
-
-def _kind_of(frame: Any, name: str) -> Any:
-    return frame.schema.field(name).type if library_of(frame) == "pyarrow" else frame[name].dtype
 
 
 def _array_with_days(rows: Any, schema: Schema) -> Any:
@@ -131,8 +128,7 @@ def _array_with_days(rows: Any, schema: Schema) -> Any:
 
 def _days(values: Collection[Any], name: str) -> NDArray[np.float64]:
     """The days of a column of an array. Numbers are days already."""
-    if all(
-        is_missing(value) or (isinstance(value, Real) and not isinstance(value, bool)) for value in values
-    ):
-        return np.array([np.nan if is_missing(value) else float(value) for value in values])
+    numbers = [np.nan if is_missing(value) else value for value in values]
+    if all(isinstance(number, Real) and not isinstance(number, bool) for number in numbers):
+        return np.array(numbers, np.float64)
     return days_of_moments(moments_of(values, name))

@@ -27,7 +27,7 @@ How to write another one
 ------------------------
 A source is one file with two classes. `accumulate`, `evaluate` and the estimators' `fit` take any `Source`,
 so it may be a file outside of the package. Within it, ``streamgda/__init__.py`` lists the function that
-scans it in ``_HOME_OF`` and ``__all__``, which makes it public.
+scans it in ``_HOME_OF``, which makes it public.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
   and `blocks_of_batches` of what `rebatched` makes of Arrow record batches; they check the values, and name a

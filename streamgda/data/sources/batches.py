@@ -57,19 +57,18 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
     columns = _columns_of(batch, roles, row_name)
     classes, codes, unlabelled = labels_of(columns[roles.target], f"{origin}: target {roles.target!r}")
     features, names = _features(columns, roles, row_name)
-    return cut_into_blocks(
+    block = Block(
         features,
         classes,
         codes,
-        unlabelled=unlabelled,
-        weights=None if roles.weight is None else _number(columns, roles.weight, origin),
-        feature_names=names,
-        dates=_dates(columns, roles),
-        lists=tuple(sorted(roles.lists.items())),
-        missing=roles.missing,
+        None if roles.weight is None else _number(columns, roles.weight, origin),
+        names,
         row_name=row_name,
         groups=None if roles.groups is None else _groups(columns[roles.groups], roles.groups, row_name),
+        dates=_dates(columns, roles),
+        lists=tuple(sorted(roles.lists.items())),
     )
+    return cut_into_blocks(block, roles.missing, unlabelled)
 
 
 def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table]:

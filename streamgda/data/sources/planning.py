@@ -148,7 +148,7 @@ class Dataset:
         with opening(path):
             footer = retried(partial(read_footer, storage, path), place=path)
         with decoding(path):
-            return Footer.of(storage, path, *footer)
+            return footer.decoded(storage)
 
     @property
     def written_as(self) -> str:

@@ -32,18 +32,10 @@ from streamgda.data.sources.batches import blocks_of_batches, tables_of_batches,
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import Roles
-from streamgda.data.storage.fetching import (
-    STEP,
-    chunks_of,
-    fetched,
-    in_shares,
-    opened,
-    range_of,
-    request_threads,
-)
+from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
-from streamgda.data.storage.reading import Range, RangedFile
+from streamgda.data.storage.reading import Range, RangedFile, reader_of, request_threads
 from streamgda.data.storage.retries import StorageError
 
 _ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
@@ -200,15 +192,15 @@ class RowGroups(ScorableSplit):
 
     def _fetch(self) -> _Remote:
         """Open the file, request its first bytes, and check its version when all have come."""
-        place = self.read_options.storage, self.path, self.version
-        known = DECODED.get(*place)
-        read, size = opened(*place, known and known.file)
+        storage, path, version = self.read_options.storage, self.path, self.version
+        known = DECODED.get(storage, path, version)
+        read, size = reader_of(storage, path, known and known.file, version.size)
         if size <= SMALL_FILE:
             whole = (known and known.whole) or read(0, size)
             self._check_version()
-            footer = known and known.footer_of(pa.BufferReader(whole))
+            footer = known and known.metadata_of(pa.BufferReader(whole))
             return _Remote(RangedFile(lambda start, stop: whole.slice(start, stop - start), size), footer)
-        footer = known and known.footer
+        footer = known and known.metadata
         if footer is None:
             tail = tail_of(read, size)
             footer = pq.read_metadata(pa.BufferReader(tail))
@@ -270,7 +262,7 @@ class RowGroups(ScorableSplit):
         with file:
             with decoding(self.path):
                 known = DECODED.get(storage, self.path, self.version)
-                parquet = self._parquet(file, known and known.footer_of(file), is_whole=False)
+                parquet = self._parquet(file, known and known.metadata_of(file), is_whole=False)
             yield parquet
             storage.check_unchanged(self.path, self.version)
 

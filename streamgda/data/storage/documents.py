@@ -107,12 +107,11 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str) -> dict[str, Any]:
             f"{path} is a Parquet file of something else: its metadata has no key {_KEY.decode()!r}"
         )
     try:
-        document = json.loads(content)
-        has_checksum = isinstance(document, dict) and _CHECKSUM in document
-        is_whole = not has_checksum or document.pop(_CHECKSUM) == digest(document)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: its metadata is not JSON ({error})") from error
-    version = document.get("format_version") if isinstance(document, dict) else None
+        document: dict[str, Any] = json.loads(content)
+        is_whole = document.pop(_CHECKSUM, None) in (None, digest(document))
+        version = document.get("format_version")
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: its metadata is not JSON of an object ({error})") from error
     if type(version) is not int or version < 1:
         raise ValueError(f"{path} is damaged: its metadata has no format_version")
     if version > FORMAT_VERSION:
@@ -122,4 +121,4 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str) -> dict[str, Any]:
         )
     if not is_whole:
         raise ValueError(f"{path} is damaged: its metadata differs from its checksum")
-    return dict(document)
+    return document

@@ -9,15 +9,13 @@ all readers of a process share make the requests.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice
 from math import ceil
-from typing import Protocol, Self, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,8 +35,6 @@ _REQUEST = 12 << 20  # bytes of the longest request
 _HOLE = 1 << 15  # bytes between two ranges that are fetched too, to save a request
 _SMALL = 1 << 20  # bytes of a file that is read as a whole in any case
 _AHEAD = 16  # splits that are fetched before they are used
-_THREADS = 25  # as many connections as Arrow's client of S3 keeps
-_MOST_UNUSED = 1 << 24  # bytes that `read_ahead` has read and that are not used yet
 
 
 def chunks_of(
@@ -46,12 +42,9 @@ def chunks_of(
 ) -> Iterator[list[pq.ColumnChunkMetaData]]:
     """Yield the chunks of some columns for each row group. Lists and structs have a chunk for each leaf."""
     columns = set(names)
-    leaf = metadata.schema.column
-    paths = [leaf(i).path for i in range(metadata.num_columns)] if columns else []
-    enclosing = (  # of "a.b": "a" and "a.b"
-        accumulate(path.split("."), "{}.{}".format) if "." in path else [path] for path in paths
-    )
-    leaves = [i for i, leaf in enumerate(enclosing) if not columns.isdisjoint(leaf)]
+    paths = [leaf.path for leaf in map(metadata.schema.column, range(metadata.num_columns))]
+    enclosing = (accumulate(path.split("."), "{}.{}".format) for path in paths)  # of "a.b": "a" and "a.b"
+    leaves = [i for i, names_of_leaf in enumerate(enclosing) if not columns.isdisjoint(names_of_leaf)]
     for index in groups:
         group = metadata.row_group(index)
         yield [group.column(i) for i in leaves]
@@ -90,20 +83,10 @@ def requests_for(ranges: Iterable[Range]) -> list[Request]:
     return requests
 
 
-def opened(
-    storage: Storage, path: str, version: Version, file: pa.NativeFile | None
-) -> tuple[ReadRange, int]:
-    """A function that reads ranges of a remote file, and the size of the file; the file if it is open."""
-    if file is None and storage.fsspec is None:
-        with storing(path):
-            file, _ = storage.open(path)
-    return reader_of(storage, path, file, version.size)
-
-
 def fetched(read: ReadRange, size: int, steps: Sequence[Iterable[Range]]) -> RangedFile:
     """The needed ranges of a file, of which the first are being fetched."""
     requests = list(chain.from_iterable(map(requests_for, steps)))
-    return RangedFile(read, size, requests, STEP * min(len(steps), 2), request_threads().submit)
+    return RangedFile(read, size, requests, STEP * min(len(steps), 2))
 
 
 @contextmanager
@@ -118,9 +101,9 @@ def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> 
     if version.size is None:
         yield open_whole(storage, path)
         return
-    read, size = opened(storage, path, version, None)
+    read, size = reader_of(storage, path, size=version.size)
     requests = requests_for([(0, size)]) if ahead or size <= _SMALL else ()
-    remote = RangedFile(read, size, requests, 2 * _REQUEST, request_threads().submit)
+    remote = RangedFile(read, size, requests, 2 * _REQUEST)
     try:
         yield remote.file
     except Exception as error:
@@ -131,21 +114,9 @@ def decodable(storage: Storage, path: str, version: Version, *, ahead: bool) -> 
         remote.close()
 
 
-class Fetchable(Protocol):
-    """A split whose data can be fetched before they are read."""
-
-    n_to_fetch: int
-
-    def fetched(self) -> Self:
-        """The same split; if it is remote, its first bytes are being fetched."""
-
-
-P = TypeVar("P", bound=Fetchable)
-
-
-def fetch_ahead(splits: Iterable[P]) -> Iterator[P]:
+def fetch_ahead(splits: Iterable[Any]) -> Iterator[Any]:
     """Yield splits in order. While one is read, the next ones are fetched: at most 16, and 64 MB of them."""
-    waiting, n_bytes = deque[P](), 0
+    waiting, n_bytes = deque[Any](), 0
     for split in splits:
         while waiting and (len(waiting) >= _AHEAD or n_bytes + split.n_to_fetch > STEP):
             n_bytes -= waiting[0].n_to_fetch
@@ -156,47 +127,26 @@ def fetch_ahead(splits: Iterable[P]) -> Iterator[P]:
         yield waiting.popleft()
 
 
-@lru_cache(1)
-def request_threads() -> DaemonThreads:
-    """The threads that make the requests of this process, at most one for each connection."""
-    return DaemonThreads(_THREADS, "streamgda-requests")
-
-
-# A forked child process has none of the threads.
-os.register_at_fork(after_in_child=request_threads.cache_clear)
-
-
 def read_ahead(
-    read: Callable[[S], T],
-    places: Iterable[S],
-    n_ahead: int,
-    sizes: Iterable[int] = repeat(0),
-    n_threads: int | None = None,
+    read: Callable[[S], T], places: Iterable[S], n_ahead: int, n_threads: int | None = None
 ) -> Generator[T]:
     """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
 
-    There are as many threads, unless another number is given. If the sizes at the places are given, in bytes,
-    at most 16 MB are read and not yet used, or one place if it is larger. What is yielded counts as used when
-    the next is requested. An error of reading a place is raised when the turn of that place comes.
+    There are as many threads, unless another number is given. An error of reading a place is raised when the
+    turn of that place comes.
     """
     if not n_ahead:
         yield from map(read, places)
         return
-    coming, unused_sizes = zip(places, sizes, strict=False), deque[int]()
-    following = next(coming, None)
+    coming, waiting = iter(places), deque[Future[T]]()
     with DaemonThreads(n_threads or n_ahead, "streamgda-readers") as readers:
-        waiting = deque[Future[T]]()
         try:
-            while following or waiting:
-                while following and len(waiting) <= n_ahead:
-                    place, size = following
-                    if waiting and sum(unused_sizes) + size > _MOST_UNUSED:
-                        break
-                    waiting.append(readers.submit(read, place))
-                    unused_sizes.append(size)
-                    following = next(coming, None)
+            while True:
+                room = n_ahead + 1 - len(waiting)
+                waiting.extend(readers.submit(read, place) for place in islice(coming, room))
+                if not waiting:
+                    return
                 yield waiting.popleft().result()
-                unused_sizes.popleft()
         finally:
             for future in waiting:
                 future.cancel()

@@ -22,9 +22,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -34,9 +34,6 @@ from streamgda.data.storage.paths import AnyFileSystem, Path, one_line, shown
 from streamgda.data.storage.retries import StorageError, retried, storing
 from streamgda.data.storage.secrets import Concealed, concealed, concealing
 from streamgda.data.storage.threads import wait_for
-
-if TYPE_CHECKING:
-    from fsspec import AbstractFileSystem
 
 T = TypeVar("T")
 
@@ -75,8 +72,14 @@ class Version:
 
     def warn_if_size_alone(self, name: str) -> None:
         """Warn, once in a process, that only its size tells a version of a file from others."""
-        if not self.tells_content:
-            _warn_of_sizes(name)
+        if not self.tells_content and not _warned_of:
+            _warned_of.append(name)
+            warnings.warn(
+                f"{name}: its store says the size of a file and nothing else that tells its versions apart. "
+                "Where states or predictions are found again, other rows of the same size are taken for the "
+                "same: give changed files new names",
+                stacklevel=2,
+            )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Version) and self.identity == other.identity
@@ -86,17 +89,6 @@ class Version:
 
 
 _warned_of: list[str] = []  # the first file with a version of size alone
-
-
-def _warn_of_sizes(name: str) -> None:
-    if not _warned_of:
-        _warned_of.append(name)
-        warnings.warn(
-            f"{name}: its store says the size of a file and nothing else that tells its versions apart. "
-            "Where states or predictions are found again, other rows of the same size are taken for the "
-            "same: give changed files new names",
-            stacklevel=2,
-        )
 
 
 _KINDS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
@@ -189,10 +181,8 @@ class Storage:
             return {moved(path, place, folder): version for path, version in walk_files(place)}
         if (behind := self.forget_listings()) is None:
             selector = pafs.FileSelector(folder, recursive=True, allow_not_found=True)
-            infos, in_seconds = self.filesystem.get_file_info(selector), self._is_s3
-            return {
-                info.path: _version(info, in_seconds) for info in infos if info.type == pafs.FileType.File
-            }
+            infos = self.filesystem.get_file_info(selector)
+            return {info.path: self._version_of(info) for info in infos if info.is_file}
         return {name: version_of_info(info) for name, info in behind.find(folder, detail=True).items()}
 
     @storing()
@@ -205,13 +195,13 @@ class Storage:
                 for name, info in infos.items()
             }
         versions: dict[str, Version | None] = {}
-        folders, in_seconds = [folder], self._is_s3
+        folders = [folder]
         for _ in range(depth):
-            selectors = (pafs.FileSelector(name, allow_not_found=True) for name in folders)
-            inside = [info for selector in selectors for info in self.filesystem.get_file_info(selector)]
+            selectors = [pafs.FileSelector(name, allow_not_found=True) for name in folders]
+            inside = [*chain.from_iterable(map(self.filesystem.get_file_info, selectors))]
             folders = [info.path for info in inside if info.type == pafs.FileType.Directory]
-            files = {info.path: _version(info, in_seconds) for info in inside if info.is_file}
-            versions |= {**dict.fromkeys(folders), **files}
+            versions |= dict.fromkeys(folders)
+            versions |= {info.path: self._version_of(info) for info in inside if info.is_file}
         return versions
 
     def listed_together(self, paths: Iterable[str]) -> dict[str, Version]:
@@ -246,20 +236,21 @@ class Storage:
         FileNotFoundError
             If it is no longer there.
         """
-        if (place := self.local_path(name)) is not None:
-            try:
+        try:
+            if (place := self.local_path(name)) is not None:
                 return _version_by_status(pathlib.Path(place).stat())
-            except FileNotFoundError as error:
-                raise FileNotFoundError(f"{name} is gone, or what it links to") from error
-        if (behind := self.forget_listings(name)) is not None:
-            try:
+            if (behind := self.forget_listings(name)) is not None:
                 return version_of_info(behind.info(name))
-            except FileNotFoundError as error:
-                raise FileNotFoundError(f"{name} is gone") from error
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{name} is gone, or what it links to") from error
         info = self.filesystem.get_file_info(name)
         if info.type == pafs.FileType.NotFound:
             raise FileNotFoundError(f"{name} is gone")
-        return _version(info, self._is_s3)
+        return self._version_of(info)
+
+    def _version_of(self, info: pafs.FileInfo) -> Version:
+        """The version by pyarrow. S3 may list times in milliseconds, but gives seconds for one file."""
+        return Version(info.size, info.mtime_ns // _SECOND * _SECOND if self._is_s3 else info.mtime_ns)
 
     @storing()
     def open(self, name: str) -> tuple[pa.NativeFile, Version]:
@@ -273,12 +264,9 @@ class Storage:
             version = Version(int(headers["Content-Length"]), _nanoseconds(headers["Last-Modified"].decode()))
         return file, version
 
-    def check_unchanged(self, name: str, planned: Version, present: Version | None = None) -> None:
-        """Raise ValueError if a file is no longer in the version for which a pass was planned.
-
-        If `present` is None, the present version is read from the storage.
-        """
-        if (present or self.version(name)) != planned:
+    def check_unchanged(self, name: str, planned: Version) -> None:
+        """Raise ValueError if a file is no longer in the version for which a pass was planned."""
+        if self.version(name) != planned:
             raise ValueError(f"{name} has changed since the pass was planned; start the pass again")
 
     def local_path(self, path: str) -> str | None:
@@ -422,27 +410,15 @@ def _version_by_status(status: os.stat_result) -> Version:
     return Version(status.st_size, status.st_mtime_ns)
 
 
-def _version(info: pafs.FileInfo, in_seconds: bool) -> Version:
-    """The version of a file by pyarrow. S3 may list times in milliseconds, but give seconds for one file."""
-    return Version(info.size, info.mtime_ns // _SECOND * _SECOND if in_seconds else info.mtime_ns)
-
-
 _SECOND = 1_000_000_000  # nanoseconds
 
 _ETAGS = ("ETag", "etag", "md5Hash")
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
 
-_OTHER_VERSIONS = (  # of stores that have none of these: hashes of the content, and then times in any form
-    *("Content-MD5", "content_md5", "Digest", "md5", "md5Checksum", "md5_checksum", "content_hash"),
-    *("sha", "sha1", "sha256", "hex", "blob_id", "checksum", "CRC", "crc32c"),
-    *("Last-Modified", "lastModified", "modify", "modificationTime", "modification_time", "modifiedTime"),
-    *("modified_time", "server_modified", "timeModified", "last_write_time", "date_time"),
-)
-
 _NOT_OF_CONTENT = re.compile(
-    r"name|path|type|size|length|url|uri|mime.*|partial|.*access.*|atime|time|.*expir.*|ttl|age|date|.*request.*"
-    r"|uid|gid|owner|group|perm.*|mode|nlink|ino|islink|storage.?class",
+    r"name|path|type|size|length|.*ur[li]|mime.*|partial|.*access.*|atime|time|.*expir.*|ttl|age|date|.*request.*"
+    r"|uid|gid|owner|group|perm.*|mode|ino|.*link|storage.?class",
     re.IGNORECASE,
 )
 
@@ -453,19 +429,14 @@ def version_of_info(info: Mapping[str, Any]) -> Version:
     If none of the known keys is there, the version is a digest of all other values, except of those that may
     change while the content does not.
     """
-    etags = [str(info[key]) for key in _ETAGS if info.get(key)]
-    times = [_nanoseconds(info[key]) for key in _TIMES if info.get(key)]
-    if not etags and not times:
-        etags = [f"{key} {info[key]}" for key in _OTHER_VERSIONS if info.get(key)]
-    if not etags and not times:
-        plain = {
-            key: str(value)
-            for key, value in info.items()
-            if isinstance(value, _PLAIN) and not _NOT_OF_CONTENT.fullmatch(key)
-        }
-        times = [_nanoseconds(info["created"])] if info.get("created") else []
-        etags = [digest(plain)] if plain.keys() - {"created"} else []
-    return Version(info.get("size"), times[0] if times else None, etags[0] if etags else None)
+    etag = next((str(info[key]) for key in _ETAGS if info.get(key)), None)
+    time = next((info[key] for key in _TIMES if info.get(key)), None)
+    if etag is None and time is None:
+        known = {key: str(value) for key, value in info.items() if isinstance(value, _PLAIN)}
+        known = {key: value for key, value in known.items() if not _NOT_OF_CONTENT.fullmatch(key)}
+        etag = digest(known) if known.keys() - {"created"} else None
+        time = info.get("created")
+    return Version(info.get("size"), _nanoseconds(time) if time else None, etag)
 
 
 _PLAIN = (bool, int, float, str, bytes, datetime)
@@ -509,11 +480,9 @@ def walk_files(folder: str) -> Iterator[tuple[str, Version]]:
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
     """The files and folders directly in a folder, sorted by name; none if it is not a folder."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=attrgetter("name"))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        return sorted(entries, key=attrgetter("name"))
+    return []
 
 
 def resolve(path: Path, filesystem: AnyFileSystem | Storage | None = None) -> tuple[Storage, str]:
@@ -597,7 +566,7 @@ def _from_url(url: str) -> tuple[pafs.FileSystem, str]:
     return _wrapped(filesystem), name
 
 
-def by_fsspec(url: str) -> tuple[AbstractFileSystem, str]:
+def by_fsspec(url: str) -> tuple[Any, str]:
     """The filesystem of fsspec that a URL is on, and the path on it. Errors show no secrets of the URL."""
     from fsspec.core import url_to_fs
 
@@ -613,7 +582,7 @@ def by_fsspec(url: str) -> tuple[AbstractFileSystem, str]:
 _RETRIES = 60  # seconds; without a limit, pyarrow tries for 15 minutes
 
 
-def _wrapped(filesystem: AbstractFileSystem) -> pafs.FileSystem:
+def _wrapped(filesystem: Any) -> pafs.FileSystem:
     return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
 
 

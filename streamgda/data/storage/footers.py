@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, pairwise
 from operator import attrgetter
 from threading import Lock
 from typing import NamedTuple
@@ -37,8 +38,8 @@ _OPEN_FILE = 1 << 11  # bytes that an opened file takes, about
 _DECODED_SIZE = 10  # times the bytes of a footer, about
 
 
-def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeFile | None, pa.Buffer | None]:
-    """Read the footer of a Parquet file and the bytes behind it, and the version of the file.
+def read_footer(storage: Storage, path: str) -> Footer:
+    """Read the footer of a Parquet file and the version of the file. `Footer.decoded` decodes it.
 
     An object store answers by two requests: one for the version, one for the bytes. The opened file is
     returned too if it holds no connection; to open it again would take another request. So are all bytes of a
@@ -58,10 +59,10 @@ def read_footer(storage: Storage, path: str) -> tuple[bytes, Version, pa.NativeF
     is_kept = storage.is_object_store and not storage.is_local
     whole = read(0, size) if is_kept and 0 < size <= SMALL_FILE else None
     tail = tail_of(read if whole is None else lambda start, stop: whole.slice(start, stop - start), size)
-    if file is None or is_kept:
-        return tail, version, file, whole
-    file.close()
-    return tail, version, None, whole
+    if file is not None and not is_kept:
+        file.close()
+        file = None
+    return Footer(path, version, tail=tail, file=file, whole=whole)
 
 
 def read_tail(file: pa.NativeFile) -> bytes:
@@ -78,47 +79,31 @@ def tail_of(read: ReadRange, size: int) -> bytes:
     return bytes(tail[-n_footer:])
 
 
-class Known(NamedTuple):
-    """The footer of a file, as bytes and decoded, the open file, and all of a small remote file.
-
-    Another local file may have the same version.
-    """
-
-    tail: bytes
-    footer: pq.FileMetaData
-    file: pa.NativeFile | None
-    whole: pa.Buffer | None
-
-    def footer_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
-        """The decoded footer, if a file ends with the same bytes."""
-        n_bytes, size = len(self.tail), file.size()
-        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
-        return self.footer if is_same else None
-
-
 class Cache:
-    """What is known of the files that were read last. The oldest are forgotten first."""
+    """The footers of the files that were read last. The oldest are forgotten first."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes, self._n_bytes = most_bytes, 0
-        self._known: dict[tuple[str, Version], tuple[Storage, Known, int]] = {}
+        self._known: dict[tuple[str, Version], tuple[Storage, Footer, int]] = {}
         self._lock = Lock()
         # Or a forked process would wait for a thread that it does not have.
         os.register_at_fork(
             before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
         )
 
-    def keep(self, storage: Storage, path: str, version: Version, known: Known, n_bytes: int) -> None:
-        """Keep what is known of a version of a file, which takes so many bytes."""
+    def keep(self, storage: Storage, footer: Footer) -> None:
+        """Keep the footer of a file."""
+        key = footer.path, footer.version
+        n_bytes = _OPEN_FILE + _DECODED_SIZE * len(footer.tail) + len(footer.whole or b"")
         with self._lock:
-            self._forget((path, version))
-            self._known[path, version] = storage, known, n_bytes
+            self._forget(key)
+            self._known[key] = storage, footer, n_bytes
             self._n_bytes += n_bytes
             while self._n_bytes > self._most_bytes:
                 self._forget(next(iter(self._known)))
 
-    def get(self, storage: Storage, path: str, version: Version) -> Known | None:
-        """What is known of a version of a file, if it is in memory."""
+    def get(self, storage: Storage, path: str, version: Version) -> Footer | None:
+        """The footer of a version of a file, if it is in memory."""
         entry = self._known.get((path, version))
         return entry[1] if entry is not None and entry[0] == storage else None
 
@@ -138,40 +123,41 @@ _FORMAT = ds.ParquetFileFormat()
 
 
 class Footer(NamedTuple):
-    """What a file says of itself: its columns; and if it is of Parquet, its footer (see `read_footer`)."""
+    """What a file says of itself: its columns; and if it is of Parquet, its footer, with the bytes behind it.
+
+    One that is kept has the open file of a store too, and all bytes of a small one.
+    """
 
     path: str
     version: Version
-    schema: pa.Schema
+    schema: pa.Schema = None
     tail: bytes = b""
     metadata: pq.FileMetaData = None
+    file: pa.NativeFile | None = None
+    whole: pa.Buffer | None = None
 
-    @classmethod
-    def of(
-        cls,
-        storage: Storage,
-        path: str,
-        tail: bytes,
-        version: Version,
-        file: pa.NativeFile | None,
-        whole: pa.Buffer | None,
-    ) -> Footer:
-        """Decode a footer, and check it if the length of the file is known.
+    def metadata_of(self, file: pa.NativeFile) -> pq.FileMetaData | None:
+        """The decoded footer, if a file ends with the same bytes. Another may be of the same version."""
+        n_bytes, size = len(self.tail), file.size()
+        is_same = n_bytes <= size and file.read_at(n_bytes, size - n_bytes) == self.tail
+        return self.metadata if is_same else None
+
+    def decoded(self, storage: Storage) -> Footer:
+        """The footer with what its bytes say, checked if the length of the file is known.
 
         Raises
         ------
         pyarrow.ArrowInvalid
             If it is damaged.
         """
-        fragment = _FORMAT.make_fragment(pa.py_buffer(tail))
-        schema, metadata = fragment.physical_schema, fragment.metadata
-        list(schema.names)  # which pyarrow decodes only when it is asked for them
-        if version.size is not None:
-            check_footer(metadata, tail, version.size)
-        if version.tells_content and not has_encrypted_columns(metadata, tail):
-            n_bytes = _OPEN_FILE + _DECODED_SIZE * len(tail) + len(whole or b"")
-            DECODED.keep(storage, path, version, Known(tail, metadata, file, whole), n_bytes)
-        return cls(path, version, schema, tail, metadata)
+        fragment = _FORMAT.make_fragment(pa.py_buffer(self.tail))
+        footer = self._replace(schema=fragment.physical_schema, metadata=fragment.metadata)
+        list(footer.schema.names)  # which pyarrow decodes only when it is asked for them
+        if self.version.size is not None:
+            check_footer(footer.metadata, self.tail, self.version.size)
+        if self.version.tells_content and not has_encrypted_columns(footer.metadata, self.tail):
+            DECODED.keep(storage, footer)
+        return footer._replace(file=None, whole=None)
 
 
 def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
@@ -196,21 +182,12 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
     groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
     rows = list(map(attrgetter("num_rows"), groups))
     if min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
-        raise pa.ArrowInvalid(
-            "the footer is damaged: its row groups and the file differ in their number of rows"
-        )
+        raise pa.ArrowInvalid("the footer is damaged: its row groups have other rows than the file")
     if has_encrypted_columns(metadata, tail):
         return
-    outside = pa.ArrowInvalid("the footer is damaged: a column is not within the file")
-    places, before = sorted(_places(metadata, groups)), 0
-    if _behind(metadata, tail):
-        raise outside
-    for start, stop in places:
-        if not 0 < start < stop <= n_bytes - len(tail):
-            raise outside
-        if start < before:
-            raise pa.ArrowInvalid("the footer is damaged: two columns are in one place")
-        before = stop
+    bounds = [1, *chain.from_iterable(sorted(_places(metadata, groups))), n_bytes - len(tail)]
+    if _behind(metadata, tail) or any(before > after for before, after in pairwise(bounds)):
+        raise pa.ArrowInvalid("the footer is damaged: columns are in one place, or not within the file")
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
@@ -257,14 +234,12 @@ def check_size(parquet: pq.ParquetFile, n_bytes: int, columns: Collection[str]) 
 
     Raises
     ------
-    ValueError
+    pyarrow.ArrowInvalid
         If they take far more than the bytes of the file can hold.
     """
     size = sum(_sizes(parquet, columns))
     if size > _LEAST_LIMIT + _LARGEST_RATIO * n_bytes:
-        raise ValueError(
-            f"its {n_bytes:,} bytes stand for {size:,} in memory, far more than numbers can take"
-        )
+        raise pa.ArrowInvalid(f"its {n_bytes:,} bytes stand for {size:,} in memory, more than numbers take")
 
 
 def _sizes(parquet: pq.ParquetFile, columns: Collection[str]) -> Iterator[int]:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import os
 import re
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    import pyarrow.fs as pafs
-    from fsspec import AbstractFileSystem
-
-    AnyFileSystem: TypeAlias = pafs.FileSystem | AbstractFileSystem
-else:
-    AnyFileSystem = Any  # annotations resolve without loading pyarrow or fsspec
+AnyFileSystem: TypeAlias = Any
+"""One of pyarrow or of fsspec, which have no types."""
 
 Path = str | PathLike[str]
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.retries import StorageError, retried, storing
+from streamgda.data.storage.threads import DaemonThreads
 
 ReadRange: TypeAlias = Callable[[int, int], pa.Buffer]
 """Returns the bytes of a file from a start to before a stop, by one request."""
@@ -32,25 +33,26 @@ _LAST_BYTES = (0xA5, 0x5A)  # as they are before bytes are read; no range ends w
 
 _READ_WHOLE = 1 << 26  # bytes of a remote file that are asked for together
 
+_THREADS = 25  # as many connections as Arrow's client of S3 keeps
+
 
 def reader_of(
-    storage: Storage, path: str, file: pa.NativeFile | None, size: int | None = None
+    storage: Storage, path: str, file: pa.NativeFile | None = None, size: int | None = None
 ) -> tuple[ReadRange, int]:
-    """A function that reads ranges of a file, and the size of the file.
+    """A function that reads ranges of a file, and the size of the file; both may be known already.
 
-    `file` is the file as pyarrow has opened it; None if fsspec reads it by its path. The function raises
-    `StorageError` if the storage fails, or gives fewer bytes.
+    pyarrow opens the file, or fsspec reads it by its path. The function raises `StorageError` if the storage
+    fails, or gives fewer bytes.
     """
     behind = storage.fsspec
     with storing(path):
+        if file is None and (behind is None or storage.is_local):
+            file = storage.filesystem.open_input_file(path)
         if file is not None:
-            size = file.size()
-        elif size is None:
-            size = behind.size(path)
-    if file is not None:
-        ask = partial(_read_range, file)
-    else:
-        ask = partial(_cat, behind, path) if behind.async_impl else partial(_read_by_path, behind, path)
+            size, ask = file.size(), partial(_read_range, file)
+        else:
+            size = behind.size(path) if size is None else size
+            ask = partial(_read_by_path, behind, path)
 
     def read(start: int, stop: int) -> pa.Buffer:
         with storing(path):
@@ -76,14 +78,22 @@ def _read_range(file: pa.NativeFile, start: int, stop: int) -> pa.Buffer:
     return content.slice(1)
 
 
-def _cat(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffer:
-    return pa.py_buffer(filesystem.cat_file(path, start=start, end=stop))
-
-
 def _read_by_path(filesystem: Any, path: str, start: int, stop: int) -> pa.Buffer:
+    if filesystem.async_impl:
+        return pa.py_buffer(filesystem.cat_file(path, start=start, end=stop))
     with filesystem.open(path, "rb", cache_type="none") as content:
         content.seek(start)
         return pa.py_buffer(content.read(stop - start))
+
+
+@lru_cache(1)
+def request_threads() -> DaemonThreads:
+    """The threads that make the requests of this process, at most one for each connection."""
+    return DaemonThreads(_THREADS, "streamgda-requests")
+
+
+# A forked child process has none of the threads.
+os.register_at_fork(after_in_child=request_threads.cache_clear)
 
 
 @dataclass(eq=False)
@@ -108,18 +118,14 @@ class RangedFile:
     requests : sequence of Request
         What is needed, in the order in which it is to be requested.
     room : int, optional
-        Requests are made while fewer bytes are requested and not used.
-    submit : callable, optional
-        Calls a function in another thread, and returns a future.
+        Requests are made, by other threads, while fewer bytes are requested and not used.
     """
 
     closed = False
 
-    def __init__(
-        self, read: ReadRange, size: int, requests: Sequence[Request] = (), room: int = 0, submit: Any = None
-    ) -> None:
+    def __init__(self, read: ReadRange, size: int, requests: Sequence[Request] = (), room: int = 0) -> None:
         self._bytes, self._size, self._position = read, size, 0
-        self._turns, self._room, self._submit = deque(requests), room, submit
+        self._turns, self._room = deque(requests), room
         self._parts = sorted(requests, key=attrgetter("start"))
         self._starts = [part.start for part in self._parts]
         self.error: StorageError | None = None
@@ -141,7 +147,7 @@ class RangedFile:
 
     def _request(self, part: Request) -> Future[pa.Buffer]:
         if part.answer is None:
-            part.answer = self._submit(self._bytes, part.start, part.stop)
+            part.answer = request_threads().submit(self._bytes, part.start, part.stop)
             self._room -= part.stop - part.start
         return part.answer
 
@@ -192,11 +198,11 @@ class RangedFile:
             part.answer = None
 
 
-def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.NativeFile:
+def open_whole(storage: Storage, path: str) -> pa.NativeFile:
     """Open a file for Arrow to decode, so that each error of decoding it is of its bytes.
 
     A remote file is in memory then, unless it is large. A large file is read when it is decoded; if the
-    storage fails, it is asked again. If the size is known, fsspec need not ask for it.
+    storage fails, it is asked again.
 
     Raises
     ------
@@ -205,20 +211,17 @@ def open_whole(storage: Storage, path: str, size: int | None = None) -> pa.Nativ
     StorageError
         If the storage fails.
     """
+    size: int | None = None
     behind = storage.fsspec
-    with storing(path):
-        if storage.is_local or behind is None:
-            read, size = reader_of(storage, path, storage.filesystem.open_input_file(path))
-        else:
-            if size is None:
-                behind.invalidate_cache(path)  # or it answers from an earlier listing
-                info = behind.info(path)
-                if info["type"] == "directory":
-                    raise IsADirectoryError(path)
-                size = info["size"]
-            if size is None:  # as of some web servers
+    if behind is not None and not storage.is_local:
+        with storing(path):
+            behind.invalidate_cache(path)  # or it answers from an earlier listing
+            info = behind.info(path)
+            if info["type"] == "directory":
+                raise IsADirectoryError(path)
+            if (size := info["size"]) is None:  # as of some web servers
                 return pa.BufferReader(behind.cat_file(path))
-            read, size = reader_of(storage, path, None, size)
+    read, size = reader_of(storage, path, size=size)
     if not storage.is_local and size <= _READ_WHOLE:
         return pa.BufferReader(read(0, size))
     return RangedFile(lambda start, stop: retried(partial(read, start, stop)), size).file

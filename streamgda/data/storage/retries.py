@@ -59,7 +59,7 @@ _random = random.SystemRandom()  # without a state, which a retry would change f
 _retry_errors: ContextVar[list[str] | None] = ContextVar("retry_errors", default=None)
 
 
-def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T:
+def retried(call: Callable[[], T], place: str = "") -> T:
     """Call a storage's client, and call it again after a pause if it fails.
 
     Errors that a retry cannot help, such as a missing file, a refused permission or a wrong value, are raised
@@ -69,8 +69,6 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
     ----------
     call : callable
         Without parameters. Each call must begin anew, so it must not use anything that can be read only once.
-    retries : int, default=3
-        How often to call it again. The pauses are about 1, 2 and 4 seconds.
     place : str, optional
         What is read or written. It is put before an error that does not name it.
 
@@ -84,14 +82,14 @@ def retried(call: Callable[[], T], retries: int = RETRIES, place: str = "") -> T
     >>> retried(lambda: "the bytes")
     'the bytes'
     """
-    return repeated(storing(place)(call), retries)
+    return repeated(storing(place)(call))
 
 
 def repeated(call: Callable[[], T], retries: int = RETRIES) -> T:
     """Call a function, and call it again after a pause if it raises a `StorageError`.
 
-    Any other error, such as one of a user's function that it calls, is raised at once. Each retry is a line
-    in the log and is noted for `noting_retries`. Parameters are those of `retried`.
+    Any other error, such as one of a user's function that it calls, is raised at once. The pauses are about
+    1, 2 and 4 seconds. Each retry is a line in the log and is noted for `noting_retries`.
     """
     for k in range(retries + 1):
         try:

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
-
-from numpy.typing import NDArray
+from typing import Any, ClassVar, Self
 
 from streamgda.data.storage.documents import SENSELESS
 from streamgda.data.storage.paths import AnyFileSystem, Path
 
-
-class Savable(Protocol):
-    """An object that is saved as a Parquet table with a JSON document; `streamgda.data.storage` says how.
-
-    Its class has the functions `save` and `to_bytes` as methods.
-    """
-
-    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The columns of the table, and the plain values of the document."""
+# These two functions are methods of classes with a method `_to_saved`, which returns the columns of the table
+# and the plain values of the document.
 
 
 def save(
-    self: Savable,
+    self: Any,
     path: Path,
     *,
     filesystem: AnyFileSystem | None = None,
@@ -73,7 +64,7 @@ def save(
     tables.save(path, columns, {**document, **_with_metadata(metadata)}, filesystem, overwrite)
 
 
-def to_bytes(self: Savable, *, metadata: Mapping[str, Any] | None = None) -> bytes:
+def to_bytes(self: Any, *, metadata: Mapping[str, Any] | None = None) -> bytes:
     """The bytes that `save` writes, without the time, so that equal objects have equal bytes.
 
     Parameters
@@ -105,10 +96,6 @@ class Loadable(ABC):
 
     _columns: ClassVar[frozenset[str]]
     """The columns of its table."""
-
-    @abstractmethod
-    def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The columns of the table, and the plain values of the document."""
 
     @classmethod
     @abstractmethod

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import iscoroutine
 from itertools import chain, count
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
@@ -67,7 +67,7 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
 def _clean(error: Exception, urls: Iterable[str]) -> Exception:
     """An error, if neither it nor its causes show a secret of some URLs; else one of its kind without."""
     secrets = frozenset[str]().union(*map(secrets_of, urls))
-    texts = [f"{one}\n{one!r}\n{getattr(one, 'filename', '')}" for one in _chain(error)]
+    texts = [f"{one}\n{one!r}\n{getattr(one, 'filename', '')}" for one in chain_of(error)]
     if all(hidden(text, secrets) == text for text in texts):
         return error
     kinds = [kind for kind in type(error).__mro__ if kind.__module__ == "builtins"]
@@ -86,7 +86,7 @@ def _clean(error: Exception, urls: Iterable[str]) -> Exception:
     return clean.with_traceback(error.__traceback__)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """An error, and those that led to it."""
     waiting: list[BaseException | None] = [error]
     ids: set[int] = set()
@@ -154,30 +154,22 @@ class Concealed:
     def _calling(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """A method that takes and returns URLs without secrets, also in its errors."""
 
-        def whole(values: Any) -> Any:
-            return _converted(values, self._whole)
-
-        if iscoroutinefunction(method):
-
-            @wraps(method)
-            async def call_async(*values: Any, **options: Any) -> Any:
-                try:
-                    return self._answer(await method(*whole(values), **whole(options)))
-                except Exception as error:  # as in `concealing`
-                    clean = _clean(error, self.secret_urls)
-                    if clean is error:
-                        raise
-                raise clean
-
-            return call_async
-
         @wraps(method)
         def call(*values: Any, **options: Any) -> Any:
-            return self._answer(
-                concealing(self.secret_urls, lambda: method(*whole(values), **whole(options)))
-            )
+            values, options = (_converted(asked, self._whole) for asked in (values, options))
+            answer = concealing(self.secret_urls, lambda: method(*values, **options))
+            return self._awaited(answer) if iscoroutine(answer) else self._answer(answer)
 
         return call
+
+    async def _awaited(self, answer: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return self._answer(await answer)
+        except Exception as error:  # as in `concealing`
+            clean = _clean(error, self.secret_urls)
+            if clean is error:
+                raise
+        raise clean
 
     def _answer(self, value: Any) -> Any:
         if hasattr(value, "read") and not isinstance(value, bytes):

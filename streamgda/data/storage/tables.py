@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,13 +32,11 @@ T = TypeVar("T")
 
 Columns = Mapping[str, NDArray[Any]]
 
+_TEXTS = (pa.string(), pa.large_string())
+
 
 def save(
-    path: Path,
-    columns: Columns,
-    metadata: Metadata,
-    filesystem: AnyFileSystem | Storage | None,
-    overwrite: bool,
+    path: Path, columns: Columns, metadata: Metadata, filesystem: AnyFileSystem, overwrite: bool
 ) -> None:
     """Write statistics or a model for a user, and replace nothing else unless told to.
 
@@ -49,7 +47,6 @@ def save(
     OSError
         If the file cannot be written. A file that was there before is unchanged.
     """
-    path = Address(path)
     if not overwrite:
         try:
             check_replaceable(path, filesystem)
@@ -180,15 +177,12 @@ def read(
     def decode_whole(file: pa.NativeFile) -> tuple[pa.Table, dict[str, Any]]:
         parquet = _parquet_file(file)
         metadata = decode(parquet.metadata.metadata, name)
-        try:
-            _check_levels(parquet)
-            check_footer(parquet.metadata, read_tail(file), file.size())
-            check_size(parquet, file.size(), columns)
-        except ValueError as error:
-            raise DamagedFileError(f"{name} is damaged: {error}") from error
+        _check_levels(parquet)
+        check_footer(parquet.metadata, read_tail(file), file.size())
+        check_size(parquet, file.size(), columns)
         # Strings stay in a dictionary, so that many equal ones take no memory.
-        strings = [field.name for field in parquet.schema_arrow if _is_text(field.type)]
-        return _table(_parquet_file(file, strings), columns), metadata
+        strings = [field.name for field in parquet.schema_arrow if field.type in _TEXTS]
+        return _parquet_file(file, strings).read(sorted(columns), use_threads=False), metadata
 
     return _decoded(decode_whole, path, filesystem)
 
@@ -202,12 +196,10 @@ def _check_levels(parquet: pq.ParquetFile) -> None:
     schema = (parquet.metadata.metadata or {}).get(b"ARROW:schema")
     if schema is None:  # written by another library
         return
-    fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    if len(fields) != len(parquet.schema):
-        raise pa.ArrowInvalid("the footer is damaged: it has two schemas, of different lengths")
-    for i, field in enumerate(fields):
-        if parquet.schema.column(i).max_definition_level != _levels(field):
-            raise pa.ArrowInvalid(f"the footer is damaged: column {field.name!r} is of another schema")
+    fields = pa.ipc.read_schema(pa.py_buffer(binascii.a2b_base64(schema)))
+    columns = map(parquet.schema.column, range(len(parquet.schema)))
+    if [column.max_definition_level for column in columns] != list(map(_levels, fields)):
+        raise pa.ArrowInvalid("the footer is damaged: it has two different schemas")
 
 
 def _levels(field: pa.Field) -> int:
@@ -231,11 +223,8 @@ def parse(file: pa.NativeFile, columns: Collection[str], path: str) -> tuple[pa.
     """Read as `read` does, from an open file whose size is not checked; `path` is its name in errors."""
     with _decoding(path):
         parquet = _parquet_file(file)
-        return _table(parquet, columns), decode(parquet.metadata.metadata, path)
-
-
-def _table(parquet: pq.ParquetFile, columns: Collection[str]) -> pa.Table:
-    return parquet.read(sorted(columns), use_threads=False)
+        table = parquet.read(sorted(columns), use_threads=False)
+        return table, decode(parquet.metadata.metadata, path)
 
 
 def _decoded(
@@ -278,10 +267,6 @@ def _opened(storage: Storage, path: str, name: str) -> pa.NativeFile:
         raise
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 def _parquet_file(file: pa.NativeFile, read_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
     return pq.ParquetFile(
         file, read_dictionary=read_dictionary, page_checksum_verification=True, pre_buffer=False
@@ -294,7 +279,7 @@ def _decoding(path: str) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError, binascii.Error) as error:
         raise DamagedFileError(
             f"{path} is truncated, damaged or no Parquet file: {one_line(error)}"
         ) from error
@@ -335,14 +320,8 @@ def _column(values: NDArray[Any], n_rows: int) -> pa.Array:
 
 def _ragged(vectors: NDArray[Any]) -> pa.Array:
     """Vectors of any length, one for each row, or None."""
-    is_null = np.array([vector is None for vector in vectors], np.bool_)
-    present = [vector for vector in vectors if vector is not None]
-    lengths = [0 if vector is None else len(vector) for vector in vectors]
-    return pa.LargeListArray.from_arrays(
-        np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-        pa.array(np.concatenate(present) if present else np.empty(0)),
-        mask=pa.array(is_null) if is_null.any() else None,
-    )
+    dtype = next((vector.dtype for vector in vectors if vector is not None), np.dtype(np.float64))
+    return pa.array(list(vectors), pa.large_list(pa.from_numpy_dtype(dtype)))
 
 
 def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDArray[Any]]:
@@ -362,25 +341,24 @@ def from_arrow(table: pa.Table, n_patterns: int | None = None) -> dict[str, NDAr
 
 
 def _array(column: pa.ChunkedArray, name: str, n_patterns: int | None, most: int) -> NDArray[Any]:
-    if not _is_list(column.type):
-        if column.null_count:
-            raise ValueError(f"column {name!r} holds a null")
-        if pa.types.is_dictionary(column.type):
-            if most * sum(len(chunk.dictionary) for chunk in column.chunks) < len(column):
-                raise ValueError(f"a {name} stands twice")
-            column = column.cast(column.type.value_type)
-        return np.asarray(column.to_numpy())
-    lists = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    values = lists.flatten()
+    rows = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    is_list = isinstance(rows, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray)
+    values = rows.flatten() if is_list else rows
     if values.null_count:
-        raise ValueError(f"column {name!r} holds a null within a list")
+        raise ValueError(f"column {name!r} holds a null")
+    if pa.types.is_dictionary(values.type):
+        if most * len(values.dictionary) < len(values):
+            raise ValueError(f"a {name} stands twice")
+        values = values.cast(values.type.value_type)
+    array = np.asarray(values.to_numpy(zero_copy_only=False))
+    if not is_list:
+        return array
     if n_patterns is not None:
-        return _vectors(lists, values.to_numpy())
-    lengths = np.unique(lists.value_lengths().drop_null().to_numpy(zero_copy_only=False))
+        return _vectors(rows, array)
+    lengths = rows.value_lengths().drop_null().unique().to_pylist() or [0]
     if len(lengths) > 1:
-        raise ValueError(f"column {name!r} holds lists of different lengths, {lengths[0]} and {lengths[-1]}")
-    n_lists = len(lists) - lists.null_count
-    return np.asarray(values.to_numpy()).reshape(n_lists, int(lengths[0]) if len(lengths) else 0)
+        raise ValueError(f"column {name!r} holds lists of different lengths")
+    return array.reshape(len(rows) - rows.null_count, lengths[0])
 
 
 def _vectors(lists: pa.Array, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -391,7 +369,3 @@ def _vectors(lists: pa.Array, numbers: NDArray[Any]) -> NDArray[Any]:
         if not is_null:
             vectors[row] = numbers[(ends[row - 1] if row else 0) : stop]
     return vectors
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))

@@ -26,8 +26,9 @@ import pyarrow.fs as pafs
 from streamgda.data.blocks.block import Block
 from streamgda.data.sources.base import JoinedSplits, ScorableSplit
 from streamgda.data.sources.errors import add_place
-from streamgda.data.storage.fetching import fetch_ahead, request_threads
+from streamgda.data.storage.fetching import fetch_ahead
 from streamgda.data.storage.filesystems import Storage, reached
+from streamgda.data.storage.reading import request_threads
 from streamgda.data.storage.retries import retried
 from streamgda.data.storage.threads import wait_for
 

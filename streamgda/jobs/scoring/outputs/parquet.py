@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from streamgda.data.sources.base import ScorableSplit
 from streamgda.data.sources.errors import decoding
 from streamgda.data.storage.documents import digest
-from streamgda.data.storage.fetching import request_threads
 from streamgda.data.storage.filesystems import resolve
 from streamgda.data.storage.footers import read_footer
 from streamgda.data.storage.paths import AnyFileSystem, Path
+from streamgda.data.storage.reading import request_threads
 from streamgda.data.storage.retries import retried, storing
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 
@@ -108,8 +108,8 @@ class ParquetOutput(Output):
         except ValueError:  # damaged; or fewer bytes came, which Arrow does not see, and `read_footer` does
             try:
                 with decoding(path):
-                    tail, *_ = retried(partial(read_footer, self.storage, path))
-                    return _said_by(ds.ParquetFileFormat().make_fragment(pa.py_buffer(tail)).metadata)
+                    footer = retried(partial(read_footer, self.storage, path))
+                    return _said_by(ds.ParquetFileFormat().make_fragment(pa.py_buffer(footer.tail)).metadata)
             except ValueError:
                 return _TORN
 
