@@ -107,7 +107,7 @@ class _Rows:
     def log_probabilities(self) -> tuple[Any, Any]:
         """Ln p(k | x), and the largest score of each row: (n, K), (n, 1)."""
         scores, best = self.scores()
-        gaps = (scores - best) / self.state.calibration.divisor
+        gaps = (scores - best) / self.state.temperature
         return gaps - self.log_sum(gaps), best
 
 
@@ -133,7 +133,7 @@ def _set(own: _Rows, model: Any, quantile: Any) -> tuple[Any, Any]:
 def _decision(own: _Rows, model: Any) -> tuple[Any, Any]:
     if not hasattr(model, "_linear_terms"):
         scores, best = own.scores()
-        return decisions(scores / own.state.calibration.divisor), best
+        return decisions(scores / own.state.temperature), best
     (slopes, intercepts), centre = model._linear_terms, own.state.seen.gaussians.centre
     result = (own.rows - own.put(centre)) @ own.put(slopes.T) + own.put(intercepts + slopes @ centre)
     return (result if result.shape[1] > 1 else result[:, 0]), own.most(result)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.scores import Finalised
-from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.densities import DiagonalGaussians
 from streamgda.models.gaussians.products import large_mean_tails
 from streamgda.models.gaussians.shared import SharedGaussians
@@ -38,8 +37,8 @@ class ScoreFormula:
         What is added. It is −∞ for a subclass without density or of a class with a prior of zero.
     starts : ndarray of int of shape (K,)
         Where the subclasses of each class begin.
-    calibration : Calibration
-        What makes posterior probabilities of ln p(x, k).
+    temperature : float
+        What ln p(x, k) is divided by before it becomes a posterior probability.
     linear : ndarray of shape (M, d), or None
         What is added for each feature, times x: ln p(v | k) of the dummies of categories.
     """
@@ -50,7 +49,7 @@ class ScoreFormula:
     matrices: Array
     constants: Array
     starts: NDArray[np.intp]
-    calibration: Calibration
+    temperature: float
     linear: Array | None = None
 
     @property
@@ -98,7 +97,7 @@ def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFor
     constants = np.zeros(len(constants)) if of_distances else constants
     constants[list(densities.singular)] = -np.inf
     normal = _quadratic(densities, constants) if of_distances else _normal(densities, constants)
-    formula = ScoreFormula(*normal, starts, state.calibration)
+    formula = ScoreFormula(*normal, starts, state.temperature)
     formula = cast("ScoreFormula", seen.densities.with_rest(formula))
     if seen is state:
         return formula

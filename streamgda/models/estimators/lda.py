@@ -254,7 +254,7 @@ class LinearDiscriminantAnalysis(
             gaussians = gaussians.present
         if self.solver != "svd" and isinstance(gaussians, SharedGaussians):
             common = gaussians.common_scores(scores.rows)
-            discriminants = discriminants + common / scores.finalised.calibration.divisor
+            discriminants = discriminants + common / scores.finalised.temperature
         return decisions(discriminants)
 
     # ------------------------------------------------------------------ projecting
@@ -402,9 +402,9 @@ class LinearDiscriminantAnalysis(
         if self.solver != "svd":
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
-        coefficients = self._among_announced(coefficients / state.calibration.divisor)
+        coefficients = self._among_announced(coefficients / state.temperature)
         return _between_two(coefficients), _between_two(
-            self._among_announced(intercepts / state.calibration.divisor, -np.inf)
+            self._among_announced(intercepts / state.temperature, -np.inf)
         )
 
     def _shares(self, statistics: Statistics) -> Array:

@@ -22,13 +22,13 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import RowError
 from streamgda.models.gaussians.absent import WithAbsentClasses
 from streamgda.models.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
-from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import (
     largest,
     log_evidence,
     log_posteriors,
     posteriors,
     posteriors_and_odds,
+    tempered,
     write_posteriors,
 )
 from streamgda.models.gaussians.products import TILE_ROWS
@@ -70,8 +70,8 @@ class Finalised(Generic[G]):
         The densities that score rows: `gaussians`, or those of the parameter `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
-    calibration : Calibration
-        What makes posterior probabilities of scores.
+    temperature : float
+        What scores are divided by before they become posterior probabilities.
     announced : ndarray or None
         The labels that had been announced.
     """
@@ -83,7 +83,7 @@ class Finalised(Generic[G]):
     densities: Densities
     priors: Array
     log_priors: Array
-    calibration: Calibration
+    temperature: float
     announced: Labels | None
     _seen: Self | None = None
     _derived: dict[str, Any] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Finalised(Generic[G]):
             densities,
             priors,
             log_priors,
-            Calibration(float(model.temperature)),
+            float(model.temperature),
             model._announced,
         )
 
@@ -227,7 +227,7 @@ class RowScores:
         except RowError as error:
             raise error.moved(self._position) from error
         self._calibrated(scores)  # is an error if a row has no finite score
-        scores /= self.finalised.calibration.divisor
+        scores /= self.finalised.temperature
         return scores
 
     @property
@@ -330,8 +330,8 @@ class RowScores:
         if not np.isfinite(best).all():
             row = self._position(np.flatnonzero(~np.isfinite(best))[0])
             raise RowError(row, " is too far from the classes: squared distances exceed float64")
-        calibration = self.finalised.calibration
-        return scores if calibration.divisor == 1.0 else calibration.apply(scores)
+        temperature = self.finalised.temperature
+        return scores if temperature == 1.0 else tempered(scores, temperature)
 
 
 def score_finalised(

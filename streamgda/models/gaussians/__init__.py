@@ -6,7 +6,7 @@
 - `shared`: the log density for one covariance of all classes (`SharedGaussians`).
 - `absent`: classes of which no row has come, and classes of which no density can be computed yet.
 - `regularisation`: covariances between those of the classes and the pooled one.
-- `posteriors`: posterior probabilities and log-odds from log densities. `calibration`: how sure they are.
+- `posteriors`: posterior probabilities and log-odds from log densities, and how sure they are.
 - `boundaries`: the surface between two classes.
 - `axes`: principal axes of a covariance, in any units, and the directions that separate the classes best.
 - `whitening`: coordinates in which a covariance is the identity, its rank and its log-determinant.
