@@ -45,9 +45,8 @@ Positions = slice | NDArray[np.intp]
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
 _VALUES_OF_PRODUCTS = 1 << 17  # larger, so that threads spend little of their time in Python
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
-_FEWEST_OF_DISTANCES = (
-    144  # if there are many features; with fewer rows, products of matrices take a quarter longer
-)
+# If there are many features. With fewer rows, products of matrices take a quarter longer.
+_FEWEST_OF_DISTANCES = 144
 _FEWEST_OF_PRODUCTS = 480  # if scores are one product; with fewer rows, it takes a tenth longer
 _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
@@ -102,17 +101,9 @@ class Finalised(Generic[G]):
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
         log_priors[list(densities.singular)] = -np.inf
-        return cls(
-            changes,
-            model.get_params(deep=False),
-            labels,
-            gaussians,
-            densities,
-            priors,
-            log_priors,
-            float(model.temperature),
-            model._announced,
-        )
+        params, temperature = model.get_params(deep=False), float(model.temperature)
+        of_classes = (labels, gaussians, densities, priors, log_priors)
+        return cls(changes, params, *of_classes, temperature, model._announced)
 
     def among(self, classes: Labels) -> Self:
         """The same with columns for other classes too, of which no row has come: their prior is 0."""
@@ -169,7 +160,8 @@ class RowScores:
     @cached_property
     def rows(self) -> Array:
         """The observed features as float64, in C order: bits of sums depend on the order in memory."""
-        return np.ascontiguousarray(self.values, dtype=np.float64)
+        with np.errstate(over="ignore"):  # of long doubles
+            return np.ascontiguousarray(self.values, dtype=np.float64)
 
     @cached_property
     def posterior_scores(self) -> Array:
@@ -183,49 +175,38 @@ class RowScores:
             If no class has a finite score for a row.
         """
         gaussians, log_priors = self.gaussians, self.finalised.log_priors
-        if not gaussians.scores_from_distances:
-            return self._calibrated(self._scores_of(log_priors))
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = gaussians.posterior_scores_from(self.squared_distances)
+        if gaussians.scores_from_distances:
+            scores = self._computed(gaussians.posterior_scores_from, self.squared_distances)
             scores += log_priors
+        else:
+            scores = self._computed(gaussians.posterior_scores, self.rows, log_priors)
         return self._calibrated(scores)
 
     def _position(self, row: int) -> int:
         """The position of a row of these among all rows to be scored."""
         return int(self.positions.start + row if isinstance(self.positions, slice) else self.positions[row])
 
-    def _scores_of(
-        self, log_priors: Array, out: Array | None = None, gaussians: Densities | None = None
-    ) -> Array:
-        """The scores of rows before calibration, in a new array; or in `out` (n, K), if that saves a copy.
-
-        They are those of all classes, unless the densities of some are given.
-        """
+    def _computed(self, method: Callable[..., Array], *arguments: Any) -> Array:
+        """What a method of densities returns; its error names the position of a row among all rows."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return (gaussians or self.gaussians).posterior_scores(self.rows, log_priors, out)
+                return method(*arguments)
         except RowError as error:
             raise error.moved(self._position) from error
 
     @cached_property
     def squared_distances(self) -> Array:
         """Squared Mahalanobis distances from the mean of each class: (n, K)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.gaussians.squared_distances(self.rows)
+        return self._computed(self.gaussians.squared_distances, self.rows)
 
     def own_squared_distances(self, codes: NDArray[np.intp]) -> Array:
         """Squared Mahalanobis distances from the means of these classes of the rows: (n,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.gaussians.own_squared_distances(self.rows, codes)
+        return self._computed(self.gaussians.own_squared_distances, self.rows, codes)
 
     @property
     def discriminants(self) -> Array:
         """Ln p(x, k) / T, up to a term that is the same for all rows and classes: (n, K)."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
-        except RowError as error:
-            raise error.moved(self._position) from error
+        scores = self._computed(self.gaussians.discriminants, self.rows, self.finalised.log_priors)
         self._calibrated(scores)  # is an error if a row has no finite score
         scores /= self.finalised.temperature
         return scores
@@ -233,15 +214,11 @@ class RowScores:
     @property
     def joint_log_density(self) -> Array:
         """Ln p(x, k): (n, K); −∞ if the squared distance exceeds float64."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                if self.gaussians.scores_from_distances:
-                    scores = self.gaussians.log_density_from(self.squared_distances)
-                else:
-                    scores = self.gaussians.log_density(self.rows)
-                scores += self.finalised.log_priors
-        except RowError as error:
-            raise error.moved(self._position) from error
+        if self.gaussians.scores_from_distances:
+            scores = self._computed(self.gaussians.log_density_from, self.squared_distances)
+        else:
+            scores = self._computed(self.gaussians.log_density, self.rows)
+        scores += self.finalised.log_priors
         scores[np.isnan(scores)] = -np.inf
         return scores
 
@@ -259,7 +236,9 @@ class RowScores:
         """Write the posterior probabilities into `result` (n_rows, K), which holds those of all rows."""
         if isinstance(self.positions, slice):
             out = result[self.positions]
-            write_posteriors(self._calibrated(self._scores_of(self.finalised.log_priors, out)), out)
+            log_priors = self.finalised.log_priors
+            scores = self._computed(self.gaussians.posterior_scores, self.rows, log_priors, out)
+            write_posteriors(self._calibrated(scores), out)
         else:
             result[self.positions] = self.probabilities
 
@@ -293,7 +272,8 @@ class RowScores:
         scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
         highest = np.full(len(self.rows), -np.inf)
         for some, gaussians in self.gaussians.class_blocks:
-            of_block = self._scores_of(self.finalised.log_priors[some], gaussians=gaussians)
+            log_priors = self.finalised.log_priors[some]
+            of_block = self._computed(gaussians.posterior_scores, self.rows, log_priors)
             best = of_block.max(axis=1)
             highest = np.maximum(highest, best)  # NaN if a score is NaN
             are_few = scores.shape[1] < n_best
