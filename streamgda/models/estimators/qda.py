@@ -28,7 +28,7 @@ from streamgda.models.estimators.singular import whiten_classes
 from streamgda.models.estimators.view import Predictive
 from streamgda.models.gaussians.axes import principal_axes
 from streamgda.models.gaussians.components import pooled_covariance
-from streamgda.models.gaussians.densities import RegularisedGaussians, SeparateGaussians
+from streamgda.models.gaussians.densities import SeparateGaussians
 from streamgda.models.gaussians.regularisation import Regularisation, relative_eigenvalues
 from streamgda.models.gaussians.whitening import Singular, Whitening
 from streamgda.statistics.base import Statistics
@@ -255,7 +255,7 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         known = [None if self.exact else made.get(key) for key in keys]
         return [None if isinstance(whitening, Singular) else whitening for whitening in known]
 
-    def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
+    def _finalise_regularised(self, statistics: Statistics) -> SeparateGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
         means, within, least = (
             statistics.means,
@@ -277,7 +277,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             share = float(self.pooling or 0.0)
             regularisation = Regularisation.by_share(share, statistics.weights, common.rank)
         covariances = self._shrunk(regularisation.covariances(scatter, within))
-        return RegularisedGaussians.of(means, statistics.mean_tails, covariances, common, regularisation)
+        whitenings, mean_tails = list(map(common.of_same_range, covariances)), statistics.mean_tails
+        return SeparateGaussians(
+            means, whitenings, regularisation=regularisation, common=common, mean_tails=mean_tails
+        )
 
     @property
     def needs_all_classes(self) -> bool:

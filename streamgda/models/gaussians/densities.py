@@ -19,6 +19,7 @@ from streamgda.models.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussian
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.products import (
     TILE_ROWS,
+    Array,
     deviations_from,
     large_mean_tails,
     multiply_rows,
@@ -27,14 +28,7 @@ from streamgda.models.gaussians.products import (
     stacked,
 )
 from streamgda.models.gaussians.regularisation import Regularisation
-from streamgda.models.gaussians.whitening import (
-    Array,
-    Observed,
-    Reason,
-    Singular,
-    TriangularWhitening,
-    Whitening,
-)
+from streamgda.models.gaussians.whitening import Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 _TERMS_AT_ONCE = 1 << 17  # products of features, which stay there mostly
@@ -50,13 +44,15 @@ class SeparateGaussians(Gaussians):
     If there are more classes than features, scores are one product with whitened values and their products,
     but for classes whose digits that would lose: their scores come from squared distances.
 
-    `regularisation` says how the covariances are pooled, if they are. `mean_tails` (K, d) are what rounding
-    to float64 leaves of the means.
+    `regularisation` says how the covariances are pooled, if they are. All then have the rank of the pooled
+    one, of which `common` is the whitening. If that is singular, the densities are those of its range, as by
+    a pseudo-inverse. `mean_tails` (K, d) are what rounding to float64 leaves of the means.
     """
 
     means: Array
     whitenings: list[Whitening]
     regularisation: Regularisation | None = field(default=None, kw_only=True)
+    common: Whitening | None = field(default=None, kw_only=True)
     mean_tails: Array | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,6 +76,11 @@ class SeparateGaussians(Gaussians):
         n_features = self.means.shape[1]
         n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
         return float(n_free * n_features * (n_features + 1) / 2)
+
+    @property
+    def singular_common(self) -> Whitening | None:
+        is_singular = self.common is not None and self.common.rank < self.means.shape[1]
+        return self.common if is_singular else None
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
@@ -157,9 +158,14 @@ class SeparateGaussians(Gaussians):
 
     def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
-        whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
+        common = self.common and self.common.marginal(observed, means)
+        if common is None:
+            whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
+        else:
+            corner = np.ix_(observed, observed)
+            whitenings = [common.of_same_range(w.covariance[corner]) for w in self.whitenings]
         mean_tails = some_of(self.mean_tails, np.s_[:, observed])
-        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails)
+        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails, common=common)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
@@ -254,60 +260,6 @@ class _QuadraticProduct:
             out[start : start + step] = multiply_rows(terms, self.coefficients)
             out[start : start + step] += self.intercepts
         return np.concatenate(distant) if distant else np.empty(0, np.intp)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RegularisedGaussians(SeparateGaussians):
-    """A covariance for each class, between its own and a common one.
-
-    Each covariance is whitened in the coordinates in which the common one is the identity. So all have the
-    rank of the common one. If it is singular, the densities are those of its range, as by a pseudo-inverse.
-
-    Attributes
-    ----------
-    common : Whitening
-        The whitening of the common covariance.
-    """
-
-    common: Whitening
-
-    @classmethod
-    def of(
-        cls, means: Array, mean_tails: Array, covariances: Array, common: Whitening, how: Regularisation
-    ) -> RegularisedGaussians:
-        """The densities with these means (K, d) and covariances (K, d, d) in the range of the common one."""
-        whitenings = [_whitening(covariance, common) for covariance in covariances]
-        return cls(
-            means=means, mean_tails=mean_tails, whitenings=whitenings, common=common, regularisation=how
-        )
-
-    @property
-    def singular_common(self) -> Whitening | None:
-        return self.common if self.common.rank < self.means.shape[1] else None
-
-    def marginal(self, observed: Observed) -> Self:
-        """The marginal densities of the observed features, given as a mask (d,)."""
-        means = self.means[:, observed]
-        common, corner = self.common.marginal(observed, means), np.ix_(observed, observed)
-        whitenings = [_whitening(whitening.covariance[corner], common) for whitening in self.whitenings]
-        mean_tails = some_of(self.mean_tails, np.s_[:, observed])
-        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails, common=common)
-
-
-def _whitening(covariance: Array, common: Whitening) -> Whitening:
-    """The whitening of a covariance that has the range of another, common one."""
-    if 0 < common.rank == len(covariance):
-        try:
-            return TriangularWhitening.of_regular(covariance, common.least_eigenvalue)
-        except np.linalg.LinAlgError:  # singular in float64
-            pass
-    relative = common.matrix.T @ covariance @ common.matrix
-    values, vectors = scipy.linalg.eigh(relative, check_finite=False)
-    values = np.maximum(values, len(values) * np.finfo(np.float64).eps * values.max(initial=0.0))
-    matrix = common.matrix @ (vectors / np.sqrt(values))
-    return Whitening(
-        covariance, common.least_eigenvalue, matrix, common.log_pdet + float(np.log(values).sum())
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,6 +151,18 @@ class Whitening:
                 return TriangularWhitening.of_regular(covariance, self.least_eigenvalue)
         return Whitening.of(covariance, means, self.least_eigenvalue)
 
+    def of_same_range(self, covariance: Array) -> Whitening:
+        """The whitening of another covariance (d, d) that has the range of this one."""
+        if 0 < self.rank == len(covariance):
+            with suppress(np.linalg.LinAlgError):  # singular in float64
+                return TriangularWhitening.of_regular(covariance, self.least_eigenvalue)
+        relative = self.matrix.T @ covariance @ self.matrix
+        values, vectors = scipy.linalg.eigh(relative, check_finite=False)
+        values = np.maximum(values, len(values) * _EPS * values.max(initial=0.0))
+        matrix = self.matrix @ (vectors / np.sqrt(values))
+        log_pdet = self.log_pdet + float(np.log(values).sum())
+        return Whitening(covariance, self.least_eigenvalue, matrix, log_pdet)
+
     @property
     def rank(self) -> int:
         """The rank of the covariance."""
