@@ -426,6 +426,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         score_each(lambda scores: scores.write_probabilities(result), blocks, len(rows))
         return result
 
+    @lazy_on_dask(columns=class_labels)
     def predict_set(self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
         """Predict a set of classes for each row, which holds its class with a given probability.
 
@@ -460,16 +461,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                [ True,  True],
                [ True,  True]])
         """
-        reading.check_has_learnt(self)
-        checked_quantile(quantile, len(self.classes_))
 
-        # By the name of the method, an array on a device is answered where it lies.
-        def predict_set(model: Self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
-            return model._apply(
-                X, lambda s: s.log_odds >= checked_quantile(quantile, len(s.finalised.classes))
-            )
+        def in_set(scores: RowScores) -> NDArray[np.bool_]:
+            return scores.log_odds >= checked_quantile(quantile, len(scores.finalised.classes))
 
-        return lazy_on_dask(columns=class_labels)(predict_set)(self, X, quantile=quantile)
+        return self._apply(X, in_set)
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:

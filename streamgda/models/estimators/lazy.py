@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, wraps
+from inspect import signature
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
@@ -38,10 +39,13 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[..., R]], Callable[...,
     """
 
     def decorate(method: Callable[..., R]) -> Callable[..., R]:
+        names = list(signature(method).parameters)[2:]
+
         @wraps(method)
-        def method_or_lazy(model: Any, X: Any, **options: Any) -> Any:
+        def method_or_lazy(model: Any, X: Any, *values: Any, **options: Any) -> Any:
             if isinstance(X, np.ndarray):
-                return method(model, X, **options)
+                return method(model, X, *values, **options)
+            options |= zip(names[: len(values)], values, strict=True)
             if lies_elsewhere(X):
                 return resolve_name(DEVICES["answer"])(method, model, X, **options)
             if not is_dask(X):

@@ -221,7 +221,7 @@ class LinearDiscriminantAnalysis(
             raise np.linalg.LinAlgError(
                 "no feature varies within a class, so there is no covariance to work with"
             )
-        centre = self._shares(statistics) @ means
+        centre = priors_of(self, statistics.classes, statistics.weights) @ means
         return SharedGaussians(means, centre, whitening, mean_tails=statistics.mean_tails)
 
     def _n_covariance_parameters(self) -> float:
@@ -406,10 +406,6 @@ class LinearDiscriminantAnalysis(
         return _between_two(coefficients), _between_two(
             self._among_announced(intercepts / state.temperature, -np.inf)
         )
-
-    def _shares(self, statistics: Statistics) -> Array:
-        """The prior probabilities of the classes of statistics."""
-        return priors_of(self, statistics.classes, statistics.weights)
 
     def _check_unconditional(self, name: str) -> None:
         """Raise AttributeError for an attribute that the conditional Gaussian model does not have."""

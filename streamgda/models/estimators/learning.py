@@ -205,8 +205,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     @property
     def known_labels(self) -> Labels:
         """The labels announced or seen, sorted and as the statistics hold them; shape (n_classes,)."""
-        seen = self.labels_of(self.statistics_)
-        return seen if self._announced is None else self.with_announced(seen)
+        return self.with_announced(self.labels_of(self.statistics_))
 
     def fit(
         self,
@@ -361,15 +360,14 @@ class StatisticsLearner(BaseEstimator, ABC):
         is_alike = announced is None and not self._learnt_whole and self._types.rows == "float64"
         if is_alike and self.half_life is None:
             return {}
-        types = self._types if self._types.rows == "float64" else self._types.with_rows(X)
         known = self._announced_with(announced)
-        return {"_learnt_whole": False, "_types": types, "_announced": known}
+        return {"_learnt_whole": False, "_types": self._types.with_rows(X), "_announced": known}
 
     def _announced_with(self, announced: Labels | None) -> Labels | None:
         """The labels that have been announced, and others."""
         if announced is None or self._announced is None:
             return announced if self._announced is None else self._announced
-        return labels.union(self._announced, announced)
+        return labels.union(self._announced, announced)  # the same object, if it has them all
 
     def _learn_blocks(
         self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None

@@ -248,20 +248,17 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         """
         last: Finalised[Any] | None = self.__dict__.get("_cache")
         made: dict[tuple[Any, int], Whitening] = {}
-        if last and isinstance(last.gaussians, SeparateGaussians) and self.covariance_estimator is None:
+        can_stay = not self.exact and self.covariance_estimator is None
+        if last and can_stay and isinstance(last.gaussians, SeparateGaussians):
             keys = zip(last.seen.classes.tolist(), last.changes.tolist(), strict=True)
-            made = dict(zip(keys, last.gaussians.whitenings, strict=True))
-        keys = zip(statistics.classes.tolist(), statistics.changes.tolist(), strict=True)
-        known = [None if self.exact else made.get(key) for key in keys]
-        return [None if isinstance(whitening, Singular) else whitening for whitening in known]
+            whitenings = zip(keys, last.gaussians.whitenings, strict=True)
+            made = {key: whitening for key, whitening in whitenings if not isinstance(whitening, Singular)}
+        return [*map(made.get, zip(statistics.classes.tolist(), statistics.changes.tolist(), strict=True))]
 
     def _finalise_regularised(self, statistics: Statistics) -> SeparateGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
-        means, within, least = (
-            statistics.means,
-            pooled_covariance(statistics),
-            float(self.tol) * float(self.tol),
-        )
+        means, within = statistics.means, pooled_covariance(statistics)
+        least = float(self.tol) * float(self.tol)
         common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
             common = Whitening.of(self._shrunk(within), means, least)

@@ -217,8 +217,11 @@ def blocks_to_learn(
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
     if isinstance(X, dict | list | tuple):
-        X = arrays.as_table(X) if reset else _more_records(model, X, missing)
-    X, y, sample_weight = _of_host(X, y, sample_weight)
+        fills = missing != "raise" or model.missing != "raise"
+        X = arrays.as_table(X) if reset else _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
+    X = X if isinstance(X, np.ndarray) or lies_elsewhere(X) else in_numpy(X)
+    y = y if isinstance(y, np.ndarray) else in_numpy(y)
+    sample_weight = None if sample_weight is None else in_numpy(sample_weight)
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -254,21 +257,6 @@ def labels_of(y: Any) -> Any:
         return y
     y = in_numpy(y)
     return labels.as_labels(y if getattr(y, "ndim", 1) == 1 else column_or_1d(y, warn=True))
-
-
-def _more_records(model: Any, X: Any, missing: Missing) -> Any:
-    """Dicts as a table, to be learnt in addition to others."""
-    fills = missing != "raise" or model.missing != "raise"
-    return _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
-
-
-def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Rows, which may stay where they lie, and their labels and weights in NumPy."""
-    if not isinstance(X, np.ndarray) and not lies_elsewhere(X):
-        X = in_numpy(X)
-    if not isinstance(y, np.ndarray):
-        y = in_numpy(y)
-    return X, y, None if sample_weight is None else in_numpy(sample_weight)
 
 
 def missing_for(model: Any, missing: Missing) -> Missing:

@@ -322,9 +322,7 @@ class DiagonalGaussians(Gaussians):
         far = np.flatnonzero(~(squared <= FAR**2))
         if 2 * len(far) >= len(self.means):  # distances of all would take about as little time
             return None
-        others = None
-        if len(far):
-            others = self._of_classes(far)
+        others = self._of_classes(far) if len(far) else None
         coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
         return centre, coefficients, -0.5 * (squared + self.log_normalisers), far, others
 
