@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.scores import Finalised
 from streamgda.models.gaussians.densities import DiagonalGaussians
-from streamgda.models.gaussians.products import large_mean_tails
+from streamgda.models.gaussians.products import large_mean_tails, some_of
 from streamgda.models.gaussians.shared import SharedGaussians
 from streamgda.statistics.covariances import Array
 
@@ -105,25 +105,22 @@ def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFor
 
 
 def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int) -> ScoreFormula:
-    """The scores of classes at these places, among others of which no row has come: their score is −∞."""
+    """The scores of classes at these places, among others of which no row has come.
+
+    Those others have the arrays of the class before, and −∞ as constant and so as score.
+    """
     sizes = np.ones(n_classes, np.intp)
     sizes[places] = list(map(len, formula.members))
     is_present = np.repeat(np.isin(np.arange(n_classes), places), sizes)
-
-    def padded(values: Array, other: float = 0.0) -> Array:
-        result = np.full((len(is_present), *values.shape[1:]), other)
-        result[is_present] = values
-        return result
-
-    is_linear = formula.kind == "linear"
+    own, is_linear = np.cumsum(is_present) - 1, formula.kind == "linear"
     return replace(
         formula,
-        centres=formula.centres if is_linear else padded(formula.centres),
-        mean_tails=None if formula.mean_tails is None else padded(formula.mean_tails),
-        matrices=padded(formula.matrices.T).T if is_linear else padded(formula.matrices),
-        constants=padded(formula.constants, -np.inf),
+        centres=formula.centres if is_linear else formula.centres[own],
+        mean_tails=some_of(formula.mean_tails, own),
+        matrices=formula.matrices[:, own] if is_linear else formula.matrices[own],
+        constants=np.where(is_present, formula.constants[own], -np.inf),
         starts=np.cumsum(sizes) - sizes,
-        linear=None if formula.linear is None else padded(formula.linear),
+        linear=some_of(formula.linear, own),
     )
 
 
