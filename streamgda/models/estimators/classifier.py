@@ -188,7 +188,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _warn_of_rank(self, common: Whitening, warned: int | None) -> None:
         """Warn, once, of directions in which no row deviates from the mean of its class."""
         statistics = self._view(self.statistics_).numbers
-        if warned != common.rank and common.rank < _most_rank(statistics):
+        most_rank = statistics.n_features - len(statistics.schema.sums_to_one)  # each sum costs a direction
+        if warned != common.rank and common.rank < most_rank:
             features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
             warnings.warn(
                 f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
@@ -490,11 +491,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         the same for all rows, is about 10⁻¹⁶ times this factor. Rows are as for `predict`.
         """
         return self._apply(X, lambda scores: scores.log_density)
-
-
-def _most_rank(statistics: Statistics) -> int:
-    """The largest rank of the covariance: less by one for features that always add up to 1."""
-    return statistics.n_features - len(statistics.schema.sums_to_one)
 
 
 def finalised(model: GaussianClassifier[G]) -> Finalised[G]:

@@ -158,6 +158,7 @@ class LinearDiscriminantAnalysis(
     """
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
+    _ways_to_encode = ("features", "common")
     covariances_of = "all"
     _estimates_total = True
     _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
@@ -177,10 +178,6 @@ class LinearDiscriminantAnalysis(
     covariance_estimator: Any = None
     _: KW_ONLY
     predictive: Predictive = "plugin"
-
-    @property
-    def _ways_to_encode(self) -> tuple[str, ...]:
-        return "features", "common"
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""

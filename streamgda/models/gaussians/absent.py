@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -99,10 +99,8 @@ class WithAbsentClasses(Densities):
 
     def conditional_factors(self, observed: Self, x: Array) -> Array:
         """NaN for a class without rows: (K,)."""
-        factors: Array = self._among_all(self.present.conditional_factors(observed.present, x)[None], np.nan)[
-            0
-        ]
-        return factors
+        factors = self.present.conditional_factors(observed.present, x)
+        return self._among_all(factors[None], np.nan).ravel()
 
     def squared_radii(self, probabilities: Array, observed: Self) -> Array:
         """NaN for a class without rows: (K, n)."""
@@ -116,15 +114,16 @@ class WithAbsentClasses(Densities):
 
     def covariance(self, k: int) -> Array:
         """The covariance of class k, NaN if it has no rows: (d, d)."""
-        if k not in self.places:
-            return np.full((self.means.shape[1],) * 2, np.nan)
-        return self.present.covariance(int(np.searchsorted(self.places, k)))
+        return self._matrix_of(self.present.covariance, k)
 
     def precision(self, k: int) -> Array:
         """The inverse of the covariance of class k, NaN if it has no rows: (d, d)."""
+        return self._matrix_of(self.present.precision, k)
+
+    def _matrix_of(self, of_present: Callable[[int], Array], k: int) -> Array:
         if k not in self.places:
             return np.full((self.means.shape[1],) * 2, np.nan)
-        return self.present.precision(int(np.searchsorted(self.places, k)))
+        return of_present(int(np.searchsorted(self.places, k)))
 
 
 @dataclass(frozen=True, eq=False)

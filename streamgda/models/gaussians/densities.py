@@ -110,9 +110,7 @@ class SeparateGaussians(Gaussians):
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         product, n_classes = self._product, len(self.means)
         if product is None:
-            scores = self.posterior_scores_from(self.squared_distances(X))
-            scores += log_priors
-            return scores
+            return super().posterior_scores(X, log_priors, out)
         scores = np.empty((len(X), n_classes), order=order_of(n_classes)) if out is None else out
         distant = product.write_scores(X, scores)
         scores += log_priors
