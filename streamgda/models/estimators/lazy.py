@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 
 from streamgda.data.blocks.arrays import readable
 from streamgda.data.blocks.dates import moments_of_days
@@ -91,11 +91,8 @@ def check_lazy(model: Any, X: Any) -> None:
         if lists.isdisjoint(X.columns):  # whose lengths the partitions tell
             validate_data(model, X._meta, reset=False, skip_check_array=True)
             readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
-    elif X.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
-            "features as input"
-        )
+    else:
+        _check_n_features(model, X, reset=False)
 
 
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
