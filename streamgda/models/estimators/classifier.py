@@ -398,13 +398,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
             the model; or if a row is so far from all classes that its squared distances exceed float64.
         """
-        labels: Labels = self._apply(X, self._labels, best_alone=True)
-        return labels
+        return self._apply(X, self._labels, best_alone=True)
 
     def _labels(self, scores: RowScores) -> Labels:
         """The predicted labels, in the type of those that the model was fitted to."""
-        labels: Labels = self._types.of_labels(scores.finalised.classes)[scores.codes]
-        return labels
+        return self._types.of_labels(scores.finalised.classes)[scores.codes]
 
     @lazy_on_dask(columns=class_labels)
     def predict_log_proba(self, X: ArrayLike) -> Array:

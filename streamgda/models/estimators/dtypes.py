@@ -49,8 +49,7 @@ class FittedTypes:
 
     def with_rows(self, X: Any) -> FittedTypes:
         """The types after more rows, if all rows before were in float32."""
-        stays = self.rows == "float64" or _dtype_of(X) == np.float32
-        return self if stays else replace(self, rows="float64")
+        return self if _dtype_of(X) == np.float32 else replace(self, rows="float64")
 
     def of_labels(self, classes: Labels) -> Labels:
         """The classes in the type of the labels, if it can hold all of them."""

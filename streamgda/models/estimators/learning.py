@@ -360,8 +360,9 @@ class StatisticsLearner(BaseEstimator, ABC):
         is_alike = announced is None and not self._learnt_whole and self._types.rows == "float64"
         if is_alike and self.half_life is None:
             return {}
+        types = self._types if self._types.rows == "float64" else self._types.with_rows(X)
         known = self._announced_with(announced)
-        return {"_learnt_whole": False, "_types": self._types.with_rows(X), "_announced": known}
+        return {"_learnt_whole": False, "_types": types, "_announced": known}
 
     def _announced_with(self, announced: Labels | None) -> Labels | None:
         """The labels that have been announced, and others."""

@@ -301,8 +301,7 @@ def announced_labels(classes: ArrayLike, y: Any = None) -> labels.Labels:
     is_by_row = given.ndim == 1 and len({*given.tolist()}) < len(given) and given.shape == np.shape(y)
     if is_by_row and not np.array_equal(given, y):
         raise ValueError("classes has a value for each row; weights of rows are given as sample_weight=")
-    announced: labels.Labels = np.unique(labels.as_labels(classes))
-    return announced
+    return np.unique(labels.as_labels(classes))
 
 
 def check_announced(seen: labels.Labels, announced: labels.Labels | None) -> None:

@@ -45,8 +45,8 @@ def _few_rows(model: Any, state: Finalised[Any], statistics: Statistics) -> str:
     """Whether covariances are estimated from hardly more rows than there are features."""
     estimated, d = model.covariances_of, statistics.n_features
     grows = not (model._learnt_whole or model.half_life)  # so that more rows may come
-    other = ("pooling", "shrinkage", "reg_param", "covariance_estimator")
-    is_regularised = model.predictive == "student" or any(getattr(model, name, None) for name in other)
+    ways = ("pooling", "shrinkage", "reg_param", "covariance_estimator")
+    is_regularised = model.predictive == "student" or any(getattr(model, name, None) for name in ways)
     if not estimated or grows or is_regularised:
         return ""
     rows, counts = statistics.effective_counts, statistics.counts

@@ -40,8 +40,7 @@ class WithAbsentClasses(Densities):
         return result
 
     def _of_present(self, log_priors: Array | float) -> Array | float:
-        own: Array = np.broadcast_to(log_priors, self.n_classes)[self.places]
-        return own
+        return np.broadcast_to(log_priors, self.n_classes)[self.places]
 
     @property
     def scores_from_distances(self) -> bool:
@@ -94,8 +93,7 @@ class WithAbsentClasses(Densities):
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the missing features given the observed ones: (n, d − d')."""
         own = np.asfortranarray(posteriors[:, self.places])
-        expected: Array = self.present.conditional_mean(observed, marginal.present, X, own)
-        return expected
+        return self.present.conditional_mean(observed, marginal.present, X, own)
 
     def conditional_factors(self, observed: Self, x: Array) -> Array:
         """NaN for a class without rows: (K,)."""

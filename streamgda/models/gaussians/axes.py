@@ -53,8 +53,7 @@ def principal_axes(scatter: Array) -> tuple[Array, Array]:
 def signed(axes: Array) -> Array:
     """Axes, as columns, whose largest elements are positive, so that rounding flips no sign."""
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0)
-    result: Array = axes * np.where(largest < 0, -1.0, 1.0)
-    return result
+    return axes * np.where(largest < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,8 +175,7 @@ class Densities(ABC):
 
     def log_density_from(self, squared_distances: Array) -> Array:
         """`log_density` of rows with these squared distances (n, K), with the same bits: (n, K)."""
-        log_density: Array = -0.5 * (squared_distances + self.log_normalisers)
-        return log_density
+        return -0.5 * (squared_distances + self.log_normalisers)
 
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K).

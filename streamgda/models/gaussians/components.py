@@ -24,8 +24,7 @@ def pooled_covariance(statistics: Statistics) -> Array:
 def between_covariance(statistics: Statistics) -> Array:
     """The covariance of the class means, weighted by the shares of the classes: (d, d)."""
     offsets = weighted_offsets(statistics)
-    between: Array = offsets.T @ offsets
-    return between
+    return offsets.T @ offsets
 
 
 @at_one_moment

@@ -147,8 +147,7 @@ class SeparateGaussians(Gaussians):
 
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """The log density without its term in ln 2π, as in scikit-learn."""
-        scores: Array = -0.5 * (squared_distances + self._log_determinants)
-        return scores
+        return -0.5 * (squared_distances + self._log_determinants)
 
     @cached_property
     def _log_determinants(self) -> Array:
@@ -366,8 +365,7 @@ class DiagonalGaussians(Gaussians):
 
     @cached_property
     def _scales(self) -> Array:
-        scales: Array = 1.0 / np.sqrt(self.variances)
-        return scales
+        return 1.0 / np.sqrt(self.variances)
 
     def marginal(self, observed: Observed) -> Self:
         mean_tails = some_of(self.mean_tails, np.s_[:, observed])
@@ -375,8 +373,7 @@ class DiagonalGaussians(Gaussians):
         return replace(self, means=means, variances=variances, mean_tails=mean_tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        expected: Array = posteriors @ self.means[:, ~observed]
-        return expected
+        return posteriors @ self.means[:, ~observed]
 
     def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
         deviations = random.standard_normal((n, self.means.shape[1]))

@@ -181,8 +181,7 @@ class Whitening:
         """Σ⁻¹ x of rows x, from what `whiten` returned for them: (n, r) to (n, d)."""
         with single_blas_thread():  # whose number would change the last bits
             if self.rank == len(self.covariance):
-                product: Array = dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
-                return product
+                return dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
             return whitened @ self.matrix.T
 
     @cached_property
@@ -195,18 +194,15 @@ class Whitening:
     @cached_property
     def colorizer(self) -> Array:
         """C = Σ W, with C Cᵀ = Σ and Cᵀ W = I: (d, r)."""
-        colorizer: Array = self.covariance @ self.matrix
-        return colorizer
+        return self.covariance @ self.matrix
 
     def regression_coefficients(self, marginal: Whitening, observed: Observed) -> Array:
         """The coefficients of the missing features on the whitened observed ones: (d − d', r)."""
-        coefficients: Array = self.covariance[np.ix_(~observed, observed)] @ marginal.matrix
-        return coefficients
+        return self.covariance[np.ix_(~observed, observed)] @ marginal.matrix
 
     def deviations(self, n: int, random: np.random.RandomState) -> Array:
         """Random deviations (n, d) from a mean, with covariance Σ."""
-        deviations: Array = random.standard_normal((n, self.rank)) @ self.colorizer.T
-        return deviations
+        return random.standard_normal((n, self.rank)) @ self.colorizer.T
 
     @cached_property
     def triangle(self) -> Array:
