@@ -139,7 +139,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if (why_none := state.gaussians.why_none) is not None and len(state.seen.classes) > 1:
             now["none"] = True
             self._warn_of_none(why_none, "none" in warned)
-        if (common := state.gaussians.singular_common) is not None:
+        if (common := state.gaussians.common) is not None and common.rank < len(common.covariance):
             now["rank"] = common.rank
             self._warn_of_rank(common, warned.get("rank"))
         if (how := state.gaussians.regularisation) is not None and how.share_lacking > 0.5:

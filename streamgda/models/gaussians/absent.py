@@ -142,7 +142,7 @@ class PriorsAlone:
     why_none: Reason
 
     scores_from_distances = has_class_blocks = False
-    singular_common = regularisation = None
+    common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 
     def marginal(self, observed: Observed) -> Self:

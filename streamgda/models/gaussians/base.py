@@ -235,8 +235,8 @@ class Gaussians(Densities):
     if TYPE_CHECKING:
 
         @property
-        def singular_common(self) -> Whitening | None:
-            """The whitening of what all classes share or are pooled with, if it is singular."""
+        def common(self) -> Whitening | None:
+            """The whitening of what all classes share or are pooled with; None if there is nothing."""
 
         @property
         def regularisation(self) -> Any:
@@ -247,7 +247,7 @@ class Gaussians(Densities):
             """Returns the error that says why the rows determine no density; None if they do."""
 
     else:
-        singular_common = regularisation = why_none = None
+        common = regularisation = why_none = None
 
     @property
     @abstractmethod

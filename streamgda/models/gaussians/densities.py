@@ -77,11 +77,6 @@ class SeparateGaussians(Gaussians):
         n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
         return float(n_free * n_features * (n_features + 1) / 2)
 
-    @property
-    def singular_common(self) -> Whitening | None:
-        is_singular = self.common is not None and self.common.rank < self.means.shape[1]
-        return self.common if is_singular else None
-
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
         lengths = squared_lengths(X, self.means, self._large_mean_tails, self._triangles)
@@ -110,7 +105,9 @@ class SeparateGaussians(Gaussians):
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         product, n_classes = self._product, len(self.means)
         if product is None:
-            return super().posterior_scores(X, log_priors, out)
+            scores = self.posterior_scores_from(self.squared_distances(X))
+            scores += log_priors
+            return scores
         scores = np.empty((len(X), n_classes), order=order_of(n_classes)) if out is None else out
         distant = product.write_scores(X, scores)
         scores += log_priors
