@@ -297,13 +297,11 @@ class LinearDiscriminantAnalysis(
         return projected
 
     @property
-    @of_one_moment
     def _components(self) -> Array:
         """The directions that `transform` projects on: (n_features, n_components)."""
         return np.ascontiguousarray(self._projection.scalings[:, : self._max_components])
 
     @property
-    @of_one_moment
     def _projection(self) -> Projection:
         if self.solver == "lsqr":
             raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")

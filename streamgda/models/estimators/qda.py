@@ -332,7 +332,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         return self._for_all([values for values, _ in self._axes], np.ones)
 
     @property
-    @of_one_moment
     def _axes(self) -> list[tuple[Array, Array]]:
         return finalised(self).once("axes", lambda: list(map(principal_axes, self._final_covariances())))
 
