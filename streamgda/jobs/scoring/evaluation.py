@@ -183,7 +183,7 @@ class Evaluation(Measures, Loadable):
         The sums are changed in place, so this is for an evaluation that no other thread has.
 
         The predicted classes are `columns[positions]`, or the likeliest ones if `positions` is None.
-        The scores have been divided by the temperature. Losses at other temperatures are of a share of the rows.
+        The scores have been divided by the temperature. Losses at other ones are of a share of the rows.
         """
         classes = labels.union(self.classes, labels.union(columns, row_labels))
         self._reindex(classes)

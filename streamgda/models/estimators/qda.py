@@ -225,13 +225,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         whitenings = self._unchanged(statistics)
         changed = np.array([k for k, whitening in enumerate(whitenings) if whitening is None], dtype=np.intp)
         some = statistics if len(changed) == len(whitenings) else statistics.of_classes(changed)
-        whitened = whiten_classes(
-            some,
-            self._covariances(some),
-            float(self.tol) * float(self.tol),
-            is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
-            solver=self.solver,
-        )
+        is_shrunk = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
+        least = float(self.tol) * float(self.tol)
+        whitened = whiten_classes(some, self._covariances(some), least, is_shrunk=is_shrunk)
         reasons = [whitening.reason for whitening in whitened if isinstance(whitening, Singular)]
         if reasons and (self.singular == "raise" or len(reasons) == len(whitenings)):
             raise reasons[0]()
