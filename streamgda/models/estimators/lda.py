@@ -40,7 +40,7 @@ from streamgda.models.gaussians.components import between_covariance, pooled_cov
 from streamgda.models.gaussians.posteriors import decisions
 from streamgda.models.gaussians.products import multiply_rows
 from streamgda.models.gaussians.shared import SharedGaussians
-from streamgda.models.gaussians.whitening import Spectrum, Whitening
+from streamgda.models.gaussians.whitening import Correlations, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
@@ -311,7 +311,7 @@ class LinearDiscriminantAnalysis(
     def _project(self) -> Projection:
         statistics, state = self.statistics_, finalised(self).seen
         means, within = statistics.means, self._covariance(statistics)
-        spectrum = Spectrum.of(within, means, float(self.tol) * float(self.tol))
+        spectrum = Correlations.of(within, means, float(self.tol) * float(self.tol))
         if self.solver == "svd":
             return Projection.of_means(
                 means - state.gaussians.centre, state.priors, spectrum, float(self.tol)

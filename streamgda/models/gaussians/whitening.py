@@ -51,8 +51,8 @@ def largest_zero(n_features: int, least_eigenvalue: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
-    """The spectrum of the correlation matrix of the features that vary.
+class Correlations:
+    """The correlations of the features that vary, by the spectrum of their matrix.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self:
-        """The spectrum of a covariance (d, d) of rows whose classes have these means (K, d)."""
+        """The correlations in a covariance (d, d) of rows whose classes have these means (K, d)."""
         variances = np.diag(covariance)
         varying = np.flatnonzero(~constant_features(variances, means))
         scale = np.sqrt(variances[varying])
@@ -138,7 +138,7 @@ class Whitening:
     @classmethod
     def from_spectrum(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Whitening:
         """Whiten a covariance of any rank; the arguments are those of `of`."""
-        spectrum = Spectrum.of(covariance, means, least_eigenvalue)
+        spectrum = Correlations.of(covariance, means, least_eigenvalue)
         matrix = spectrum.whitening_matrix(len(covariance))
         factor = spectrum.vectors[:, spectrum.is_positive] * np.sqrt(spectrum.values[spectrum.is_positive])
         return Whitening(covariance, least_eigenvalue, matrix, _log_pdet(factor, spectrum.scale))
