@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
@@ -161,20 +162,13 @@ def _checked_values(
     model: Any, validate: Callable[..., Any], missing: MissingRows, other_remedy: str
 ) -> NDArray[Any]:
     """The rows that scikit-learn has validated; errors name the first missing value."""
-    finite = True if missing == "raise" else "allow-nan"
-    rows: NDArray[Any]
-    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
-        try:
-            rows = validate(ensure_all_finite=finite)
-        except ValueError:
-            if missing == "raise":
-                rows = validate(ensure_all_finite=False)
-                _raise_for_missing(model, arrays.real(rows, "X"), other_remedy)
-            raise
-    if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
-        rows = arrays.real(rows, "X")
-        if missing == "raise":
+    with np.errstate(over="ignore", invalid="ignore"):  # in sums, which tell whether there is NaN
+        rows: NDArray[Any] = validate(ensure_all_finite=False)
+        if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
+            rows = arrays.real(rows, "X")
+        if missing == "raise" and np.isnan(rows.sum()):
             _raise_for_missing(model, rows, other_remedy)
+        assert_all_finite(rows, allow_nan=True, estimator_name=type(model).__name__, input_name="X")
     return rows
 
 
