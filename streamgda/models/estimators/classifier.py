@@ -28,8 +28,7 @@ from streamgda.models.estimators.priors import priors_of, sum_to_one
 from streamgda.models.estimators.reading import one_of
 from streamgda.models.estimators.scores import Finalised, G, RowScores, score_each, score_finalised
 from streamgda.models.estimators.view import View
-from streamgda.models.gaussians.absent import PriorsAlone
-from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.base import Densities, PriorsAlone
 from streamgda.models.gaussians.components import deficient_features
 from streamgda.models.gaussians.posteriors import decisions
 from streamgda.models.gaussians.regularisation import Regularisation

@@ -34,7 +34,6 @@ from streamgda.models.estimators.shrinkage import (
     total_covariance,
 )
 from streamgda.models.estimators.view import Predictive
-from streamgda.models.gaussians.absent import WithAbsentClasses
 from streamgda.models.gaussians.axes import Projection
 from streamgda.models.gaussians.components import between_covariance, pooled_covariance
 from streamgda.models.gaussians.posteriors import decisions
@@ -247,8 +246,6 @@ class LinearDiscriminantAnalysis(
     def _decisions(self, scores: RowScores) -> Array:
         discriminants = scores.discriminants
         gaussians = scores.gaussians
-        if isinstance(gaussians, WithAbsentClasses):
-            gaussians = gaussians.present
         if self.solver != "svd" and isinstance(gaussians, SharedGaussians):
             common = gaussians.common_scores(scores.rows)
             discriminants = discriminants + common / scores.finalised.temperature

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import RowError
-from streamgda.models.gaussians.absent import WithAbsentClasses
 from streamgda.models.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
 from streamgda.models.gaussians.posteriors import (
     largest,
     log_evidence,
     log_posteriors,
+    order_of,
     posteriors,
     posteriors_and_odds,
     tempered,
@@ -66,13 +66,15 @@ class Finalised(Generic[G]):
     gaussians : Gaussians
         The normal densities of the classes that have rows, with the means and covariances of the model.
     densities : Densities
-        The densities that score rows: `gaussians`, or those of the parameter `predictive`.
+        The densities of the same classes that score rows: `gaussians`, or those of `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
     temperature : float
         What scores are divided by before they become posterior probabilities.
     announced : ndarray or None
         The labels that had been announced.
+    places : ndarray of int of shape (n_seen,), or None
+        The positions of the classes that have rows among all classes; None if all have rows.
     """
 
     changes: NDArray[np.int64]
@@ -84,6 +86,7 @@ class Finalised(Generic[G]):
     log_priors: Array
     temperature: float
     announced: Labels | None
+    places: NDArray[np.intp] | None = None
     _seen: Self | None = None
     _derived: dict[str, Any] = field(default_factory=dict)
 
@@ -112,20 +115,21 @@ class Finalised(Generic[G]):
         places = np.searchsorted(classes, self.classes)
         priors, log_priors = np.zeros(len(classes)), np.full(len(classes), -np.inf)
         priors[places], log_priors[places] = self.priors, self.log_priors
-        densities = WithAbsentClasses(self.densities, places, len(classes))
-        return replace(
-            self, classes=classes, densities=densities, priors=priors, log_priors=log_priors, _seen=self
-        )
+        return replace(self, classes=classes, priors=priors, log_priors=log_priors, places=places, _seen=self)
 
     @property
     def seen(self) -> Self:
-        """The same for the classes that have rows alone, which are those of `gaussians`."""
+        """The same for the classes that have rows alone, which are those of the densities."""
         return self._seen or self
+
+    def of_seen(self, values: Array) -> Array:
+        """Those columns of values of all classes (n, K) that are of classes that have rows."""
+        return values if self.places is None else np.asfortranarray(values[:, self.places])
 
     @property
     def singular(self) -> list[tuple[Any, Reason]]:
         """The labels of classes without a density, and the reason of each."""
-        return [(self.classes[k].item(), reason) for k, reason in self.densities.singular.items()]
+        return [(self.seen.classes[k].item(), reason) for k, reason in self.densities.singular.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
         """The cached value of this name, which `derive` computes at the first call."""
@@ -174,9 +178,9 @@ class RowScores:
         ValueError
             If no class has a finite score for a row.
         """
-        gaussians, log_priors = self.gaussians, self.finalised.log_priors
+        gaussians, log_priors = self.gaussians, self.finalised.seen.log_priors
         if gaussians.scores_from_distances:
-            scores = self._computed(gaussians.posterior_scores_from, self.squared_distances)
+            scores = self._computed(gaussians.posterior_scores_from, self._distances)
             scores += log_priors
         else:
             scores = self._computed(gaussians.posterior_scores, self.rows, log_priors)
@@ -194,33 +198,49 @@ class RowScores:
         except RowError as error:
             raise error.moved(self._position) from error
 
+    def among_all(self, values: Array, other: float) -> Array:
+        """Values of the classes that have rows, and another value for each of the rest: (n, K)."""
+        if self.finalised.places is None:
+            return values
+        n_classes = len(self.finalised.classes)
+        result = np.full((len(values), n_classes), other, order=order_of(n_classes))
+        result[:, self.finalised.places] = values
+        return result
+
     @cached_property
-    def squared_distances(self) -> Array:
-        """Squared Mahalanobis distances from the mean of each class: (n, K)."""
+    def _distances(self) -> Array:
+        """Squared Mahalanobis distances from the means of the classes that have rows."""
         return self._computed(self.gaussians.squared_distances, self.rows)
+
+    @property
+    def squared_distances(self) -> Array:
+        """Squared Mahalanobis distances from the mean of each class, ∞ for one without rows: (n, K)."""
+        return self.among_all(self._distances, np.inf)
 
     def own_squared_distances(self, codes: NDArray[np.intp]) -> Array:
         """Squared Mahalanobis distances from the means of these classes of the rows: (n,)."""
+        if self.finalised.places is not None:
+            return self.squared_distances[np.arange(len(codes)), codes]
         return self._computed(self.gaussians.own_squared_distances, self.rows, codes)
 
     @property
     def discriminants(self) -> Array:
         """Ln p(x, k) / T, up to a term that is the same for all rows and classes: (n, K)."""
-        scores = self._computed(self.gaussians.discriminants, self.rows, self.finalised.log_priors)
+        scores = self._computed(self.gaussians.discriminants, self.rows, self.finalised.seen.log_priors)
         self._calibrated(scores)  # is an error if a row has no finite score
         scores /= self.finalised.temperature
-        return scores
+        return self.among_all(scores, -np.inf)
 
     @property
     def joint_log_density(self) -> Array:
         """Ln p(x, k): (n, K); −∞ if the squared distance exceeds float64."""
         if self.gaussians.scores_from_distances:
-            scores = self._computed(self.gaussians.log_density_from, self.squared_distances)
+            scores = self._computed(self.gaussians.log_density_from, self._distances)
         else:
             scores = self._computed(self.gaussians.log_density, self.rows)
-        scores += self.finalised.log_priors
+        scores += self.finalised.seen.log_priors
         scores[np.isnan(scores)] = -np.inf
-        return scores
+        return self.among_all(scores, -np.inf)
 
     @property
     def log_density(self) -> Array:
@@ -234,7 +254,7 @@ class RowScores:
 
     def write_probabilities(self, result: Array) -> None:
         """Write the posterior probabilities into `result` (n_rows, K), which holds those of all rows."""
-        if isinstance(self.positions, slice):
+        if isinstance(self.positions, slice) and self.finalised.places is None:
             out = result[self.positions]
             log_priors = self.finalised.log_priors
             scores = self._computed(self.gaussians.posterior_scores, self.rows, log_priors, out)
@@ -263,16 +283,19 @@ class RowScores:
             If no class has a finite score for a row.
         """
         if n_best not in self._best:
-            is_read = not self.gaussians.has_class_blocks or "posterior_scores" in self.__dict__
-            self._best[n_best] = largest(self.posterior_scores, n_best) if is_read else self._best_of(n_best)
+            if self.gaussians.has_class_blocks and "posterior_scores" not in self.__dict__:
+                codes, places = self._best_of(n_best), self.finalised.places
+                self._best[n_best] = codes if places is None else places[codes]
+            else:
+                self._best[n_best] = largest(self.posterior_scores, n_best)
         return self._best[n_best]
 
     def _best_of(self, n_best: int) -> NDArray[np.intp]:
-        """The most likely classes, found block by block of classes."""
+        """The most likely of the classes that have rows, found block by block of classes."""
         scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
         highest = np.full(len(self.rows), -np.inf)
         for some, gaussians in self.gaussians.class_blocks:
-            log_priors = self.finalised.log_priors[some]
+            log_priors = self.finalised.seen.log_priors[some]
             of_block = self._computed(gaussians.posterior_scores, self.rows, log_priors)
             best = of_block.max(axis=1)
             highest = np.maximum(highest, best)  # NaN if a score is NaN
@@ -296,7 +319,8 @@ class RowScores:
     @property
     def tail_probabilities(self) -> Array:
         """The probability that a row of each class is at least as far from its mean: (n, K)."""
-        return self.gaussians.tail_probabilities(self.rows, self.squared_distances)
+        tail = self.gaussians.tail_probabilities(self.rows, self._distances)
+        return self.among_all(tail, 0.0)
 
     @property
     def distance(self) -> Array:
@@ -305,13 +329,14 @@ class RowScores:
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
     def _calibrated(self, scores: Array) -> Array:
-        """The scores divided by the temperature; ValueError if a row has no finite one."""
+        """Scores of all classes, divided by the temperature; ValueError if a row has no finite one."""
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = self._position(np.flatnonzero(~np.isfinite(best))[0])
             raise RowError(row, " is too far from the classes: squared distances exceed float64")
         temperature = self.finalised.temperature
-        return scores if temperature == 1.0 else tempered(scores, temperature)
+        scores = scores if temperature == 1.0 else tempered(scores, temperature)
+        return scores if self.finalised.places is None else self.among_all(scores, -np.inf)
 
 
 def score_finalised(

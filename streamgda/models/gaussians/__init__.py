@@ -1,10 +1,9 @@
 """Normal densities of the classes, and what is computed from them. Depends on NumPy and SciPy alone.
 
-- `base`: what the densities of classes can do.
+- `base`: what the densities of classes can do, and what stands for them where rows determine none yet.
 - `densities`: the log density of rows under each class, for one covariance per class, pooled or not
   (`SeparateGaussians`), and variances alone (`DiagonalGaussians`).
 - `shared`: the log density for one covariance of all classes (`SharedGaussians`).
-- `absent`: classes of which no row has come, and classes of which no density can be computed yet.
 - `regularisation`: covariances between those of the classes and the pooled one.
 - `posteriors`: posterior probabilities and log-odds from log densities, and how sure they are.
 - `boundaries`: the surface between two classes.
