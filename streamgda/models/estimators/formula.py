@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.scores import Finalised
 from streamgda.models.gaussians.densities import DiagonalGaussians
-from streamgda.models.gaussians.products import large_mean_tails, some_of
+from streamgda.models.gaussians.products import large_mean_tails
 from streamgda.models.gaussians.shared import SharedGaussians
 from streamgda.statistics.covariances import Array
 
@@ -20,7 +20,8 @@ from streamgda.statistics.covariances import Array
 class ScoreFormula:
     """Ln p(x, k, j) of the subclasses j of K classes, up to a term that is the same for all of them.
 
-    A class that is no mixture is its only subclass. There are M subclasses, those of a class side by side.
+    A class that is no mixture is its only subclass, and one of which no row has come has none. There are M
+    subclasses, those of a class side by side.
 
     Attributes
     ----------
@@ -99,29 +100,11 @@ def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFor
     normal = _quadratic(densities, constants) if of_distances else _normal(densities, constants)
     formula = ScoreFormula(*normal, starts, state.temperature)
     formula = cast("ScoreFormula", seen.densities.with_rest(formula))
-    if seen is state:
+    if state.places is None:
         return formula
-    return _with_absent(formula, np.searchsorted(state.classes, seen.classes), len(state.classes))
-
-
-def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int) -> ScoreFormula:
-    """The scores of classes at these places, among others of which no row has come.
-
-    Those others have the arrays of the class before, and −∞ as constant and so as score.
-    """
-    sizes = np.ones(n_classes, np.intp)
-    sizes[places] = list(map(len, formula.members))
-    is_present = np.repeat(np.isin(np.arange(n_classes), places), sizes)
-    own, is_linear = np.cumsum(is_present) - 1, formula.kind == "linear"
-    return replace(
-        formula,
-        centres=formula.centres if is_linear else formula.centres[own],
-        mean_tails=some_of(formula.mean_tails, own),
-        matrices=formula.matrices[:, own] if is_linear else formula.matrices[own],
-        constants=np.where(is_present, formula.constants[own], -np.inf),
-        starts=np.cumsum(sizes) - sizes,
-        linear=some_of(formula.linear, own),
-    )
+    sizes = np.zeros(len(state.classes), np.intp)
+    sizes[state.places] = list(map(len, formula.members))
+    return replace(formula, starts=np.cumsum(sizes) - sizes)
 
 
 def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:
