@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,8 +98,7 @@ def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFor
     constants = np.zeros(len(constants)) if of_distances else constants
     constants[list(densities.singular)] = -np.inf
     normal = _quadratic(densities, constants) if of_distances else _normal(densities, constants)
-    formula = ScoreFormula(*normal, starts, state.temperature)
-    formula = cast("ScoreFormula", seen.densities.with_rest(formula))
+    formula: ScoreFormula = seen.densities.with_rest(ScoreFormula(*normal, starts, state.temperature))
     if state.places is None:
         return formula
     sizes = np.zeros(len(state.classes), np.intp)

@@ -172,7 +172,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """Read rows into a state, as often as need be; once if `is_more`, to add it to others."""
         empty, n_reads = self._empty_for(read, is_more)
         reading = policy_of(self.missing).read(read, empty, once=is_more, note=note, keep=keep)
-        return replace(reading, n_reads=reading.n_reads + n_reads) if n_reads else reading
+        return replace(reading, n_reads=reading.n_reads + n_reads)
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
         """The state of no rows that is to be filled, and how many reads it took to make it."""

@@ -172,9 +172,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "full"
     covariances_of = "class"
-    _svd_without_estimator = (
-        "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
-    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "eigen")],
