@@ -24,20 +24,17 @@ def whiten_classes(
     n_features = means.shape[1]
     whitenings: list[Whitening] = []
     for k, covariance in enumerate(covariances):
-        rank = None
-        if k in reasons:
-            whitenings.append(Singular.because(reasons[k], n_features))
-            continue
-        mean = means[[k]]
-        if is_shrunk or (counts[k] > n_features and not constant_features(np.diag(covariance), mean).any()):
+        rank, mean, reason = None, means[[k]], reasons.get(k)
+        varies = is_shrunk or not constant_features(np.diag(covariance), mean).any()
+        if reason is None and varies and (is_shrunk or counts[k] > n_features):
             whitening = Whitening.of(covariance, mean, least_eigenvalue)
             rank = whitening.rank
             if rank == n_features:
                 whitenings.append(whitening)
                 continue
         remedy = "Set reg_param higher" if is_shrunk else "Set pooling='bayes' or reg_param"
-        reason = partial(_singular_class, statistics, k, rank, least_eigenvalue, remedy)
-        whitenings.append(Singular.because(reason, n_features))
+        why = partial(_singular_class, statistics, k, rank, least_eigenvalue, remedy)
+        whitenings.append(Singular.because(reason or why, n_features))
     return whitenings
 
 
