@@ -113,7 +113,7 @@ class LinearProjectionDisplay(ModelDisplay):
         shown = _components(estimator, components)
         state, scalings = finalised(estimator), estimator._components
         centre = state.gaussians.centre
-        means = (state.densities.means - centre) @ scalings  # NaN for a class of which no row has come
+        means = estimator._among_announced((state.gaussians.means - centre) @ scalings, np.nan)
         if estimator.solver == "eigen":  # of which transform adds the centre, as scikit-learn's does
             means = means + centre @ scalings
         shares = zip(shown, map(percentage, estimator.explained_variance_ratio_[shown]), strict=True)

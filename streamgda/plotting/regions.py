@@ -161,16 +161,19 @@ class DecisionRegionsDisplay(ModelDisplay):
         numbers = {name: value for name, value in (fixed or {}).items() if name not in encoded}
         values = _fixed_values(estimator, chosen, numbers)
         plane = _Plane(estimator, chosen, values, _features_of(estimator, encoded))
-        means, covariances, squared_radii = plane.ellipses(probabilities)
+        ellipses = (estimator._among_announced(part, np.nan) for part in plane.ellipses(probabilities))
+        means, covariances, squared_radii = ellipses  # NaN for a class of which no row has come
         points = None if X is None else check_rows(estimator, X, missing="marginal")[:, chosen]
         low, high = _extent(means, covariances, squared_radii.max(axis=1), points)
         xx0, xx1 = _grid(xlim or (low[0], high[0]), ylim or (low[1], high[1]), grid_resolution)
-        scores = plane.posterior_scores(xx0.ravel(), xx1.ravel()) + finalised(estimator).log_priors
+        state = finalised(estimator)
+        scores = plane.posterior_scores(xx0.ravel(), xx1.ravel()) + state.seen.log_priors
+        best = scores.argmax(axis=1) if state.places is None else state.places[scores.argmax(axis=1)]
         xlabel, ylabel = (_name_of(estimator, feature) for feature in chosen)
         return cls(
             xx0=xx0,
             xx1=xx1,
-            response=scores.argmax(axis=1).reshape(xx0.shape),
+            response=best.reshape(xx0.shape),
             classes=estimator.classes_,
             means=means,
             covariances=covariances,

@@ -88,11 +88,17 @@ class _Rows:
                 own = own @ matrix if formula.kind == "full" else own * matrix
                 columns.append(xp.sum(own * own, axis=1))
             scores = constants - 0.5 * xp.stack(columns, axis=1)
-        if len(formula.members) < len(formula.constants):
-            parts = [scores[:, int(own[0]) : int(own[-1]) + 1] for own in formula.members]
-            join = self.most if of_distances else self.log_sum
-            scores = xp.concat([join(part) for part in parts], axis=1)
+        if any(len(own) != 1 for own in formula.members):
+            each = [self._joined(scores, own, of_distances) for own in formula.members]
+            scores = xp.concat(each, axis=1)
         return scores, self.most(scores)
+
+    def _joined(self, scores: Any, own: Any, of_distances: bool) -> Any:
+        """The scores of a class, from those of its subclasses: (n, 1)."""
+        if not len(own):  # no row of the class has come
+            return self.xp.full_like(scores[:, :1], -self.xp.inf)
+        part = scores[:, int(own[0]) : int(own[-1]) + 1]
+        return self.most(part) if of_distances or len(own) == 1 else self.log_sum(part)
 
     def most(self, values: Any) -> Any:
         """The largest value of each row: (n, 1)."""
@@ -107,7 +113,7 @@ class _Rows:
     def log_probabilities(self) -> tuple[Any, Any]:
         """Ln p(k | x), and the largest score of each row: (n, K), (n, 1)."""
         scores, best = self.scores()
-        gaps = (scores - best) / self.state.calibration.divisor
+        gaps = (scores - best) / self.state.temperature
         return gaps - self.log_sum(gaps), best
 
 
@@ -133,7 +139,7 @@ def _set(own: _Rows, model: Any, quantile: Any) -> tuple[Any, Any]:
 def _decision(own: _Rows, model: Any) -> tuple[Any, Any]:
     if not hasattr(model, "_linear_terms"):
         scores, best = own.scores()
-        return decisions(scores / own.state.calibration.divisor), best
+        return decisions(scores / own.state.temperature), best
     (slopes, intercepts), centre = model._linear_terms, own.state.seen.gaussians.centre
     result = (own.rows - own.put(centre)) @ own.put(slopes.T) + own.put(intercepts + slopes @ centre)
     return (result if result.shape[1] > 1 else result[:, 0]), own.most(result)

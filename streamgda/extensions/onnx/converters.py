@@ -119,7 +119,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         container.add_initializer(labels, TensorProto.INT64, [len(classes)], classes.astype(np.int64))
     best = node("ArgMax", scores, axis=1, keepdims=0)
     node("Gather", labels, best, output=operator.outputs[0].full_name)
-    calibrated = node("Div", scores, constant(formula.calibration.divisor))
+    calibrated = node("Div", scores, constant(formula.temperature))
     probabilities = node("Softmax", calibrated, axis=1)
     is_double = isinstance(operator.outputs[1].type, DoubleTensorType)
     kind = TensorProto.DOUBLE if is_double else TensorProto.FLOAT

@@ -270,7 +270,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
 
     def _decisions(self, scores: RowScores) -> Array:
         linear: LinearScores = scores.finalised.seen.gaussians
-        fitted = scores.gaussians.discriminants(scores.rows) / linear.scale
+        fitted = scores.among_all(scores.gaussians.discriminants(scores.rows), -np.inf) / linear.scale
         return _of_decisions(fitted.T, linear, 1.0).T if fitted.shape[1] > 2 else decisions(fitted)
 
     @property

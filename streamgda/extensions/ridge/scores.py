@@ -56,7 +56,7 @@ class LinearScores:
     features: RandomFeatures | None = None
 
     scores_from_distances = has_class_blocks = False
-    why_none = singular_common = regularisation = None
+    why_none = common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 
     @property

@@ -26,7 +26,6 @@ from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
 from streamgda.models.estimators.forgetting import Times, factor_after, times_of, weights_after
 from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows, missing_for
-from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import Array, order_of
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.kernels.threads import in_threads
@@ -333,7 +332,6 @@ def _evaluate_blocks(
     model: Model, blocks: Iterable[Block], decision: inference.Decision, share: float
 ) -> Evaluation:
     evaluation, labels = Evaluation(), model.known_labels
-    calibration = Calibration(float(model.temperature))
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
         for pieces in _enough(inference.pieces_of(block, len(labels))):
@@ -342,7 +340,7 @@ def _evaluate_blocks(
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
             answers = decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[some], scores, labels, weights, answers)
-            evaluation.add_coded(*rows, calibration, share)
+            evaluation.add_coded(*rows, float(model.temperature), share)
     return evaluation
 
 

@@ -18,7 +18,6 @@ from streamgda.data.storage.saving import Loadable
 from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
 from streamgda.jobs.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
 from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
-from streamgda.models.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
 from streamgda.statistics.locking import at_one_moment
 
@@ -176,7 +175,7 @@ class Evaluation(Measures, Loadable):
         columns: Labels,
         weights: Array | None,
         positions: NDArray[np.intp] | None = None,
-        calibration: Calibration = UNCALIBRATED,
+        temperature: float = 1.0,
         share: float = 1.0,
     ) -> None:
         """Add checked rows with labels `row_labels[codes]` and a column of scores for each of `columns`.
@@ -184,7 +183,7 @@ class Evaluation(Measures, Loadable):
         The sums are changed in place, so this is for an evaluation that no other thread has.
 
         The predicted classes are `columns[positions]`, or the likeliest ones if `positions` is None.
-        The scores have been calibrated so. Losses at other temperatures are of a share of the rows.
+        The scores have been divided by the temperature. Losses at other ones are of a share of the rows.
         """
         classes = labels.union(self.classes, labels.union(columns, row_labels))
         self._reindex(classes)
@@ -206,13 +205,13 @@ class Evaluation(Measures, Loadable):
         step = max(1, _VALUES_AT_ONCE // len(classes))
         if len(codes) <= step:
             log_odds = self._add_scores(scores, truth, weight)
-            self._add_losses(calibration.undo(scores), truth, loss_weight)
+            self._add_losses(scores * temperature, truth, loss_weight)
         else:
             log_odds = np.empty(scores.shape, order="F")
             for start in range(0, len(codes), step):
                 some = slice(start, start + step)
                 log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
-                self._add_losses(calibration.undo(scores[some]), truth[some], loss_weight[some])
+                self._add_losses(scores[some] * temperature, truth[some], loss_weight[some])
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
 

@@ -28,7 +28,7 @@ class CalibrationLosses(Metric):
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        scores = rows.calibration.undo(rows.scores)
+        scores = rows.scores * rows.temperature
         self._sums[:-1] += losses_when_divided(scores, rows.truth, rows.weights)
         self._sums[-1] += rows.weights.sum()
 
@@ -99,5 +99,5 @@ def _scored(model: GaussianClassifier[Any], rows: Sequence[Block]) -> Iterator[S
                     scores.posterior_scores,
                     codes[places],
                     block.row_weights[places],
-                    calibration=scores.finalised.calibration,
+                    temperature=scores.finalised.temperature,
                 )

@@ -288,7 +288,7 @@ class ModelScorer:
             if joint is not None:
                 densities = part.joint_log_density
                 joint[part.positions] = densities[np.arange(len(densities)), truth[part.positions]]
-        return Scored(scores, truth, weights, joint, self.state.calibration)
+        return Scored(scores, truth, weights, joint, self.state.temperature)
 
 
 MeasuredScorer = tuple[ModelScorer, Mapping[str, Callable[[int], Metric]]]

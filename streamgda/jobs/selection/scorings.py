@@ -19,7 +19,6 @@ from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY
 from streamgda.jobs.scoring.curves import ScoreHistogram
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.models.estimators.generative import joint_log_likelihood
-from streamgda.models.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.models.gaussians.posteriors import posteriors_and_odds
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
@@ -41,15 +40,15 @@ class Scored:
         The weights of the rows.
     log_joint : ndarray of shape (n,), or None
         ln p(x, k) of the true class k. None if no scoring needs it.
-    calibration : Calibration
-        How the scores were divided by T.
+    temperature : float
+        T.
     """
 
     scores: Array
     truth: NDArray[np.intp]
     weights: Array
     log_joint: Array | None = None
-    calibration: Calibration = UNCALIBRATED
+    temperature: float = 1.0
 
     @cached_property
     def predicted(self) -> NDArray[np.intp]:

@@ -28,8 +28,7 @@ from streamgda.models.estimators.priors import priors_of, sum_to_one
 from streamgda.models.estimators.reading import one_of
 from streamgda.models.estimators.scores import Finalised, G, RowScores, score_each, score_finalised
 from streamgda.models.estimators.view import View
-from streamgda.models.gaussians.absent import PriorsAlone
-from streamgda.models.gaussians.base import Densities
+from streamgda.models.gaussians.base import Densities, PriorsAlone
 from streamgda.models.gaussians.components import deficient_features
 from streamgda.models.gaussians.posteriors import decisions
 from streamgda.models.gaussians.regularisation import Regularisation
@@ -139,7 +138,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         if (why_none := state.gaussians.why_none) is not None and len(state.seen.classes) > 1:
             now["none"] = True
             self._warn_of_none(why_none, "none" in warned)
-        if (common := state.gaussians.singular_common) is not None:
+        if (common := state.gaussians.common) is not None and common.rank < len(common.covariance):
             now["rank"] = common.rank
             self._warn_of_rank(common, warned.get("rank"))
         if (how := state.gaussians.regularisation) is not None and how.share_lacking > 0.5:
@@ -188,7 +187,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
     def _warn_of_rank(self, common: Whitening, warned: int | None) -> None:
         """Warn, once, of directions in which no row deviates from the mean of its class."""
         statistics = self._view(self.statistics_).numbers
-        if warned != common.rank and common.rank < _most_rank(statistics):
+        most_rank = statistics.n_features - len(statistics.schema.sums_to_one)  # each sum costs a direction
+        if warned != common.rank and common.rank < most_rank:
             features = deficient_features(statistics, common.covariance, common.least_eigenvalue)
             warnings.warn(
                 f"the covariance within the classes has rank {common.rank} of {statistics.n_features}: "
@@ -397,13 +397,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
             the model; or if a row is so far from all classes that its squared distances exceed float64.
         """
-        labels: Labels = self._apply(X, self._labels, best_alone=True)
-        return labels
+        return self._apply(X, self._labels, best_alone=True)
 
     def _labels(self, scores: RowScores) -> Labels:
         """The predicted labels, in the type of those that the model was fitted to."""
-        labels: Labels = self._types.of_labels(scores.finalised.classes)[scores.codes]
-        return labels
+        return self._types.of_labels(scores.finalised.classes)[scores.codes]
 
     @lazy_on_dask(columns=class_labels)
     def predict_log_proba(self, X: ArrayLike) -> Array:
@@ -426,6 +424,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         score_each(lambda scores: scores.write_probabilities(result), blocks, len(rows))
         return result
 
+    @lazy_on_dask(columns=class_labels)
     def predict_set(self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
         """Predict a set of classes for each row, which holds its class with a given probability.
 
@@ -460,16 +459,11 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                [ True,  True],
                [ True,  True]])
         """
-        reading.check_has_learnt(self)
-        checked_quantile(quantile, len(self.classes_))
 
-        # By the name of the method, an array on a device is answered where it lies.
-        def predict_set(model: Self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
-            return model._apply(
-                X, lambda s: s.log_odds >= checked_quantile(quantile, len(s.finalised.classes))
-            )
+        def in_set(scores: RowScores) -> NDArray[np.bool_]:
+            return scores.log_odds >= checked_quantile(quantile, len(scores.finalised.classes))
 
-        return lazy_on_dask(columns=class_labels)(predict_set)(self, X, quantile=quantile)
+        return self._apply(X, in_set)
 
     @lazy_on_dask(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
@@ -494,11 +488,6 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         the same for all rows, is about 10⁻¹⁶ times this factor. Rows are as for `predict`.
         """
         return self._apply(X, lambda scores: scores.log_density)
-
-
-def _most_rank(statistics: Statistics) -> int:
-    """The largest rank of the covariance: less by one for features that always add up to 1."""
-    return statistics.n_features - len(statistics.schema.sums_to_one)
 
 
 def finalised(model: GaussianClassifier[G]) -> Finalised[G]:

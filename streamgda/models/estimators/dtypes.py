@@ -43,7 +43,9 @@ class FittedTypes:
     @classmethod
     def of(cls, X: Any, y: Any) -> Self:
         """The types of rows and labels that are arrays, frames or sequences."""
-        return cls("float32" if _dtype_of(X) == np.float32 else "float64", _label_type(_dtype_of(y)))
+        rows, of_labels = _dtype_of(X), _dtype_of(y)
+        labels = of_labels.name if of_labels.kind in "iuf" else "int64"
+        return cls("float32" if rows == np.float32 else "float64", labels)
 
     def with_rows(self, X: Any) -> FittedTypes:
         """The types after more rows, if all rows before were in float32."""
@@ -72,7 +74,3 @@ def _dtype_of(values: Any) -> np.dtype[Any]:
     if hasattr(values, "__dlpack__"):  # of another library, on any device
         return np.dtype("float32" if str(dtype).endswith("float32") else "float64")
     return np.asarray(values).dtype
-
-
-def _label_type(dtype: np.dtype[Any]) -> str:
-    return dtype.name if dtype.kind in "iuf" else "int64"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.scores import Finalised
-from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.densities import DiagonalGaussians
 from streamgda.models.gaussians.products import large_mean_tails
 from streamgda.models.gaussians.shared import SharedGaussians
@@ -21,7 +20,8 @@ from streamgda.statistics.covariances import Array
 class ScoreFormula:
     """Ln p(x, k, j) of the subclasses j of K classes, up to a term that is the same for all of them.
 
-    A class that is no mixture is its only subclass. There are M subclasses, those of a class side by side.
+    A class that is no mixture is its only subclass, and one of which no row has come has none. There are M
+    subclasses, those of a class side by side.
 
     Attributes
     ----------
@@ -38,8 +38,8 @@ class ScoreFormula:
         What is added. It is −∞ for a subclass without density or of a class with a prior of zero.
     starts : ndarray of int of shape (K,)
         Where the subclasses of each class begin.
-    calibration : Calibration
-        What makes posterior probabilities of ln p(x, k).
+    temperature : float
+        What ln p(x, k) is divided by before it becomes a posterior probability.
     linear : ndarray of shape (M, d), or None
         What is added for each feature, times x: ln p(v | k) of the dummies of categories.
     """
@@ -50,7 +50,7 @@ class ScoreFormula:
     matrices: Array
     constants: Array
     starts: NDArray[np.intp]
-    calibration: Calibration
+    temperature: float
     linear: Array | None = None
 
     @property
@@ -98,34 +98,12 @@ def formula_of(state: Finalised[Any], *, of_distances: bool = False) -> ScoreFor
     constants = np.zeros(len(constants)) if of_distances else constants
     constants[list(densities.singular)] = -np.inf
     normal = _quadratic(densities, constants) if of_distances else _normal(densities, constants)
-    formula = ScoreFormula(*normal, starts, state.calibration)
-    formula = cast("ScoreFormula", seen.densities.with_rest(formula))
-    if seen is state:
+    formula: ScoreFormula = seen.densities.with_rest(ScoreFormula(*normal, starts, state.temperature))
+    if state.places is None:
         return formula
-    return _with_absent(formula, np.searchsorted(state.classes, seen.classes), len(state.classes))
-
-
-def _with_absent(formula: ScoreFormula, places: NDArray[np.intp], n_classes: int) -> ScoreFormula:
-    """The scores of classes at these places, among others of which no row has come: their score is −∞."""
-    sizes = np.ones(n_classes, np.intp)
-    sizes[places] = list(map(len, formula.members))
-    is_present = np.repeat(np.isin(np.arange(n_classes), places), sizes)
-
-    def padded(values: Array, other: float = 0.0) -> Array:
-        result = np.full((len(is_present), *values.shape[1:]), other)
-        result[is_present] = values
-        return result
-
-    is_linear = formula.kind == "linear"
-    return replace(
-        formula,
-        centres=formula.centres if is_linear else padded(formula.centres),
-        mean_tails=None if formula.mean_tails is None else padded(formula.mean_tails),
-        matrices=padded(formula.matrices.T).T if is_linear else padded(formula.matrices),
-        constants=padded(formula.constants, -np.inf),
-        starts=np.cumsum(sizes) - sizes,
-        linear=None if formula.linear is None else padded(formula.linear),
-    )
+    sizes = np.zeros(len(state.classes), np.intp)
+    sizes[state.places] = list(map(len, formula.members))
+    return replace(formula, starts=np.cumsum(sizes) - sizes)
 
 
 def _normal(densities: Any, constants: Array) -> tuple[Any, Array, Array | None, Array, Array]:

@@ -87,11 +87,15 @@ class GenerativeClassifier(GaussianClassifier[G]):
         ((3, 1), ['low', 'low', 'low'])
         """
         check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        state, random = finalised(self), check_random_state(random_state)
+        every, random = finalised(self), check_random_state(random_state)
+        state = every.seen
         if label is None:
             priors = posteriors(state.log_priors[None, :])[0]  # sum to 1; 0 for a class not estimated
             codes = random.choice(len(priors), size=n_samples, p=priors)
         else:
+            position_of(label, every.classes)  # raises if there is no such class
+            if label not in state.classes.tolist():
+                raise ValueError("no row of this class has come, so none can be drawn from it")
             codes = np.full(n_samples, position_of(label, state.classes))
         X = np.empty((len(codes), self.statistics_.n_features))
         for k in np.unique(codes):
@@ -148,9 +152,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
                 return  # nothing is missing
             missing = np.isnan(rows[scores.positions[0]])
             with np.errstate(over="ignore", invalid="ignore"):
-                means = scores.finalised.densities.conditional_mean(
-                    ~missing, scores.gaussians, scores.rows, scores.probabilities
-                )
+                state, shares = scores.finalised, scores.finalised.of_seen(scores.probabilities)
+                means = state.densities.conditional_mean(~missing, scores.gaussians, scores.rows, shares)
             completed[np.ix_(scores.positions, np.flatnonzero(missing))] = means
 
         score_each(fill, score_rows(self, rows, missing="marginal"), len(rows))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, wraps
+from inspect import signature
 from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_n_features, check_is_fitted, validate_data
 
 from streamgda.data.blocks.arrays import readable
 from streamgda.data.blocks.dates import moments_of_days
@@ -38,10 +39,13 @@ def lazy_on_dask(columns: Columns) -> Callable[[Callable[..., R]], Callable[...,
     """
 
     def decorate(method: Callable[..., R]) -> Callable[..., R]:
+        names = list(signature(method).parameters)[2:]
+
         @wraps(method)
-        def method_or_lazy(model: Any, X: Any, **options: Any) -> Any:
+        def method_or_lazy(model: Any, X: Any, *values: Any, **options: Any) -> Any:
             if isinstance(X, np.ndarray):
-                return method(model, X, **options)
+                return method(model, X, *values, **options)
+            options |= zip(names[: len(values)], values, strict=True)
             if lies_elsewhere(X):
                 return resolve_name(DEVICES["answer"])(method, model, X, **options)
             if not is_dask(X):
@@ -87,11 +91,8 @@ def check_lazy(model: Any, X: Any) -> None:
         if lists.isdisjoint(X.columns):  # whose lengths the partitions tell
             validate_data(model, X._meta, reset=False, skip_check_array=True)
             readable(X._meta_nonempty.drop(columns=[*schema.dates]))  # which may be texts
-    elif X.shape[1] != model.n_features_in_:
-        raise ValueError(
-            f"X has {X.shape[1]} features, but {type(model).__name__} is expecting {model.n_features_in_} "
-            "features as input"
-        )
+    else:
+        _check_n_features(model, X, reset=False)
 
 
 def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:

@@ -34,13 +34,12 @@ from streamgda.models.estimators.shrinkage import (
     total_covariance,
 )
 from streamgda.models.estimators.view import Predictive
-from streamgda.models.gaussians.absent import WithAbsentClasses
 from streamgda.models.gaussians.axes import Projection
 from streamgda.models.gaussians.components import between_covariance, pooled_covariance
 from streamgda.models.gaussians.posteriors import decisions
 from streamgda.models.gaussians.products import multiply_rows
 from streamgda.models.gaussians.shared import SharedGaussians
-from streamgda.models.gaussians.whitening import Spectrum, Whitening
+from streamgda.models.gaussians.whitening import Correlations, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceType
 from streamgda.statistics.required import Required
@@ -158,9 +157,9 @@ class LinearDiscriminantAnalysis(
     """
 
     _covariance_type: ClassVar[CovarianceType] = "tied"
+    _ways_to_encode = ("features", "common")
     covariances_of = "all"
     _estimates_total = True
-    _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],
@@ -177,10 +176,6 @@ class LinearDiscriminantAnalysis(
     covariance_estimator: Any = None
     _: KW_ONLY
     predictive: Predictive = "plugin"
-
-    @property
-    def _ways_to_encode(self) -> tuple[str, ...]:
-        return "features", "common"
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
@@ -221,7 +216,7 @@ class LinearDiscriminantAnalysis(
             raise np.linalg.LinAlgError(
                 "no feature varies within a class, so there is no covariance to work with"
             )
-        centre = self._shares(statistics) @ means
+        centre = priors_of(self, statistics.classes, statistics.weights) @ means
         return SharedGaussians(means, centre, whitening, mean_tails=statistics.mean_tails)
 
     def _n_covariance_parameters(self) -> float:
@@ -250,11 +245,9 @@ class LinearDiscriminantAnalysis(
     def _decisions(self, scores: RowScores) -> Array:
         discriminants = scores.discriminants
         gaussians = scores.gaussians
-        if isinstance(gaussians, WithAbsentClasses):
-            gaussians = gaussians.present
         if self.solver != "svd" and isinstance(gaussians, SharedGaussians):
             common = gaussians.common_scores(scores.rows)
-            discriminants = discriminants + common / scores.finalised.calibration.divisor
+            discriminants = discriminants + common / scores.finalised.temperature
         return decisions(discriminants)
 
     # ------------------------------------------------------------------ projecting
@@ -300,13 +293,11 @@ class LinearDiscriminantAnalysis(
         return projected
 
     @property
-    @of_one_moment
     def _components(self) -> Array:
         """The directions that `transform` projects on: (n_features, n_components)."""
         return np.ascontiguousarray(self._projection.scalings[:, : self._max_components])
 
     @property
-    @of_one_moment
     def _projection(self) -> Projection:
         if self.solver == "lsqr":
             raise NotImplementedError("transform not implemented for 'lsqr' solver (use 'svd' or 'eigen').")
@@ -316,7 +307,7 @@ class LinearDiscriminantAnalysis(
     def _project(self) -> Projection:
         statistics, state = self.statistics_, finalised(self).seen
         means, within = statistics.means, self._covariance(statistics)
-        spectrum = Spectrum.of(within, means, float(self.tol) * float(self.tol))
+        spectrum = Correlations.of(within, means, float(self.tol) * float(self.tol))
         if self.solver == "svd":
             return Projection.of_means(
                 means - state.gaussians.centre, state.priors, spectrum, float(self.tol)
@@ -402,14 +393,10 @@ class LinearDiscriminantAnalysis(
         if self.solver != "svd":
             pull = state.gaussians.whitening.precision @ centre
             coefficients, intercepts = coefficients + pull, intercepts - 0.5 * (centre @ pull)
-        coefficients = self._among_announced(coefficients / state.calibration.divisor)
+        coefficients = self._among_announced(coefficients / state.temperature)
         return _between_two(coefficients), _between_two(
-            self._among_announced(intercepts / state.calibration.divisor, -np.inf)
+            self._among_announced(intercepts / state.temperature, -np.inf)
         )
-
-    def _shares(self, statistics: Statistics) -> Array:
-        """The prior probabilities of the classes of statistics."""
-        return priors_of(self, statistics.classes, statistics.weights)
 
     def _check_unconditional(self, name: str) -> None:
         """Raise AttributeError for an attribute that the conditional Gaussian model does not have."""

@@ -172,7 +172,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """Read rows into a state, as often as need be; once if `is_more`, to add it to others."""
         empty, n_reads = self._empty_for(read, is_more)
         reading = policy_of(self.missing).read(read, empty, once=is_more, note=note, keep=keep)
-        return replace(reading, n_reads=reading.n_reads + n_reads) if n_reads else reading
+        return replace(reading, n_reads=reading.n_reads + n_reads)
 
     def _empty_for(self, read: Read, is_more: bool) -> tuple[Statistics, int]:
         """The state of no rows that is to be filled, and how many reads it took to make it."""
@@ -205,8 +205,7 @@ class StatisticsLearner(BaseEstimator, ABC):
     @property
     def known_labels(self) -> Labels:
         """The labels announced or seen, sorted and as the statistics hold them; shape (n_classes,)."""
-        seen = self.labels_of(self.statistics_)
-        return seen if self._announced is None else self.with_announced(seen)
+        return self.with_announced(self.labels_of(self.statistics_))
 
     def fit(
         self,
@@ -369,7 +368,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         """The labels that have been announced, and others."""
         if announced is None or self._announced is None:
             return announced if self._announced is None else self._announced
-        return labels.union(self._announced, announced)
+        return labels.union(self._announced, announced)  # the same object, if it has them all
 
     def _learn_blocks(
         self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None

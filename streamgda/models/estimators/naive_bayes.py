@@ -118,6 +118,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     """
 
     _covariance_type: ClassVar[CovarianceType] = "diag"
+    _ways_to_encode = ("naive",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GenerativeClassifier._parameter_constraints,
         "var_smoothing": [Interval(Real, 0, None, closed="left")],
@@ -127,10 +128,6 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
     var_smoothing: float = 1e-9
     pooling: PoolingParameter = None
     predictive: Predictive = "plugin"
-
-    @property
-    def _ways_to_encode(self) -> tuple[str, ...]:
-        return ("naive",)
 
     def _finalise(self, statistics: Statistics) -> DiagonalGaussians:
         regularisation = None

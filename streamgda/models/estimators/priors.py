@@ -27,7 +27,7 @@ def priors_of(model: Any, classes: Labels, weights: Array) -> Array:
     ValueError
         If the priors are not such probabilities.
     """
-    priors, renormalise = model.priors, model._renormalises_priors
+    priors = model.priors
     if priors is None:
         shares: Array = weights / weights.sum()
         return shares
@@ -41,11 +41,10 @@ def priors_of(model: Any, classes: Labels, weights: Array) -> Array:
             ". Where classes may appear later, give priors by label, as a dict; "
             "statistics_.drop_class(label) forgets a class"
         )
-    if not renormalise and not is_by_label and not sum_to_one(shares):
+    if not model._renormalises_priors and not is_by_label and not sum_to_one(shares):
         raise ValueError(f"The sum of the priors should be 1. It is {shares.sum():g}; got {shares.tolist()}")
     if not (shares >= 0).all() or not shares.any():
-        subject = "priors" if renormalise else "Priors"  # both words as in scikit-learn
-        raise ValueError(f"{subject} must be non-negative. One must be above 0; got {shares.tolist()}")
+        raise ValueError(f"priors must be non-negative. One must be above 0; got {shares.tolist()}")
     if len(known) > len(classes):
         shares = shares[np.searchsorted(known, classes)]
         if not shares.any():

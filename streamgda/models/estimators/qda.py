@@ -28,7 +28,7 @@ from streamgda.models.estimators.singular import whiten_classes
 from streamgda.models.estimators.view import Predictive
 from streamgda.models.gaussians.axes import principal_axes
 from streamgda.models.gaussians.components import pooled_covariance
-from streamgda.models.gaussians.densities import RegularisedGaussians, SeparateGaussians
+from streamgda.models.gaussians.densities import SeparateGaussians
 from streamgda.models.gaussians.regularisation import Regularisation, relative_eigenvalues
 from streamgda.models.gaussians.whitening import Singular, Whitening
 from streamgda.statistics.base import Statistics
@@ -172,9 +172,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "full"
     covariances_of = "class"
-    _svd_without_estimator = (
-        "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
-    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "eigen")],
@@ -225,13 +222,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         whitenings = self._unchanged(statistics)
         changed = np.array([k for k, whitening in enumerate(whitenings) if whitening is None], dtype=np.intp)
         some = statistics if len(changed) == len(whitenings) else statistics.of_classes(changed)
-        whitened = whiten_classes(
-            some,
-            self._covariances(some),
-            float(self.tol) * float(self.tol),
-            is_shrunk=bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None),
-            solver=self.solver,
-        )
+        is_shrunk = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
+        least = float(self.tol) * float(self.tol)
+        whitened = whiten_classes(some, self._covariances(some), least, is_shrunk=is_shrunk)
         reasons = [whitening.reason for whitening in whitened if isinstance(whitening, Singular)]
         if reasons and (self.singular == "raise" or len(reasons) == len(whitenings)):
             raise reasons[0]()
@@ -248,20 +241,17 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         """
         last: Finalised[Any] | None = self.__dict__.get("_cache")
         made: dict[tuple[Any, int], Whitening] = {}
-        if last and isinstance(last.gaussians, SeparateGaussians) and self.covariance_estimator is None:
+        can_stay = not self.exact and self.covariance_estimator is None
+        if last and can_stay and isinstance(last.gaussians, SeparateGaussians):
             keys = zip(last.seen.classes.tolist(), last.changes.tolist(), strict=True)
-            made = dict(zip(keys, last.gaussians.whitenings, strict=True))
-        keys = zip(statistics.classes.tolist(), statistics.changes.tolist(), strict=True)
-        known = [None if self.exact else made.get(key) for key in keys]
-        return [None if isinstance(whitening, Singular) else whitening for whitening in known]
+            whitenings = zip(keys, last.gaussians.whitenings, strict=True)
+            made = {key: whitening for key, whitening in whitenings if not isinstance(whitening, Singular)}
+        return [*map(made.get, zip(statistics.classes.tolist(), statistics.changes.tolist(), strict=True))]
 
-    def _finalise_regularised(self, statistics: Statistics) -> RegularisedGaussians:
+    def _finalise_regularised(self, statistics: Statistics) -> SeparateGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
-        means, within, least = (
-            statistics.means,
-            pooled_covariance(statistics),
-            float(self.tol) * float(self.tol),
-        )
+        means, within = statistics.means, pooled_covariance(statistics)
+        least = float(self.tol) * float(self.tol)
         common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
             common = Whitening.of(self._shrunk(within), means, least)
@@ -277,7 +267,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
             share = float(self.pooling or 0.0)
             regularisation = Regularisation.by_share(share, statistics.weights, common.rank)
         covariances = self._shrunk(regularisation.covariances(scatter, within))
-        return RegularisedGaussians.of(means, statistics.mean_tails, covariances, common, regularisation)
+        whitenings, mean_tails = list(map(common.of_same_range, covariances)), statistics.mean_tails
+        return SeparateGaussians(
+            means, whitenings, regularisation=regularisation, common=common, mean_tails=mean_tails
+        )
 
     @property
     def needs_all_classes(self) -> bool:
@@ -332,7 +325,6 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         return self._for_all([values for values, _ in self._axes], np.ones)
 
     @property
-    @of_one_moment
     def _axes(self) -> list[tuple[Array, Array]]:
         return finalised(self).once("axes", lambda: list(map(principal_axes, self._final_covariances())))
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
@@ -161,20 +162,13 @@ def _checked_values(
     model: Any, validate: Callable[..., Any], missing: MissingRows, other_remedy: str
 ) -> NDArray[Any]:
     """The rows that scikit-learn has validated; errors name the first missing value."""
-    finite = True if missing == "raise" else "allow-nan"
-    rows: NDArray[Any]
-    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums the values to find NaN
-        try:
-            rows = validate(ensure_all_finite=finite)
-        except ValueError:
-            if missing == "raise":
-                rows = validate(ensure_all_finite=False)
-                _raise_for_missing(model, arrays.real(rows, "X"), other_remedy)
-            raise
-    if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
-        rows = arrays.real(rows, "X")
-        if missing == "raise":
+    with np.errstate(over="ignore", invalid="ignore"):  # in sums, which tell whether there is NaN
+        rows: NDArray[Any] = validate(ensure_all_finite=False)
+        if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
+            rows = arrays.real(rows, "X")
+        if missing == "raise" and np.isnan(rows.sum()):
             _raise_for_missing(model, rows, other_remedy)
+        assert_all_finite(rows, allow_nan=True, estimator_name=type(model).__name__, input_name="X")
     return rows
 
 
@@ -217,8 +211,11 @@ def blocks_to_learn(
     """Cut rows in memory into checked blocks. With `reset`, the model gets their features and types."""
     check_missing(missing)
     if isinstance(X, dict | list | tuple):
-        X = arrays.as_table(X) if reset else _more_records(model, X, missing)
-    X, y, sample_weight = _of_host(X, y, sample_weight)
+        fills = missing != "raise" or model.missing != "raise"
+        X = arrays.as_table(X) if reset else _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
+    X = X if isinstance(X, np.ndarray) or lies_elsewhere(X) else in_numpy(X)
+    y = y if isinstance(y, np.ndarray) else in_numpy(y)
+    sample_weight = None if sample_weight is None else in_numpy(sample_weight)
     check_batch(X)
     if y is None:
         raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None")
@@ -254,21 +251,6 @@ def labels_of(y: Any) -> Any:
         return y
     y = in_numpy(y)
     return labels.as_labels(y if getattr(y, "ndim", 1) == 1 else column_or_1d(y, warn=True))
-
-
-def _more_records(model: Any, X: Any, missing: Missing) -> Any:
-    """Dicts as a table, to be learnt in addition to others."""
-    fills = missing != "raise" or model.missing != "raise"
-    return _records(model, X, fills=fills, remedy=LEARN_INCOMPLETE)
-
-
-def _of_host(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Rows, which may stay where they lie, and their labels and weights in NumPy."""
-    if not isinstance(X, np.ndarray) and not lies_elsewhere(X):
-        X = in_numpy(X)
-    if not isinstance(y, np.ndarray):
-        y = in_numpy(y)
-    return X, y, None if sample_weight is None else in_numpy(sample_weight)
 
 
 def missing_for(model: Any, missing: Missing) -> Missing:
@@ -313,8 +295,7 @@ def announced_labels(classes: ArrayLike, y: Any = None) -> labels.Labels:
     is_by_row = given.ndim == 1 and len({*given.tolist()}) < len(given) and given.shape == np.shape(y)
     if is_by_row and not np.array_equal(given, y):
         raise ValueError("classes has a value for each row; weights of rows are given as sample_weight=")
-    announced: labels.Labels = np.unique(labels.as_labels(classes))
-    return announced
+    return np.unique(labels.as_labels(classes))
 
 
 def check_announced(seen: labels.Labels, announced: labels.Labels | None) -> None:

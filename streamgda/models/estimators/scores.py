@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import RowError
-from streamgda.models.gaussians.absent import WithAbsentClasses
 from streamgda.models.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
-from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import (
     largest,
     log_evidence,
     log_posteriors,
+    order_of,
     posteriors,
     posteriors_and_odds,
+    tempered,
     write_posteriors,
 )
 from streamgda.models.gaussians.products import TILE_ROWS
@@ -45,9 +45,8 @@ Positions = slice | NDArray[np.intp]
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
 _VALUES_OF_PRODUCTS = 1 << 17  # larger, so that threads spend little of their time in Python
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
-_FEWEST_OF_DISTANCES = (
-    144  # if there are many features; with fewer rows, products of matrices take a quarter longer
-)
+# If there are many features. With fewer rows, products of matrices take a quarter longer.
+_FEWEST_OF_DISTANCES = 144
 _FEWEST_OF_PRODUCTS = 480  # if scores are one product; with fewer rows, it takes a tenth longer
 _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB
 
@@ -67,13 +66,15 @@ class Finalised(Generic[G]):
     gaussians : Gaussians
         The normal densities of the classes that have rows, with the means and covariances of the model.
     densities : Densities
-        The densities that score rows: `gaussians`, or those of the parameter `predictive`.
+        The densities of the same classes that score rows: `gaussians`, or those of `predictive`.
     priors, log_priors : ndarray of shape (n_classes,)
         Prior probabilities, and their logarithms. The log prior of a singular class is −∞.
-    calibration : Calibration
-        What makes posterior probabilities of scores.
+    temperature : float
+        What scores are divided by before they become posterior probabilities.
     announced : ndarray or None
         The labels that had been announced.
+    places : ndarray of int of shape (n_seen,), or None
+        The positions of the classes that have rows among all classes; None if all have rows.
     """
 
     changes: NDArray[np.int64]
@@ -83,8 +84,9 @@ class Finalised(Generic[G]):
     densities: Densities
     priors: Array
     log_priors: Array
-    calibration: Calibration
+    temperature: float
     announced: Labels | None
+    places: NDArray[np.intp] | None = None
     _seen: Self | None = None
     _derived: dict[str, Any] = field(default_factory=dict)
 
@@ -102,17 +104,9 @@ class Finalised(Generic[G]):
         with np.errstate(divide="ignore"):
             log_priors = np.log(priors)
         log_priors[list(densities.singular)] = -np.inf
-        return cls(
-            changes,
-            model.get_params(deep=False),
-            labels,
-            gaussians,
-            densities,
-            priors,
-            log_priors,
-            Calibration(float(model.temperature)),
-            model._announced,
-        )
+        params, temperature = model.get_params(deep=False), float(model.temperature)
+        of_classes = (labels, gaussians, densities, priors, log_priors)
+        return cls(changes, params, *of_classes, temperature, model._announced)
 
     def among(self, classes: Labels) -> Self:
         """The same with columns for other classes too, of which no row has come: their prior is 0."""
@@ -121,20 +115,21 @@ class Finalised(Generic[G]):
         places = np.searchsorted(classes, self.classes)
         priors, log_priors = np.zeros(len(classes)), np.full(len(classes), -np.inf)
         priors[places], log_priors[places] = self.priors, self.log_priors
-        densities = WithAbsentClasses(self.densities, places, len(classes))
-        return replace(
-            self, classes=classes, densities=densities, priors=priors, log_priors=log_priors, _seen=self
-        )
+        return replace(self, classes=classes, priors=priors, log_priors=log_priors, places=places, _seen=self)
 
     @property
     def seen(self) -> Self:
-        """The same for the classes that have rows alone, which are those of `gaussians`."""
+        """The same for the classes that have rows alone, which are those of the densities."""
         return self._seen or self
+
+    def of_seen(self, values: Array) -> Array:
+        """Those columns of values of all classes (n, K) that are of classes that have rows."""
+        return values if self.places is None else np.asfortranarray(values[:, self.places])
 
     @property
     def singular(self) -> list[tuple[Any, Reason]]:
         """The labels of classes without a density, and the reason of each."""
-        return [(self.classes[k].item(), reason) for k, reason in self.densities.singular.items()]
+        return [(self.seen.classes[k].item(), reason) for k, reason in self.densities.singular.items()]
 
     def once(self, name: str, derive: Callable[[], T]) -> T:
         """The cached value of this name, which `derive` computes at the first call."""
@@ -169,7 +164,8 @@ class RowScores:
     @cached_property
     def rows(self) -> Array:
         """The observed features as float64, in C order: bits of sums depend on the order in memory."""
-        return np.ascontiguousarray(self.values, dtype=np.float64)
+        with np.errstate(over="ignore"):  # of long doubles
+            return np.ascontiguousarray(self.values, dtype=np.float64)
 
     @cached_property
     def posterior_scores(self) -> Array:
@@ -182,68 +178,69 @@ class RowScores:
         ValueError
             If no class has a finite score for a row.
         """
-        gaussians, log_priors = self.gaussians, self.finalised.log_priors
-        if not gaussians.scores_from_distances:
-            return self._calibrated(self._scores_of(log_priors))
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = gaussians.posterior_scores_from(self.squared_distances)
+        gaussians, log_priors = self.gaussians, self.finalised.seen.log_priors
+        if gaussians.scores_from_distances:
+            scores = self._computed(gaussians.posterior_scores_from, self._distances)
             scores += log_priors
+        else:
+            scores = self._computed(gaussians.posterior_scores, self.rows, log_priors)
         return self._calibrated(scores)
 
     def _position(self, row: int) -> int:
         """The position of a row of these among all rows to be scored."""
         return int(self.positions.start + row if isinstance(self.positions, slice) else self.positions[row])
 
-    def _scores_of(
-        self, log_priors: Array, out: Array | None = None, gaussians: Densities | None = None
-    ) -> Array:
-        """The scores of rows before calibration, in a new array; or in `out` (n, K), if that saves a copy.
-
-        They are those of all classes, unless the densities of some are given.
-        """
+    def _computed(self, method: Callable[..., Array], *arguments: Any) -> Array:
+        """What a method of densities returns; its error names the position of a row among all rows."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return (gaussians or self.gaussians).posterior_scores(self.rows, log_priors, out)
+                return method(*arguments)
         except RowError as error:
             raise error.moved(self._position) from error
 
+    def among_all(self, values: Array, other: float) -> Array:
+        """Values of the classes that have rows, and another value for each of the rest: (n, K)."""
+        if self.finalised.places is None:
+            return values
+        n_classes = len(self.finalised.classes)
+        result = np.full((len(values), n_classes), other, order=order_of(n_classes))
+        result[:, self.finalised.places] = values
+        return result
+
     @cached_property
+    def _distances(self) -> Array:
+        """Squared Mahalanobis distances from the means of the classes that have rows."""
+        return self._computed(self.gaussians.squared_distances, self.rows)
+
+    @property
     def squared_distances(self) -> Array:
-        """Squared Mahalanobis distances from the mean of each class: (n, K)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.gaussians.squared_distances(self.rows)
+        """Squared Mahalanobis distances from the mean of each class, ∞ for one without rows: (n, K)."""
+        return self.among_all(self._distances, np.inf)
 
     def own_squared_distances(self, codes: NDArray[np.intp]) -> Array:
         """Squared Mahalanobis distances from the means of these classes of the rows: (n,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.gaussians.own_squared_distances(self.rows, codes)
+        if self.finalised.places is not None:
+            return self.squared_distances[np.arange(len(codes)), codes]
+        return self._computed(self.gaussians.own_squared_distances, self.rows, codes)
 
     @property
     def discriminants(self) -> Array:
         """Ln p(x, k) / T, up to a term that is the same for all rows and classes: (n, K)."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                scores = self.gaussians.discriminants(self.rows, self.finalised.log_priors)
-        except RowError as error:
-            raise error.moved(self._position) from error
+        scores = self._computed(self.gaussians.discriminants, self.rows, self.finalised.seen.log_priors)
         self._calibrated(scores)  # is an error if a row has no finite score
-        scores /= self.finalised.calibration.divisor
-        return scores
+        scores /= self.finalised.temperature
+        return self.among_all(scores, -np.inf)
 
     @property
     def joint_log_density(self) -> Array:
         """Ln p(x, k): (n, K); −∞ if the squared distance exceeds float64."""
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):
-                if self.gaussians.scores_from_distances:
-                    scores = self.gaussians.log_density_from(self.squared_distances)
-                else:
-                    scores = self.gaussians.log_density(self.rows)
-                scores += self.finalised.log_priors
-        except RowError as error:
-            raise error.moved(self._position) from error
+        if self.gaussians.scores_from_distances:
+            scores = self._computed(self.gaussians.log_density_from, self._distances)
+        else:
+            scores = self._computed(self.gaussians.log_density, self.rows)
+        scores += self.finalised.seen.log_priors
         scores[np.isnan(scores)] = -np.inf
-        return scores
+        return self.among_all(scores, -np.inf)
 
     @property
     def log_density(self) -> Array:
@@ -257,9 +254,11 @@ class RowScores:
 
     def write_probabilities(self, result: Array) -> None:
         """Write the posterior probabilities into `result` (n_rows, K), which holds those of all rows."""
-        if isinstance(self.positions, slice):
+        if isinstance(self.positions, slice) and self.finalised.places is None:
             out = result[self.positions]
-            write_posteriors(self._calibrated(self._scores_of(self.finalised.log_priors, out)), out)
+            log_priors = self.finalised.log_priors
+            scores = self._computed(self.gaussians.posterior_scores, self.rows, log_priors, out)
+            write_posteriors(self._calibrated(scores), out)
         else:
             result[self.positions] = self.probabilities
 
@@ -284,16 +283,20 @@ class RowScores:
             If no class has a finite score for a row.
         """
         if n_best not in self._best:
-            is_read = not self.gaussians.has_class_blocks or "posterior_scores" in self.__dict__
-            self._best[n_best] = largest(self.posterior_scores, n_best) if is_read else self._best_of(n_best)
+            if self.gaussians.has_class_blocks and "posterior_scores" not in self.__dict__:
+                codes, places = self._best_of(n_best), self.finalised.places
+                self._best[n_best] = codes if places is None else places[codes]
+            else:
+                self._best[n_best] = largest(self.posterior_scores, n_best)
         return self._best[n_best]
 
     def _best_of(self, n_best: int) -> NDArray[np.intp]:
-        """The most likely classes, found block by block of classes."""
+        """The most likely of the classes that have rows, found block by block of classes."""
         scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
         highest = np.full(len(self.rows), -np.inf)
         for some, gaussians in self.gaussians.class_blocks:
-            of_block = self._scores_of(self.finalised.log_priors[some], gaussians=gaussians)
+            log_priors = self.finalised.seen.log_priors[some]
+            of_block = self._computed(gaussians.posterior_scores, self.rows, log_priors)
             best = of_block.max(axis=1)
             highest = np.maximum(highest, best)  # NaN if a score is NaN
             are_few = scores.shape[1] < n_best
@@ -316,7 +319,8 @@ class RowScores:
     @property
     def tail_probabilities(self) -> Array:
         """The probability that a row of each class is at least as far from its mean: (n, K)."""
-        return self.gaussians.tail_probabilities(self.rows, self.squared_distances)
+        tail = self.gaussians.tail_probabilities(self.rows, self._distances)
+        return self.among_all(tail, 0.0)
 
     @property
     def distance(self) -> Array:
@@ -325,13 +329,14 @@ class RowScores:
         return np.sqrt(np.maximum(squared_distances, 0.0))
 
     def _calibrated(self, scores: Array) -> Array:
-        """The scores divided by the temperature; ValueError if a row has no finite one."""
+        """Scores of all classes, divided by the temperature; ValueError if a row has no finite one."""
         best = scores.max(axis=1)
         if not np.isfinite(best).all():
             row = self._position(np.flatnonzero(~np.isfinite(best))[0])
             raise RowError(row, " is too far from the classes: squared distances exceed float64")
-        calibration = self.finalised.calibration
-        return scores if calibration.divisor == 1.0 else calibration.apply(scores)
+        temperature = self.finalised.temperature
+        scores = scores if temperature == 1.0 else tempered(scores, temperature)
+        return scores if self.finalised.places is None else self.among_all(scores, -np.inf)
 
 
 def score_finalised(

@@ -85,8 +85,7 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
 
 def mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
     """The mean of covariances (K, d, d), weighted by the shares of the classes."""
-    mean: Array = np.tensordot(statistics.weights / statistics.weights.sum(), covariances, axes=1)
-    return mean
+    return np.tensordot(statistics.weights / statistics.weights.sum(), covariances, axes=1)
 
 
 def total_covariance(statistics: Statistics, shrinkage: float | Literal["auto"]) -> Array:

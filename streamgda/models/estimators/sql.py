@@ -128,7 +128,7 @@ def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
     steps = _Steps(sql, columns, ".".join(sql.name(part) for part in table.split(".")))
     _add_features(steps, model, formula)
     scored = _add_scores(steps, formula)
-    _add_powers(steps, scored, formula.calibration.divisor)
+    _add_powers(steps, scored, formula.temperature)
     cases = " ".join(f"WHEN gda_j{k} = gda_best THEN {sql.literal(labels[k])}" for k in scored)
     shares = [f"gda_e{k} / gda_sum" if k in scored else "0e0 * gda_sum" for k in range(len(labels))]
     named = [
@@ -212,11 +212,11 @@ def _add_scores(steps: _Steps, formula: ScoreFormula) -> list[int]:
     return classes
 
 
-def _add_powers(steps: _Steps, classes: Sequence[int], divisor: float) -> None:
+def _add_powers(steps: _Steps, classes: Sequence[int], temperature: float) -> None:
     """Add the highest score, and the exponentials of what others lack of it, with their sum."""
     scores = [f"gda_j{k}" for k in classes]
     steps.add(*scores, f"{steps.sql.largest(scores)} AS gda_best")
-    gaps = [f"(({score} - gda_best) / {number(divisor)})" for score in scores]
+    gaps = [f"(({score} - gda_best) / {number(temperature)})" for score in scores]
     powers = [f"gda_e{k}" for k in classes]
     made = [f"{exponential(gap)} AS {power}" for gap, power in zip(gaps, powers, strict=True)]
     steps.add(*scores, "gda_best", *made)

@@ -45,7 +45,9 @@ def _few_rows(model: Any, state: Finalised[Any], statistics: Statistics) -> str:
     """Whether covariances are estimated from hardly more rows than there are features."""
     estimated, d = model.covariances_of, statistics.n_features
     grows = not (model._learnt_whole or model.half_life)  # so that more rows may come
-    if not estimated or grows or model.predictive == "student" or _is_regularised(model):
+    ways = ("pooling", "shrinkage", "reg_param", "covariance_estimator")
+    is_regularised = model.predictive == "student" or any(getattr(model, name, None) for name in ways)
+    if not estimated or grows or is_regularised:
         return ""
     rows, counts = statistics.effective_counts, statistics.counts
     if estimated == "all":
@@ -66,11 +68,6 @@ def _few_rows(model: Any, state: Finalised[Any], statistics: Statistics) -> str:
         f"{whose} has learnt {rows[k]:.3g} effective rows of {d} features, too few for their covariances: "
         f"probabilities are far too sure. Set {longer}{other}, or use {simpler}"
     )
-
-
-def _is_regularised(model: Any) -> bool:
-    names = ("pooling", "shrinkage", "reg_param", "covariance_estimator")
-    return any(getattr(model, name, None) for name in names)
 
 
 def _many_classes(model: Any, state: Finalised[Any], statistics: Statistics) -> str:

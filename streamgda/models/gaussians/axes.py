@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg.lapack import dgejsv
 
-from streamgda.models.gaussians.whitening import Array, Spectrum, largest_zero
+from streamgda.models.gaussians.whitening import Array, Correlations, largest_zero
 
 _COLUMN_SCALED = 0  # dgejsv's joba "C": for a well-conditioned matrix times a diagonal one
 
@@ -53,8 +53,7 @@ def principal_axes(scatter: Array) -> tuple[Array, Array]:
 def signed(axes: Array) -> Array:
     """Axes, as columns, whose largest elements are positive, so that rounding flips no sign."""
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0)
-    result: Array = axes * np.where(largest < 0, -1.0, 1.0)
-    return result
+    return axes * np.where(largest < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,7 @@ class Projection:
     explained_variance_ratio: Array
 
     @classmethod
-    def of_means(cls, offsets: Array, shares: Array, within: Spectrum, tol: float) -> Self:
+    def of_means(cls, offsets: Array, shares: Array, within: Correlations, tol: float) -> Self:
         """The directions between the means of classes, as scikit-learn's solver "svd" orders and signs them.
 
         The signs follow from those of the left singular vectors. So the signs of the columns of the whitening
@@ -91,7 +90,7 @@ class Projection:
             The means, less their mean weighted by `shares`.
         shares : ndarray of shape (K,)
             The weight of each class in the covariance between the classes.
-        within : Spectrum
+        within : Correlations
             The spectrum of the covariance within the classes.
         tol : float
             Directions in which the means vary by up to `tol` times the most are left out.
@@ -103,14 +102,14 @@ class Projection:
         return cls(whitening @ axes[directions].T, _shares_of(spread**2))
 
     @classmethod
-    def of_covariances(cls, between: Array, within: Array, spectrum: Spectrum) -> Self:
+    def of_covariances(cls, between: Array, within: Array, spectrum: Correlations) -> Self:
         """All directions in the range of the covariance within, as scikit-learn's solver "eigen" has them.
 
         Parameters
         ----------
         between, within : ndarray of shape (d, d)
             The covariances between and within the classes.
-        spectrum : Spectrum
+        spectrum : Correlations
             The spectrum of the latter.
         """
         if spectrum.is_positive.sum() == len(within):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.whitening import Array, Observed, Reason, Whitening
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -175,8 +177,7 @@ class Densities(ABC):
 
     def log_density_from(self, squared_distances: Array) -> Array:
         """`log_density` of rows with these squared distances (n, K), with the same bits: (n, K)."""
-        log_density: Array = -0.5 * (squared_distances + self.log_normalisers)
-        return log_density
+        return -0.5 * (squared_distances + self.log_normalisers)
 
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """Ln p(x, k), up to a term that is the same for all rows and classes: (n, K).
@@ -236,8 +237,8 @@ class Gaussians(Densities):
     if TYPE_CHECKING:
 
         @property
-        def singular_common(self) -> Whitening | None:
-            """The whitening of what all classes share or are pooled with, if it is singular."""
+        def common(self) -> Whitening | None:
+            """The whitening of what all classes share or are pooled with; None if there is nothing."""
 
         @property
         def regularisation(self) -> Any:
@@ -248,7 +249,7 @@ class Gaussians(Densities):
             """Returns the error that says why the rows determine no density; None if they do."""
 
     else:
-        singular_common = regularisation = why_none = None
+        common = regularisation = why_none = None
 
     @property
     @abstractmethod
@@ -275,3 +276,41 @@ class Gaussians(Densities):
             W_k of each class, their sum if the classes share a covariance, or the diagonals of W_k if
             covariances are diagonal.
         """
+
+
+@dataclass(frozen=True, eq=False)
+class PriorsAlone:
+    """Stands for the densities of classes where rows determine none yet. Each row has the priors.
+
+    Whatever needs a density raises the error that says why there is none.
+
+    Attributes
+    ----------
+    n_classes : int
+        The number of classes, K.
+    why_none : callable
+        Returns the error.
+    """
+
+    n_classes: int
+    why_none: Reason
+
+    scores_from_distances = has_class_blocks = False
+    common = regularisation = None
+    singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
+
+    def marginal(self, observed: Observed) -> Self:
+        """The same for the observed features."""
+        return self
+
+    def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
+        """The logarithms of the priors: (n, K)."""
+        return np.full((len(X), self.n_classes), log_priors, order=order_of(self.n_classes))
+
+    discriminants = posterior_scores
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise the error for all that densities have besides."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise self.why_none()

@@ -65,8 +65,7 @@ class QuadraticBoundary:
     @property
     def b(self) -> Array:
         """The coefficients of x: (d,)."""
-        linear: Array = self.slope - 2 * self.A @ self.centre
-        return linear
+        return self.slope - 2 * self.A @ self.centre
 
     @property
     def c(self) -> float:

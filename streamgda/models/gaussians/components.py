@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.wording import abridged
-from streamgda.models.gaussians.whitening import Spectrum, constant_features
+from streamgda.models.gaussians.whitening import Correlations, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.locking import at_one_moment
@@ -24,8 +24,7 @@ def pooled_covariance(statistics: Statistics) -> Array:
 def between_covariance(statistics: Statistics) -> Array:
     """The covariance of the class means, weighted by the shares of the classes: (d, d)."""
     offsets = weighted_offsets(statistics)
-    between: Array = offsets.T @ offsets
-    return between
+    return offsets.T @ offsets
 
 
 @at_one_moment
@@ -58,7 +57,7 @@ def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -
     if statistics.n_features - len(constant) >= statistics.counts[k]:
         findings.append("it has no more rows than features that vary")
     else:
-        spectrum = Spectrum.of(statistics.covariance()[k], statistics.means[[k]], least_eigenvalue)
+        spectrum = Correlations.of(statistics.covariance()[k], statistics.means[[k]], least_eigenvalue)
         if len(spectrum.collinear):
             findings.append(f"collinear in it: {feature_list(statistics, spectrum.collinear)}")
     return "; ".join(findings)
@@ -76,9 +75,9 @@ def deficient_features(statistics: Statistics, covariance: Array, least_eigenval
         is_candidate[[i for i in range(place.start, place.stop) if not is_constant[i]][-1:]] = False
     chosen = np.flatnonzero(is_candidate)
     within = covariance[np.ix_(chosen, chosen)]
-    collinear = chosen[Spectrum.of(within, statistics.means[:, chosen], least_eigenvalue).collinear]
+    collinear = chosen[Correlations.of(within, statistics.means[:, chosen], least_eigenvalue).collinear]
     if not len(constant) and not len(collinear):
-        collinear = Spectrum.of(covariance, statistics.means, least_eigenvalue).collinear
+        collinear = Correlations.of(covariance, statistics.means, least_eigenvalue).collinear
     problems = [("constant", constant), ("collinear", collinear)]
     return "features are " + " or ".join(
         f"{what} ({feature_list(statistics, features)})" for what, features in problems if len(features)

@@ -19,6 +19,7 @@ from streamgda.models.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussian
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.products import (
     TILE_ROWS,
+    Array,
     deviations_from,
     large_mean_tails,
     multiply_rows,
@@ -27,14 +28,7 @@ from streamgda.models.gaussians.products import (
     stacked,
 )
 from streamgda.models.gaussians.regularisation import Regularisation
-from streamgda.models.gaussians.whitening import (
-    Array,
-    Observed,
-    Reason,
-    Singular,
-    TriangularWhitening,
-    Whitening,
-)
+from streamgda.models.gaussians.whitening import Observed, Reason, Singular, TriangularWhitening, Whitening
 
 _VALUES_AT_ONCE = 1 << 15  # float64 values that fit in the second-level cache
 _TERMS_AT_ONCE = 1 << 17  # products of features, which stay there mostly
@@ -50,13 +44,15 @@ class SeparateGaussians(Gaussians):
     If there are more classes than features, scores are one product with whitened values and their products,
     but for classes whose digits that would lose: their scores come from squared distances.
 
-    `regularisation` says how the covariances are pooled, if they are. `mean_tails` (K, d) are what rounding
-    to float64 leaves of the means.
+    `regularisation` says how the covariances are pooled, if they are. All then have the rank of the pooled
+    one, of which `common` is the whitening. If that is singular, the densities are those of its range, as by
+    a pseudo-inverse. `mean_tails` (K, d) are what rounding to float64 leaves of the means.
     """
 
     means: Array
     whitenings: list[Whitening]
     regularisation: Regularisation | None = field(default=None, kw_only=True)
+    common: Whitening | None = field(default=None, kw_only=True)
     mean_tails: Array | None = field(default=None, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -148,8 +144,7 @@ class SeparateGaussians(Gaussians):
 
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """The log density without its term in ln 2π, as in scikit-learn."""
-        scores: Array = -0.5 * (squared_distances + self._log_determinants)
-        return scores
+        return -0.5 * (squared_distances + self._log_determinants)
 
     @cached_property
     def _log_determinants(self) -> Array:
@@ -157,9 +152,14 @@ class SeparateGaussians(Gaussians):
 
     def marginal(self, observed: Observed) -> Self:
         means = self.means[:, observed]
-        whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
+        common = self.common and self.common.marginal(observed, means)
+        if common is None:
+            whitenings = [w.marginal(observed, means[[k]]) for k, w in enumerate(self.whitenings)]
+        else:
+            corner = np.ix_(observed, observed)
+            whitenings = [common.of_same_range(w.covariance[corner]) for w in self.whitenings]
         mean_tails = some_of(self.mean_tails, np.s_[:, observed])
-        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails)
+        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails, common=common)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         expected = posteriors @ self.means[:, ~observed]
@@ -256,60 +256,6 @@ class _QuadraticProduct:
         return np.concatenate(distant) if distant else np.empty(0, np.intp)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class RegularisedGaussians(SeparateGaussians):
-    """A covariance for each class, between its own and a common one.
-
-    Each covariance is whitened in the coordinates in which the common one is the identity. So all have the
-    rank of the common one. If it is singular, the densities are those of its range, as by a pseudo-inverse.
-
-    Attributes
-    ----------
-    common : Whitening
-        The whitening of the common covariance.
-    """
-
-    common: Whitening
-
-    @classmethod
-    def of(
-        cls, means: Array, mean_tails: Array, covariances: Array, common: Whitening, how: Regularisation
-    ) -> RegularisedGaussians:
-        """The densities with these means (K, d) and covariances (K, d, d) in the range of the common one."""
-        whitenings = [_whitening(covariance, common) for covariance in covariances]
-        return cls(
-            means=means, mean_tails=mean_tails, whitenings=whitenings, common=common, regularisation=how
-        )
-
-    @property
-    def singular_common(self) -> Whitening | None:
-        return self.common if self.common.rank < self.means.shape[1] else None
-
-    def marginal(self, observed: Observed) -> Self:
-        """The marginal densities of the observed features, given as a mask (d,)."""
-        means = self.means[:, observed]
-        common, corner = self.common.marginal(observed, means), np.ix_(observed, observed)
-        whitenings = [_whitening(whitening.covariance[corner], common) for whitening in self.whitenings]
-        mean_tails = some_of(self.mean_tails, np.s_[:, observed])
-        return replace(self, means=means, whitenings=whitenings, mean_tails=mean_tails, common=common)
-
-
-def _whitening(covariance: Array, common: Whitening) -> Whitening:
-    """The whitening of a covariance that has the range of another, common one."""
-    if 0 < common.rank == len(covariance):
-        try:
-            return TriangularWhitening.of_regular(covariance, common.least_eigenvalue)
-        except np.linalg.LinAlgError:  # singular in float64
-            pass
-    relative = common.matrix.T @ covariance @ common.matrix
-    values, vectors = scipy.linalg.eigh(relative, check_finite=False)
-    values = np.maximum(values, len(values) * np.finfo(np.float64).eps * values.max(initial=0.0))
-    matrix = common.matrix @ (vectors / np.sqrt(values))
-    return Whitening(
-        covariance, common.least_eigenvalue, matrix, common.log_pdet + float(np.log(values).sum())
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussians(Gaussians):
     """A variance for each class and feature, as in naive Bayes.
@@ -370,9 +316,7 @@ class DiagonalGaussians(Gaussians):
         far = np.flatnonzero(~(squared <= FAR**2))
         if 2 * len(far) >= len(self.means):  # distances of all would take about as little time
             return None
-        others = None
-        if len(far):
-            others = self._of_classes(far)
+        others = self._of_classes(far) if len(far) else None
         coefficients = np.concatenate([(-0.5 / self.variances).T, gaps_in_variances.T])
         return centre, coefficients, -0.5 * (squared + self.log_normalisers), far, others
 
@@ -418,8 +362,7 @@ class DiagonalGaussians(Gaussians):
 
     @cached_property
     def _scales(self) -> Array:
-        scales: Array = 1.0 / np.sqrt(self.variances)
-        return scales
+        return 1.0 / np.sqrt(self.variances)
 
     def marginal(self, observed: Observed) -> Self:
         mean_tails = some_of(self.mean_tails, np.s_[:, observed])
@@ -427,8 +370,7 @@ class DiagonalGaussians(Gaussians):
         return replace(self, means=means, variances=variances, mean_tails=mean_tails)
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
-        expected: Array = posteriors @ self.means[:, ~observed]
-        return expected
+        return posteriors @ self.means[:, ~observed]
 
     def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:
         deviations = random.standard_normal((n, self.means.shape[1]))

@@ -31,6 +31,16 @@ def log_evidence(scores: Array) -> Array:
 
 
 @_TO_INFINITY
+def tempered(scores: Array, temperature: float) -> Array:
+    """The scores of posteriors p(k | x) ∝ p(x, k)^(1 / temperature), up to a term for each row: (n, K).
+
+    Above 1, probabilities are less sure. The order of the scores of a row stays.
+    """
+    gaps: Array = scores - scores.max(axis=1, keepdims=True)
+    return gaps / temperature
+
+
+@_TO_INFINITY
 def log_posteriors(scores: Array) -> Array:
     """Ln p(k | x): (n, K).
 

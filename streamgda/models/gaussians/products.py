@@ -87,8 +87,7 @@ def _multiply_by_triangle(rows: Array, triangle: Array) -> Array:
     """Padded rows (n, d) times a lower triangular matrix (r, d) stored by column: (n, r)."""
     if len(triangle) <= _LARGE_TRIANGLE or len(triangle) < triangle.shape[1]:
         return _multiply_tiles(rows, triangle.T)
-    product: Array = dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
-    return product
+    return dtrmm(1.0, triangle, rows.T, lower=True, overwrite_b=True).T
 
 
 def stacked(triangles: Sequence[Array]) -> Sequence[Array] | Array:

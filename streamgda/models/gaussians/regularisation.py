@@ -121,8 +121,7 @@ class Regularisation:
     def covariances(self, scatter: Array, pooled: Array) -> Array:
         """The covariances of classes with scatters (K, ...) and a pooled covariance (...): (K, ...)."""
         shape = (-1,) + (1,) * pooled.ndim
-        result: Array = self.own.reshape(shape) * scatter + self.shares.reshape(shape) * pooled
-        return result
+        return self.own.reshape(shape) * scatter + self.shares.reshape(shape) * pooled
 
 
 def relative_eigenvalues(scatter: Array, matrix: Array) -> Array:
@@ -204,8 +203,7 @@ def log_evidence(prior_rows: float, eigenvalues: Array, rows: Array) -> float:
 
 def log_gamma_ratio(a: Array, b: Array) -> Array:
     """Ln Γ(a + b) − ln Γ(a) for b > 0; accurate also if a is much larger than b."""
-    ratio: Array = gammaln(b) - betaln(a, b)
-    return ratio
+    return gammaln(b) - betaln(a, b)
 
 
 def _slope(prior_rows: float, eigenvalues: Array, rows: Array) -> float:

@@ -57,8 +57,8 @@ class SharedGaussians(Gaussians):
         return float(n_features * (n_features + 1) / 2)
 
     @property
-    def singular_common(self) -> Whitening | None:
-        return self.whitening if self.whitening.rank < self.means.shape[1] else None
+    def common(self) -> Whitening:
+        return self.whitening
 
     def squared_distances(self, X: Array) -> Array:
         """They are computed from differences, since ‖x‖² − 2 xᵀμ + ‖μ‖² may be negative near a mean."""

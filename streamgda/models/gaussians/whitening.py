@@ -51,8 +51,8 @@ def largest_zero(n_features: int, least_eigenvalue: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
-    """The spectrum of the correlation matrix of the features that vary.
+class Correlations:
+    """The correlations of the features that vary, by the spectrum of their matrix.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Self:
-        """The spectrum of a covariance (d, d) of rows whose classes have these means (K, d)."""
+        """The correlations in a covariance (d, d) of rows whose classes have these means (K, d)."""
         variances = np.diag(covariance)
         varying = np.flatnonzero(~constant_features(variances, means))
         scale = np.sqrt(variances[varying])
@@ -138,7 +138,7 @@ class Whitening:
     @classmethod
     def from_spectrum(cls, covariance: Array, means: Array, least_eigenvalue: float) -> Whitening:
         """Whiten a covariance of any rank; the arguments are those of `of`."""
-        spectrum = Spectrum.of(covariance, means, least_eigenvalue)
+        spectrum = Correlations.of(covariance, means, least_eigenvalue)
         matrix = spectrum.whitening_matrix(len(covariance))
         factor = spectrum.vectors[:, spectrum.is_positive] * np.sqrt(spectrum.values[spectrum.is_positive])
         return Whitening(covariance, least_eigenvalue, matrix, _log_pdet(factor, spectrum.scale))
@@ -150,6 +150,18 @@ class Whitening:
             with suppress(np.linalg.LinAlgError):  # singular in float64
                 return TriangularWhitening.of_regular(covariance, self.least_eigenvalue)
         return Whitening.of(covariance, means, self.least_eigenvalue)
+
+    def of_same_range(self, covariance: Array) -> Whitening:
+        """The whitening of another covariance (d, d) that has the range of this one."""
+        if 0 < self.rank == len(covariance):
+            with suppress(np.linalg.LinAlgError):  # singular in float64
+                return TriangularWhitening.of_regular(covariance, self.least_eigenvalue)
+        relative = self.matrix.T @ covariance @ self.matrix
+        values, vectors = scipy.linalg.eigh(relative, check_finite=False)
+        values = np.maximum(values, len(values) * _EPS * values.max(initial=0.0))
+        matrix = self.matrix @ (vectors / np.sqrt(values))
+        log_pdet = self.log_pdet + float(np.log(values).sum())
+        return Whitening(covariance, self.least_eigenvalue, matrix, log_pdet)
 
     @property
     def rank(self) -> int:
@@ -169,8 +181,7 @@ class Whitening:
         """Σ⁻¹ x of rows x, from what `whiten` returned for them: (n, r) to (n, d)."""
         with single_blas_thread():  # whose number would change the last bits
             if self.rank == len(self.covariance):
-                product: Array = dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
-                return product
+                return dtrmm(1.0, self.triangle, whitened.T, trans_a=True, lower=True).T
             return whitened @ self.matrix.T
 
     @cached_property
@@ -183,18 +194,15 @@ class Whitening:
     @cached_property
     def colorizer(self) -> Array:
         """C = Σ W, with C Cᵀ = Σ and Cᵀ W = I: (d, r)."""
-        colorizer: Array = self.covariance @ self.matrix
-        return colorizer
+        return self.covariance @ self.matrix
 
     def regression_coefficients(self, marginal: Whitening, observed: Observed) -> Array:
         """The coefficients of the missing features on the whitened observed ones: (d − d', r)."""
-        coefficients: Array = self.covariance[np.ix_(~observed, observed)] @ marginal.matrix
-        return coefficients
+        return self.covariance[np.ix_(~observed, observed)] @ marginal.matrix
 
     def deviations(self, n: int, random: np.random.RandomState) -> Array:
         """Random deviations (n, d) from a mean, with covariance Σ."""
-        deviations: Array = random.standard_normal((n, self.rank)) @ self.colorizer.T
-        return deviations
+        return random.standard_normal((n, self.rank)) @ self.colorizer.T
 
     @cached_property
     def triangle(self) -> Array:
