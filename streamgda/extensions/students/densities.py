@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -42,42 +42,29 @@ class StudentDensities(Densities, Generic[G]):
 
     Attributes
     ----------
-    means : ndarray of shape (K, d)
-        The means of the classes.
     normals : Gaussians
         The normal densities.
     degrees : ndarray of shape (K,)
-        f, the degrees of freedom.
+        f, the degrees of freedom; 1 of a class of too few rows.
     scales : ndarray of shape (K,)
-        The factors by which covariances become shape matrices.
+        The factors by which covariances become shape matrices; 1 of such a class.
     too_few : mapping of int to callable
-        The reason of each class of too few rows, which has no degrees of freedom, by its position.
+        The reason of each class of too few rows, by its position.
     """
 
-    means: Array
     normals: G
     degrees: Array
     scales: Array
-    too_few: Mapping[int, Reason] = field(default_factory=dict)
+    too_few: Mapping[int, Reason]
 
     def __getstate__(self) -> dict[str, Any]:
         """The errors themselves in place of the statistics that tell them."""
-        return {
-            **self.__dict__,
-            "too_few": {k: with_error_alone(reason) for k, reason in self.too_few.items()},
-        }
+        errors = {k: with_error_alone(reason) for k, reason in self.too_few.items()}
+        return {**self.__dict__, "too_few": errors}
 
-    @classmethod
-    def of(cls, normals: G, degrees: Array, scales: Array, too_few: Mapping[int, Reason]) -> Self:
-        """The densities with these degrees of freedom and factors; those of classes `too_few` are ignored."""
-        is_enough = ~np.isin(np.arange(len(degrees)), list(too_few))
-        return cls(
-            normals.means,
-            normals,
-            np.where(is_enough, degrees, 1.0),
-            np.where(is_enough, scales, 1.0),
-            too_few,
-        )
+    @property
+    def means(self) -> Array:
+        return self.normals.means
 
     @property
     def singular(self) -> Mapping[int, Reason]:
@@ -99,8 +86,7 @@ class StudentDensities(Densities, Generic[G]):
         return distances
 
     def marginal(self, observed: Observed) -> Self:
-        normals = self.normals.marginal(observed)
-        return type(self)(normals.means, normals, self.degrees, self.scales, self.too_few)
+        return replace(self, normals=self.normals.marginal(observed))
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """That of the normal densities: the regression on the observed features is the same."""
