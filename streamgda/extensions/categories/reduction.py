@@ -40,7 +40,7 @@ def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, wor
     ValueError
         If a number is NaN or infinite, or its square exceeds float64; the message says where.
     """
-    numbers = replace(block, features=features.numbers, feature_names=features.categories.numbers)
+    numbers = replace(block, features=features.numbers, feature_names=features.schema.numbers)
     counts = np.bincount(block.codes)
     moments = Moments.zeros(kind, len(counts), len(features.numbers))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -55,14 +55,13 @@ def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: 
     weights = None if block.weights is None else block.weights[order]
     codes = [column[order].astype(np.intp) for column in features.codes]
     of_class = block.codes[order].astype(np.intp)
-    sizes = list(map(len, features.categories.values))
+    sizes = list(map(len, features.schema.values))
     totals = moments.weights[:, None]
     by_value = [
         _sums(of_class, n_classes, [column], [n], weights) for column, n in zip(codes, sizes, strict=True)
     ]
-    by_value = [
-        np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in by_value
-    ]  # all rows: the same sum
+    # The weight of a value that all rows have is that of the class, to the last bit.
+    by_value = [np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in by_value]
     counts = np.concatenate(by_value, axis=1)
     shares = counts / totals
     high, low = two_product(shares, totals)

@@ -101,7 +101,8 @@ def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     learnt = schema.names or X.columns
     names = [name for name in learnt if name not in schema.encoded]
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
-    row = pd.DataFrame(means, columns=names).assign(**schema.example())
+    values = {name: values[:1] for name, values in schema.values_by_column().items()}
+    row = pd.DataFrame(means, columns=names).assign(**values)
     row = row.assign(**{name: moments_of_days(row[name].to_numpy()) for name in schema.dates})
     no_scores = score(row)[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)
