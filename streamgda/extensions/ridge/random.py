@@ -206,6 +206,7 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     def _hold(self, statistics: Statistics) -> None:
         super()._hold(statistics)
+        self._sample = self.__dict__.pop("_more", self._sample)
         if statistics.schema_of_rows.names is None:
             self.n_features_in_ = self._rule_in(statistics).features.n_features_in_
 
@@ -223,21 +224,13 @@ class RandomFeatureClassifier(RidgeClassifier):
             rule = self._rule_of(*_sampled(*source))
         else:  # rows in memory, which are looked at twice
             first: _Blocks = read(_Blocks())
-            rule = self._rule_of(lambda: first.blocks, first.n_rows)
+            rule = self._rule_of(lambda: first, first.n_rows)
         empty = self._empty(self.required_statistics(), rule)
         if self.calibration is None:
             return Reading(read(empty))
         sampled: RowSample = read(RowSample(empty, self.calibration_rows))
         self._more = sampled.detached()
         return Reading(sampled.statistics)
-
-    def _set_fitted(self, reading: Reading, twin: Self, *, keep: bool = False) -> Self:
-        twin._sample = twin.__dict__.pop("_more", None)
-        return super()._set_fitted(reading, twin, keep=keep)
-
-    def _take_first(self, twin: Self, statistics: Statistics, announced: Any) -> bool:
-        twin._sample = twin.__dict__.pop("_more", None)
-        return super()._take_first(twin, statistics, announced)
 
     def _learn_blocks(
         self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
@@ -252,18 +245,11 @@ class RandomFeatureClassifier(RidgeClassifier):
         super()._learn_blocks(iter(rows), lambda: {**fields_after(), "_sample": self._sample + more})
         return None
 
-    def _merge(
-        self,
-        added: Statistics,
-        types: Any = None,
-        announced: Any = None,
-        now: Times | None = None,
-        n_rows: int = 0,
-    ) -> Self:
+    def _merge(self, *added: Any, **others: Any) -> Self:
         more = self.__dict__.get("_more")
         with at_one_moment(self) if "statistics_" in vars(self) else nullcontext():
             try:
-                super()._merge(added, types, announced, now, n_rows)
+                super()._merge(*added, **others)
             finally:
                 self.__dict__.pop("_more", None)
             if more is not None and self._sample is not more:
@@ -354,26 +340,20 @@ def _check_memory(n_features: int) -> None:
         )
 
 
-class _Blocks:
+class _Blocks(list[Block]):
     """The blocks of rows in memory, as a state that they are read into."""
 
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-
     n_dropped = 0
+    update_blocks = list.extend
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return sum(len(block.codes) for block in self.blocks)
+        return sum(len(block.codes) for block in self)
 
     def copy(self) -> _Blocks:
-        """A state of no rows."""
-        return _Blocks()
-
-    def update_blocks(self, blocks: Iterable[Block]) -> None:
-        """Hold the blocks."""
-        self.blocks.extend(blocks)
+        """The same blocks."""
+        return _Blocks(self)
 
 
 def _sampled(source: Source, scheduler: Scheduler) -> tuple[Callable[[], Iterable[Block]], int | None]:
