@@ -15,8 +15,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length
 
 from streamgda.data.blocks.block import checked_weights
-from streamgda.data.blocks.labels import as_labels
-from streamgda.data.blocks.wording import callers_level, listed, named
+from streamgda.data.blocks.labels import positions_among
+from streamgda.data.blocks.wording import callers_level
 from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression, share_path
@@ -340,10 +340,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
         learnt: bool,
     ) -> Labelled:
         """The fitted values of rows, by the model of the others if they were learnt."""
-        seen, codes = np.unique(as_labels(y), return_inverse=True)
-        for label in np.setdiff1d(seen, classes)[:1]:
-            raise ValueError(f"label {named(label)} is none of the classes: {listed(classes.tolist())}")
-        codes = np.searchsorted(classes, seen)[codes]
+        codes = positions_among(y, classes)
         weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight)
         weights = checked_weights(weights, "row {}".format)
         if not weights.any():
