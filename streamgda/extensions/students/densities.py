@@ -15,7 +15,6 @@ The American Statistician 70; Murphy (2012), "Machine Learning: A Probabilistic 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,6 +50,9 @@ class StudentDensities(Densities, Generic[G]):
     too_few : mapping of int to callable
         The reason of each class of too few rows, by its position.
     """
+
+    are_independent: ClassVar[bool] = False
+    """Whether the features are independent of each other, each with a t density of its own."""
 
     normals: G
     degrees: Array
@@ -96,13 +98,10 @@ class StudentDensities(Densities, Generic[G]):
         if k in self.too_few:
             raise self.too_few[k]()
         rows = self.normals.deviations(k, n, random)
-        rows *= np.sqrt(self.scales[k] * self.degrees[k] / self._chi_squares(k, n, random))
+        size = rows.shape if self.are_independent else (n, 1)
+        rows *= np.sqrt(self.scales[k] * self.degrees[k] / random.chisquare(self.degrees[k], size))
         rows += self.means[k]
         return rows
-
-    @abstractmethod
-    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        """Random χ² numbers with the degrees of freedom of class k, by which n deviations are divided."""
 
     def covariance(self, k: int) -> Array:
         """The shape matrix of class k: (d, d)."""
@@ -149,15 +148,13 @@ class Students(StudentDensities[Gaussians]):
         degrees = (self.degrees + observed.ranks)[:, None]
         return degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
 
-    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return random.chisquare(self.degrees[k], size=(n, 1))
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalStudents(StudentDensities[DiagonalGaussians]):
     """For each class a Student t density of every feature, independent of the others."""
 
     scores_from_distances: ClassVar[bool] = False
+    are_independent: ClassVar[bool] = True
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -198,9 +195,6 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         deviations = deviations_from(X, self.means[k], some_of(self.normals.large_mean_tails, k))
         squares: Array = deviations * deviations / (self.scales[k] * self.normals.variances[k])
         return squares
-
-    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return random.chisquare(self.degrees[k], size=(n, self.means.shape[1]))
 
 
 def _radius_of_two(degrees: float, probability: float) -> float:
