@@ -8,7 +8,6 @@ brought to the same features by name and value, whatever codes they had.
 from __future__ import annotations
 
 import warnings
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -317,14 +316,12 @@ class MixedColumns(MadeColumns):
         return len(self.numbers) + sum(map(len, self.schema.values))
 
     def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         if index < len(self.numbers):
             return self.numbers[index]
-        stops = [place.stop for place in self.schema.slices]
-        column = bisect_left(stops, index + 1)
-        is_value = self.codes[column] == index - self.schema.slices[column].start
-        return is_value.view(np.uint8)
+        for codes, place in zip(self.codes, self.schema.slices, strict=True):
+            if index < place.stop:
+                return (codes == index - place.start).view(np.uint8)
+        raise IndexError(index)
 
     @property
     def n_rows(self) -> int:

@@ -195,9 +195,6 @@ class RandomFeatureClassifier(RidgeClassifier):
             )
         return statistics.rule
 
-    def _map_of(self, statistics: Statistics) -> RandomFeatures:
-        return self._rule_in(statistics).features
-
     def _path(self, statistics: Statistics) -> RidgePath:
         single = self._rule_in(statistics).products == "float32"
         device = self.device if self.device is not None and is_there(self.device) else None
@@ -273,7 +270,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         if own is not None or self.calibration is None or not self._is_sampled(statistics):
             return own
         X, codes, weights = self._sample.rows(statistics.classes)
-        fitted = regression.left_out(self._map_of(statistics).transformed(X), codes, weights)
+        fitted = regression.left_out(self._rule_in(statistics).features.transformed(X), codes, weights)
         calibrated = Labelled(fitted, codes, weights).calibrated(statistics.classes, self.calibration)
         if calibrated.softmax is not None:
             return calibrated
