@@ -282,9 +282,12 @@ def _reduced_in_single(rows: Block, rule: MappedRows, kind: CovarianceKind) -> M
     """The moments of the mapped rows of a block, of which products are formed in single precision."""
     if kind.is_pooled:
         return Moments(kind, *_pooled_in_single(rows, rule))
-    by_class = positions_by_code(rows.codes, len(rows.classes))
-    *parts, scatters = zip(*(_pooled_in_single(rows.take(own), rule) for _, own in by_class), strict=True)
-    return Moments(kind, *map(np.concatenate, parts), np.stack(scatters))
+    moments = Moments.zeros(kind, len(rows.classes), rule.features.n_outputs)
+    for k, own in positions_by_code(rows.codes, len(rows.classes)):
+        of_class = _pooled_in_single(rows.take(own), rule)
+        for array, part in zip(moments.arrays, of_class, strict=True):
+            array[k : k + 1] = part
+    return moments
 
 
 def _pooled_in_single(rows: Block, rule: MappedRows) -> tuple[Array, Array, Array, Array, Array]:
