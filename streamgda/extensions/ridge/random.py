@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NoReturn, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -355,23 +355,19 @@ class _Blocks(list[Block]):
 
 def _sampled(source: Source, scheduler: Scheduler) -> tuple[Callable[[], Iterable[Block]], int | None]:
     """A function that reads the first blocks of parts spread over a source; its number of rows, if known."""
-    if source.is_one_shot:
-        return partial(_refuse_one_shot, source), None
-    splits = source.planned(opening_on(scheduler_for(source, scheduler)))
+    splits = [] if source.is_one_shot else source.planned(opening_on(scheduler_for(source, scheduler)))
     rows = [getattr(split, "n_rows", None) for split in splits]
-    n_rows = sum(n for n in rows if n is not None) if None not in rows else None
-    return partial(_first_blocks, splits), n_rows
+    n_rows = sum(n for n in rows if n is not None) if rows and None not in rows else None
+    return partial(_first_blocks, source, splits), n_rows
 
 
-def _refuse_one_shot(source: Source) -> NoReturn:
-    raise ValueError(
-        f"{source!r} can be read once, and a map must be fitted first: fit RandomFeatures to a sample and "
-        "give features=FrozenEstimator(...), or learn by partial_fit"
-    )
-
-
-def _first_blocks(splits: Sequence[Split]) -> Iterator[Block]:
+def _first_blocks(source: Source, splits: Sequence[Split]) -> Iterator[Block]:
     """The first block of some parts."""
+    if source.is_one_shot:
+        raise ValueError(
+            f"{source!r} can be read once, and a map must be fitted first: fit RandomFeatures to a sample "
+            "and give features=FrozenEstimator(...), or learn by partial_fit"
+        )
     most = _LAZY_PARTS_OF_MAP if isinstance(splits[0], LazySplit) else _PARTS_OF_MAP
     places = np.unique(np.linspace(0, len(splits) - 1, min(most, len(splits))).astype(int))
     for place in places:
