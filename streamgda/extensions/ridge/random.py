@@ -237,8 +237,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         if self._sample is None:
             return super()._learn_blocks(blocks, fields_after)
         rows, more = list(blocks), RowSample(self._sample.empty, self.calibration_rows)
-        for _ in more.drawn(rows):
-            pass
+        more.draw(rows)
         super()._learn_blocks(iter(rows), lambda: {**fields_after(), "_sample": self._sample + more})
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +31,11 @@ class RowSample(SampledStatistics):
     weight = 0.0
     """The weight of all rows that the sample was drawn from."""
     _last_of_all = np.uint64(2**64 - 1)
+
+    def draw(self, blocks: Iterable[Block]) -> None:
+        """Take rows of some blocks into the sample alone."""
+        for _ in self._drawn(blocks):
+            pass
 
     def detached(self) -> RowSample:
         """The sample alone, without the statistics."""

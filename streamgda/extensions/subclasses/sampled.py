@@ -73,10 +73,10 @@ class SampledStatistics(BesideStatistics, Locked):
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks."""
         added = type(self)(self.empty, self.most)
-        added.statistics.update_blocks(added.drawn(blocks), workspace)
+        added.statistics.update_blocks(added._drawn(blocks), workspace)
         self.merge(added)
 
-    def drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
+    def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield blocks, of which rows may come into the sample."""
         for block in blocks:
             if len(block.codes):
