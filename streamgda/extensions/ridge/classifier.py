@@ -23,7 +23,7 @@ from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.models.estimators import exchange
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.models.estimators.generative import GenerativeClassifier
-from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.reading import check_rows, one_of
 from streamgda.models.estimators.scores import Finalised, RowScores
@@ -249,7 +249,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
 
     # ------------------------------------------------------------------ predictions
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
         """The fitted values of the regression of −1 and 1, as of scikit-learn's `RidgeClassifier`.
 

@@ -24,8 +24,8 @@ Columns = Callable[[Any], Any]
 Score = Callable[[Any], Any]
 
 
-def lazy_on_dask(columns: Columns) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Decorate a method of a fitted model that scores rows, so that it also takes Dask collections.
+def rows_anywhere(columns: Columns) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Decorate a method that scores rows in memory, so that it takes Dask collections and arrays on devices.
 
     For a dask array it returns a dask array; for a dask DataFrame, a dask Series or DataFrame with the index
     of the rows. The scores are those of the model at the time of the call: later learning does not change
