@@ -203,8 +203,7 @@ class MappedColumns(MadeColumns):
     @property
     def of_one_thread(self) -> bool:  # type: ignore[override]
         """Whether the thread that gave the rows must read them."""
-        is_given_by_one = isinstance(self.given, MadeColumns) and self.given.of_one_thread
-        return is_given_by_one or self.rule.device is not None
+        return self.rule.device is not None or getattr(self.given, "of_one_thread", False)
 
     def __len__(self) -> int:
         return self.rule.features.n_outputs
