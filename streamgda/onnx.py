@@ -1,5 +1,5 @@
 """Models as ONNX graphs: `register` tells skl2onnx how to convert them. The extra ``onnx`` installs it."""
 
-from streamgda.extensions.onnx import register
+from streamgda.extensions.onnx.converters import register
 
 __all__ = ["register"]

@@ -93,10 +93,6 @@ class Schema(ABC):
         """Columns of SQL that other features are computed from, and these features."""
         return [], []
 
-    def example(self) -> dict[str, list[Any]]:
-        """A value for each column that is no number."""
-        return {}
-
     def n_numbers(self, n_features: int) -> int:
         """How many features, the first ones, are columns of numbers."""
         return n_features

@@ -8,7 +8,6 @@ brought to the same features by name and value, whatever codes they had.
 from __future__ import annotations
 
 import warnings
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -160,10 +159,6 @@ class Categories(Schema):
                 dummies.append(f"CASE WHEN gda_c{c} = {code} THEN 1e0 {other} END AS gda_x{j}")
         return codes, dummies
 
-    def example(self) -> dict[str, list[Value]]:
-        """A value of each column with categories."""
-        return {name: [values[0]] for name, values in zip(self.columns, self.values, strict=True)}
-
     @property
     def slices(self) -> tuple[slice, ...]:
         """Where the dummies of each column, which sum to one, stand among the features."""
@@ -182,7 +177,8 @@ class Categories(Schema):
         """
         if not isinstance(other, Categories):
             check_same_names(self.feature_names, other.feature_names)
-        if self == other or not isinstance(other, Categories):
+            return self
+        if self == other:
             return self
         if (self.numbers, self.columns) != (other.numbers, other.columns):
             raise ValueError(
@@ -217,34 +213,27 @@ class Categories(Schema):
 
     def misread(self) -> dict[str, str]:
         """What columns of dates or numbers hold that are learnt as text, and how to read them."""
-        told = {name: read_as_what(name, own) for name, own in zip(self.columns, self.values, strict=True)}
+        told = {name: read_as_what(name, values) for name, values in self.values_by_column().items()}
         return {name: holds for name, holds in told.items() if holds}
 
     def _refuse(self, n_rows: int, is_constant: Iterable[bool]) -> None:
         """Name the columns with too many values, and the columns to use, without constant numbers."""
-        values_of = dict(zip(self.columns, self.values, strict=True))
-        wrong = [name for name in values_of if len(values_of[name]) > _most_categories(n_rows)]
-        told = {name: read_as_what(name, values_of[name]) for name in wrong}
+        values_of, most = self.values_by_column(), _most_categories(n_rows)
+        wrong = {name: values for name, values in values_of.items() if len(values) > most}
+        told = {name: read_as_what(name, values) for name, values in wrong.items()}
         found = [
-            f"column {name!r} has {counted(len(values_of[name]), 'category')} in {counted(n_rows, 'row')}: "
-            + (told[name] or self._fault(len(values_of[name]), n_rows))
-            for name in wrong
+            f"column {name!r} has {counted(len(values), 'category')} in {counted(n_rows, 'row')}: "
+            + (told[name] or _fault(len(values), n_rows))
+            for name, values in wrong.items()
         ]
         others = [name for name in wrong if not told[name]]
-        vain = {
-            *wrong,
-            *compress(self.numbers, is_constant),
-            *(name for name in values_of if len(values_of[name]) == 1),
-        }
+        alike = [name for name, values in values_of.items() if len(values) == 1]
+        vain = {*wrong, *alike, *compress(self.numbers, is_constant)}
         usable = [name for name in self.names if name not in vain and not is_identifier(name)]
         those = listed(others) if len(others) < len(wrong) else "it" if len(wrong) == 1 else "them"
         out = f". Leave {those} out, of a source with exclude={others!r}" if others else ""
         named = f", or name the columns to use, as features={usable!r}" if others and usable else ""
         raise ValueError("; ".join(found) + out + named)
-
-    @staticmethod
-    def _fault(n_values: int, n_rows: int) -> str:
-        return "it identifies rows" if n_values > n_rows / 2 else f"{MOST_CATEGORIES:,} are the most"
 
     def to_document(self) -> dict[str, Any]:
         """The categories as plain values, from which `from_plain` makes them again."""
@@ -271,6 +260,10 @@ def _most_categories(n_rows: int) -> float:
     return min(max(_SHARE_OF_IDENTIFIER * n_rows, _FEWEST_OF_IDENTIFIER), MOST_CATEGORIES)
 
 
+def _fault(n_values: int, n_rows: int) -> str:
+    return "it identifies rows" if n_values > n_rows / 2 else f"{MOST_CATEGORIES:,} are the most"
+
+
 def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tuple[Value, ...]:
     """The sorted values of a column that are in one of two sets."""
     values = [value for value in (*ours, *theirs) if value is not None]
@@ -286,8 +279,6 @@ def _united(name: str, ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> tu
 
 def _positions(ours: tuple[Value, ...], theirs: tuple[Value, ...]) -> NDArray[np.intp]:
     """The position of each value in another set; for a value that is not in it, the size of the set."""
-    if ours == theirs:
-        return np.arange(len(ours))
     place = {value: position for position, value in enumerate(theirs)}
     return np.array([place.get(value, len(theirs)) for value in ours], dtype=np.intp)
 
@@ -308,7 +299,7 @@ class MixedColumns(MadeColumns):
 
     Attributes
     ----------
-    categories : Categories
+    schema : Categories
         The columns and their values.
     numbers : sequence of ndarray of shape (n_rows,)
         The columns of numbers.
@@ -317,22 +308,20 @@ class MixedColumns(MadeColumns):
         number of values stands for a value that is not among them.
     """
 
-    categories: Categories
+    schema: Categories
     numbers: Sequence[NDArray[Any]]
     codes: Sequence[Codes]
 
     def __len__(self) -> int:
-        return len(self.numbers) + sum(map(len, self.categories.values))
+        return len(self.numbers) + sum(map(len, self.schema.values))
 
     def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
         if index < len(self.numbers):
             return self.numbers[index]
-        stops = [place.stop for place in self.categories.slices]
-        column = bisect_left(stops, index + 1)
-        is_value = self.codes[column] == index - self.categories.slices[column].start
-        return is_value.view(np.uint8)
+        for codes, place in zip(self.codes, self.schema.slices, strict=True):
+            if index < place.stop:
+                return (codes == index - place.start).view(np.uint8)
+        raise IndexError(index)
 
     @property
     def n_rows(self) -> int:
@@ -348,11 +337,6 @@ class MixedColumns(MadeColumns):
         """Some of the rows."""
         numbers, codes = ([column[rows] for column in columns] for columns in (self.numbers, self.codes))
         return replace(self, numbers=numbers, codes=codes)
-
-    @property
-    def schema(self) -> Categories:  # type: ignore[override]
-        """The features."""
-        return self.categories
 
     def reduced(self, block: Any, kind: Any, workspace: Any) -> Any:
         """The moments of the classes, without dummies in memory; None if no column is of numbers."""
@@ -377,33 +361,28 @@ class MixedColumns(MadeColumns):
                 f"categories that no learnt row has count as none at all: of {where}",
                 stacklevel=callers_level(),
             )
-        matrix = np.empty((known.n_rows, len(known)))
-        for j, column in enumerate(known):
-            matrix[:, j] = column
-        return matrix
+        return np.stack([*known], axis=1, dtype=np.float64)
 
     def onto(self, categories: Categories) -> MixedColumns:
         """The same rows with other categories of the same columns. A value not among them has no dummy."""
-        if categories.values == self.categories.values:
-            return replace(self, categories=categories)
+        if categories.values == self.schema.values:
+            return replace(self, schema=categories)
         codes = [
             np.append(_positions(ours, theirs), len(theirs)).astype(code_dtype(len(theirs) + 1))[column]
-            for ours, theirs, column in zip(
-                self.categories.values, categories.values, self.codes, strict=True
-            )
+            for ours, theirs, column in zip(self.schema.values, categories.values, self.codes, strict=True)
         ]
-        return replace(self, categories=categories, codes=codes)
+        return replace(self, schema=categories, codes=codes)
 
     def by_name(self) -> dict[str, NDArray[Any]]:
         """The columns by their names, with the values of the categories, which must all be known."""
         decoded = [
             np.array(values, dtype=object)[codes]
-            for values, codes in zip(self.categories.values, self.codes, strict=True)
+            for values, codes in zip(self.schema.values, self.codes, strict=True)
         ]
-        return dict(zip(self.categories.names, (*self.numbers, *decoded), strict=True))
+        return dict(zip(self.schema.names, (*self.numbers, *decoded), strict=True))
 
     def n_unseen(self) -> dict[str, int]:
         """The rows of each column whose value is not among its categories, where there are such rows."""
-        known = zip(self.categories.columns, self.categories.values, self.codes, strict=True)
+        known = zip(self.schema.columns, self.schema.values, self.codes, strict=True)
         counts = {name: int((codes == len(values)).sum()) for name, values, codes in known}
         return {name: count for name, count in counts.items() if count}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import Any, ClassVar, Self, cast
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.wording import RowError
 from streamgda.models.gaussians.base import Densities
-from streamgda.models.gaussians.densities import SeparateGaussians
-from streamgda.models.gaussians.products import large_mean_tails, some_of
+from streamgda.models.gaussians.products import large_mean_tails
 from streamgda.models.gaussians.whitening import Array, Observed, Reason
 from streamgda.statistics.floating.arrays import two_sum
 
@@ -35,12 +35,12 @@ class CategoricalDensities(Densities):
 
     Attributes
     ----------
-    parts : tuple of Densities
-        The densities of x − c − B z: one object for all classes, or one for each class.
+    numbers : Densities
+        The densities of x − c − B z.
     centre : ndarray of shape (p,)
         c, near the numbers of all rows.
-    slopes : tuple of ndarray of shape (p, D)
-        B of each part; none in naive Bayes.
+    slopes : ndarray of shape (K, p, D), (1, p, D) or (0, p, D)
+        B of each class, or of all of them; none in naive Bayes.
     log_tables : ndarray of shape (K, D)
         ln p(v | k) of each value. Values of one group have that of the group.
     groups : ndarray of int of shape (D,)
@@ -59,9 +59,9 @@ class CategoricalDensities(Densities):
 
     scores_from_distances: ClassVar[bool] = False
 
-    parts: tuple[Densities, ...]
+    numbers: Densities
     centre: Array
-    slopes: tuple[Array, ...]
+    slopes: Array
     log_tables: Array
     groups: NDArray[np.intp]
     columns: tuple[slice, ...]
@@ -70,18 +70,16 @@ class CategoricalDensities(Densities):
     @property
     def ranks(self) -> NDArray[np.int64]:
         """Those of the numbers given the categories: (K,)."""
-        return np.concatenate([part.ranks for part in self.parts])
+        return self.numbers.ranks
 
     @property
     def singular(self) -> Mapping[int, Reason]:
         """The positions of classes without a density of their numbers, and the reason of each."""
-        if len(self.parts) == 1:
-            return self.parts[0].singular
-        return {k: part.singular[0] for k, part in enumerate(self.parts) if part.singular}
+        return self.numbers.singular
 
     def parts_with(self, constants: Array) -> tuple[Densities, Array, NDArray[np.intp]]:
         """The densities of the numbers given the categories."""
-        return self.of_numbers.parts_with(constants)
+        return self.numbers.parts_with(constants)
 
     def tables(self, columns: tuple[str, ...]) -> dict[str, Array]:
         """Ln p(v | k) of the categories of each column; NaN for a missing one that is no category."""
@@ -91,9 +89,7 @@ class CategoricalDensities(Densities):
     def with_rest(self, formula: Any) -> Any:
         """The scores of numbers and dummies, from those of x − c − B z."""
         n_classes, (p, n_dummies) = len(self.log_tables), (formula.centres.shape[1], len(self.groups))
-        slopes = np.zeros((n_classes, p, n_dummies))
-        for k in range(n_classes) if self.slopes else ():
-            slopes[k] = self.slopes[min(k, len(self.slopes) - 1)]
+        slopes = np.broadcast_to(self.slopes if self._depends else 0.0, (n_classes, p, n_dummies))
         if formula.kind == "linear":
             matrices = np.vstack([formula.matrices, -slopes[0].T @ formula.matrices])
         elif formula.kind == "diagonal":
@@ -108,7 +104,7 @@ class CategoricalDensities(Densities):
             constants = constants - (rest @ formula.matrices)[0]
         else:
             rest = rest if formula.mean_tails is None else rest + formula.mean_tails
-            variances = [np.diag(self.of_numbers.covariance(k)) for k in range(n_classes)]
+            variances = [np.diag(self.numbers.covariance(k)) for k in range(n_classes)]
             mean_tails = large_mean_tails(rest, np.array(variances))
         return replace(
             formula,
@@ -119,25 +115,23 @@ class CategoricalDensities(Densities):
             linear=np.pad(self.log_tables, ((0, 0), (p, 0))),
         )
 
-    @property
-    def of_numbers(self) -> Densities:
-        """The densities of x − c − B z of all the classes."""
-        if len(self.parts) == 1:
-            return self.parts[0]
-        parts = cast("tuple[SeparateGaussians, ...]", self.parts)
-        mean_tails = [part.mean_tails for part in parts if part.mean_tails is not None]
-        return replace(
-            parts[0],
-            means=np.concatenate([part.means for part in parts]),
-            whitenings=[part.whitenings[0] for part in parts],
-            mean_tails=np.concatenate(mean_tails) if mean_tails else None,
-        )
-
     # ------------------------------------------------------------------ rows
 
     @property
     def _n_numbers(self) -> int:
-        return int(self.parts[0].means.shape[1])
+        return len(self.centre)
+
+    @property
+    def _depends(self) -> bool:
+        """Whether the means of the numbers depend on the categories."""
+        return len(self.slopes) > 0
+
+    @cached_property
+    def _parts(self) -> list[Densities]:
+        """The densities of each class alone, if each has slopes of its own; else those of all classes."""
+        if len(self.slopes) <= 1:
+            return [self.numbers]
+        return [self.numbers._of_classes(slice(k, k + 1)) for k in range(len(self.slopes))]
 
     def _split(self, X: Array) -> tuple[Array, Array]:
         """The numbers of rows less c, and their dummies; those that are no values are 0."""
@@ -146,20 +140,24 @@ class CategoricalDensities(Densities):
 
     def _of_parts(self, x: Array, z: Array, score: Callable[[Densities, Array], Array]) -> Array:
         """The scores of the numbers given the dummies, side by side: (n, K)."""
-        if not self.slopes:
-            return score(self.parts[0], x)
-        scores = [score(part, x - z @ slopes.T) for part, slopes in zip(self.parts, self.slopes, strict=True)]
+        if not self._depends:
+            return score(self.numbers, x)
+        parts = zip(self._parts, self.slopes, strict=True)
+        scores = [score(part, x - z @ slopes.T) for part, slopes in parts]
         return scores[0] if len(scores) == 1 else np.concatenate(scores, axis=1)
+
+    def _known(self, z: Array) -> NDArray[np.bool_]:
+        """Which categories of rows are known: (n, n_columns)."""
+        return np.array([z[:, column].any(axis=1) for column in self.columns]).T
 
     def _filled(self, z: Array) -> Iterator[tuple[NDArray[np.intp], Iterator[Array]]]:
         """Yield rows in which the same columns are unknown, with their dummies for each choice of values."""
-        known = np.array([z[:, column].any(axis=1) for column in self.columns]).T
-        unknown, codes = np.unique(~known, axis=0, return_inverse=True)
+        unknown, codes = np.unique(~self._known(z), axis=0, return_inverse=True)
         for i, of_pattern in enumerate(unknown):
             rows = np.flatnonzero(codes == i)
             columns = [column for column, lacks in zip(self.columns, of_pattern, strict=True) if lacks]
             values = [_values(self.groups[column]) for column in columns]
-            if not self.slopes:
+            if not self._depends:
                 yield rows, iter([z[rows]])
                 continue
             if (n := prod(map(len, values))) > _MOST_SUMMED:
@@ -191,7 +189,7 @@ class CategoricalDensities(Densities):
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """Ln p(x, k), up to a term that is the same for all classes of a row: (n, K)."""
         x, z = self._split(X)
-        if len(self.parts) > 1 or (self.slopes and not all(z[:, c].any(axis=1).all() for c in self.columns)):
+        if len(self.slopes) > 1 or (self._depends and not self._known(z).all()):
             return self.log_density(X) + log_priors
         scores = self._of_parts(x, z, lambda part, y: part.posterior_scores(y, log_priors))
         return scores + self._factors(z)
@@ -208,9 +206,9 @@ class CategoricalDensities(Densities):
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
         """Those of the numbers given the categories: (n, K)."""
-        if self.slopes:
+        if self._depends:
             return super().tail_probabilities(X, squared_distances)
-        return self.parts[0].tail_probabilities(X[:, : self._n_numbers], squared_distances)
+        return self.numbers.tail_probabilities(X[:, : self._n_numbers], squared_distances)
 
     # ------------------------------------------------------------------ other features, and random rows
 
@@ -219,31 +217,30 @@ class CategoricalDensities(Densities):
         numbers = observed[: self._n_numbers]
         return replace(
             self,
-            parts=tuple(part.marginal(numbers) for part in self.parts),
+            numbers=self.numbers.marginal(numbers),
             centre=self.centre[numbers],
-            slopes=tuple(slopes[numbers] for slopes in self.slopes),
+            slopes=self.slopes[:, numbers],
             means=self.means[:, observed],
         )
 
     def given(self, rest: Array) -> Densities:
         """The normal densities of the numbers in rows with these dummies (D,)."""
-        shifts = np.array([slopes @ rest for slopes in self.slopes] or 0.0)
-        of_numbers: Any = self.of_numbers
-        return cast("Densities", replace(of_numbers, means=of_numbers.means + self.centre + shifts))
+        shifts = self.centre + (self.slopes @ rest if self._depends else 0.0)
+        numbers: Any = self.numbers
+        return cast("Densities", replace(numbers, means=numbers.means + shifts))
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """The mean of the missing numbers given the observed ones and the categories: (n, p − p')."""
         x, z = marginal._split(X)
-        if self.slopes and not all(z[:, column].any(axis=1).all() for column in self.columns):
+        if self._depends and not self._known(z).all():
             raise ValueError("numbers cannot be imputed in rows of unknown categories, on which they depend")
         numbers = observed[: self._n_numbers]
-        if not self.slopes:
-            return self.parts[0].conditional_mean(numbers, marginal.parts[0], x, posteriors)
+        if not self._depends:
+            return self.numbers.conditional_mean(numbers, marginal.numbers, x, posteriors)
         expected = np.zeros((len(X), int((~numbers).sum())))
-        shares = [posteriors] if len(self.parts) == 1 else [column[:, None] for column in posteriors.T]
-        for part, of_observed, slopes, share in zip(
-            self.parts, marginal.parts, self.slopes, shares, strict=True
-        ):
+        shares = [posteriors] if len(self.slopes) == 1 else posteriors.T[:, :, None]
+        parts = zip(self._parts, marginal._parts, self.slopes, shares, strict=True)
+        for part, of_observed, slopes, share in parts:
             rest = x - z @ slopes[numbers].T
             expected += part.conditional_mean(numbers, of_observed, rest, share)
             expected += share.sum(axis=1, keepdims=True) * (z @ slopes[~numbers].T + self.centre[~numbers])
@@ -256,10 +253,9 @@ class CategoricalDensities(Densities):
             values = _values(self.groups[column])
             shares: Array = np.exp(self.log_tables[k, values])
             z[np.arange(n), random.choice(values, size=n, p=shares / shares.sum())] = 1.0
-        is_shared = len(self.parts) == 1
-        x = self.parts[0 if is_shared else k].sample(k if is_shared else 0, n, random)
-        if self.slopes:
-            x += z @ self.slopes[0 if is_shared else k].T + self.centre
+        x = self.numbers.sample(k, n, random)
+        if self._depends:
+            x += z @ self.slopes[min(k, len(self.slopes) - 1)].T + self.centre
         return np.concatenate([x, z], axis=1)
 
     def covariance(self, k: int) -> Array:
@@ -279,19 +275,6 @@ def _with_dummies(z: Array, chosen: tuple[Any, ...]) -> Array:
 def _values(groups: NDArray[np.intp]) -> NDArray[np.intp]:
     """The dummies that stand for the values of a column."""
     return np.unique(groups[groups >= 0])
-
-
-def of_classes(gaussians: SeparateGaussians) -> tuple[SeparateGaussians, ...]:
-    """The density of each class alone."""
-    return tuple(
-        replace(
-            gaussians,
-            means=gaussians.means[[k]],
-            whitenings=[whitening],
-            mean_tails=some_of(gaussians.mean_tails, np.s_[[k]]),
-        )
-        for k, whitening in enumerate(gaussians.whitenings)
-    )
 
 
 def log_tables(counts: Array, groups: NDArray[np.intp], columns: tuple[slice, ...], alpha: float) -> Array:

@@ -8,6 +8,7 @@ n′ / W, where N is the weight of the rows that have both, and N = n for a dumm
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,9 @@ from streamgda.statistics.floating.arrays import two_product
 from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import add_rows
 from streamgda.statistics.kernels import Workspace
+
+Coded = tuple[Indices, int]
+"""The codes of rows, and how many codes there are."""
 
 
 def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, workspace: Workspace) -> Moments:
@@ -40,7 +44,7 @@ def reduce_mixed(block: Block, features: MixedColumns, kind: CovarianceKind, wor
     ValueError
         If a number is NaN or infinite, or its square exceeds float64; the message says where.
     """
-    numbers = replace(block, features=features.numbers, feature_names=features.categories.numbers)
+    numbers = replace(block, features=features.numbers, feature_names=features.schema.numbers)
     counts = np.bincount(block.codes)
     moments = Moments.zeros(kind, len(counts), len(features.numbers))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -53,16 +57,15 @@ def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: 
     kind, n_classes = moments.kind, len(moments.weights)
     order = np.argsort(block.codes, kind="stable")
     weights = None if block.weights is None else block.weights[order]
-    codes = [column[order].astype(np.intp) for column in features.codes]
-    of_class = block.codes[order].astype(np.intp)
-    sizes = list(map(len, features.categories.values))
-    totals = moments.weights[:, None]
-    by_value = [
-        _sums(of_class, n_classes, [column], [n], weights) for column, n in zip(codes, sizes, strict=True)
+    of_class = block.codes[order].astype(np.intp), n_classes
+    columns = [
+        (codes[order].astype(np.intp), len(values))
+        for codes, values in zip(features.codes, features.schema.values, strict=True)
     ]
-    by_value = [
-        np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in by_value
-    ]  # all rows: the same sum
+    totals = moments.weights[:, None]
+    by_value = [_sums([of_class, column], weights) for column in columns]
+    # The weight of a value that all rows have is that of the class, to the last bit.
+    by_value = [np.where(n == n.sum(axis=1, keepdims=True), totals, n) for n in by_value]
     counts = np.concatenate(by_value, axis=1)
     shares = counts / totals
     high, low = two_product(shares, totals)
@@ -70,8 +73,8 @@ def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: 
     variances = counts * (totals - counts) / totals
     products = moments.scatter
     if kind.has_products:
-        group, n_groups = (np.zeros_like(of_class), 1) if kind.is_pooled else (of_class, n_classes)
-        scatter = _products(products, group, n_groups, rows, weights, codes, sizes)
+        group = (np.zeros_like(of_class[0]), 1) if kind.is_pooled else of_class
+        scatter = _products(products, rows, group, columns, weights)
         first = len(rows)
         roots = counts / np.sqrt(totals)
         expected = (
@@ -91,38 +94,29 @@ def _with_dummies(moments: Moments, block: Block, features: MixedColumns, rows: 
 
 
 def _products(
-    products: Array,
-    group: Indices,
-    n_groups: int,
-    rows: Array,
-    weights: Array | None,
-    codes: list[Indices],
-    sizes: list[int],
+    products: Array, rows: Array, group: Coded, columns: list[Coded], weights: Array | None
 ) -> Array:
     """The products of numbers, with Σ w (x − mean) z and Σ w z z′ of each group: (n_groups, d, d)."""
-    bounds = np.concatenate(([len(rows)], len(rows) + np.cumsum(sizes)))
-    scatter = np.zeros((n_groups, bounds[-1], bounds[-1]))
+    bounds = len(rows) + np.cumsum([0, *(size for _, size in columns)])
+    scatter = np.zeros((group[1], bounds[-1], bounds[-1]))
     scatter[:, : len(rows), : len(rows)] = products
-    roots = None if weights is None else np.sqrt(weights)
-    for j, (column, size) in enumerate(zip(codes, sizes, strict=True)):
+    weighed = rows if weights is None else rows * np.sqrt(weights)
+    for j, (codes, size) in enumerate(columns):
         place = slice(bounds[j], bounds[j + 1])
-        keys = group * size + column
-        for i, row in enumerate(rows):
-            sums = np.bincount(keys, row if roots is None else row * roots, n_groups * size)
-            scatter[:, i, place] = scatter[:, place, i] = sums.reshape(n_groups, size)
+        keys = group[0] * size + codes
+        for i, row in enumerate(weighed):
+            sums = np.bincount(keys, row, group[1] * size)
+            scatter[:, i, place] = scatter[:, place, i] = sums.reshape(-1, size)
         for k in range(j):
-            pairs = _sums(group, n_groups, [codes[k], column], [sizes[k], size], weights)
-            pairs = pairs.reshape(n_groups, sizes[k], size)
+            pairs = _sums([group, columns[k], columns[j]], weights)
             other = slice(bounds[k], bounds[k + 1])
             scatter[:, other, place], scatter[:, place, other] = pairs, pairs.transpose(0, 2, 1)
     return scatter
 
 
-def _sums(
-    group: Indices, n_groups: int, codes: list[Indices], sizes: list[int], weights: Array | None
-) -> Array:
-    """The weight of the rows of each group that have certain codes: (n_groups, the product of the sizes)."""
-    keys, n_keys = group, n_groups
-    for column, size in zip(codes, sizes, strict=True):
-        keys, n_keys = keys * size + column, n_keys * size
-    return np.bincount(keys, weights, n_keys).reshape(n_groups, -1).astype(np.float64)
+def _sums(columns: list[Coded], weights: Array | None) -> Array:
+    """The weight of the rows that have certain codes: an array with an axis for each column."""
+    keys, sizes = columns[0][0], [size for _, size in columns]
+    for codes, size in columns[1:]:
+        keys = keys * size + codes
+    return np.bincount(keys, weights, math.prod(sizes)).reshape(sizes).astype(np.float64)

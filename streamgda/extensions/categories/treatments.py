@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.wording import listed
 from streamgda.extensions.categories.columns import Categories
-from streamgda.extensions.categories.densities import CategoricalDensities, log_tables, of_classes, slopes_of
+from streamgda.extensions.categories.densities import CategoricalDensities, log_tables, slopes_of
 from streamgda.extensions.categories.reading import Categorical
 from streamgda.models.estimators.view import View
 from streamgda.models.gaussians.base import Densities
-from streamgda.models.gaussians.densities import SeparateGaussians
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.floating.state import ClassStatistics
@@ -31,8 +30,8 @@ class GivenCategories:
         That part of the scatter, in its shape.
     centre : ndarray of shape (p,)
         c, the mean of the numbers of all rows, beside which x − B z keeps its digits; 0 in naive Bayes.
-    slopes : tuple of ndarray of shape (p, D)
-        B of each class or of all of them; none in naive Bayes.
+    slopes : ndarray of shape (K, p, D), (1, p, D) or (0, p, D)
+        B of each class, or of all of them; none in naive Bayes.
     counts, log_tables : ndarray of shape (K, D)
         The weight of each dummy in each class, and ln p(v | k) of each value.
     groups : ndarray of int of shape (D,)
@@ -68,7 +67,7 @@ class GivenCategories:
         self.groups = _groups(categories, self.columns, self.counts.sum(axis=0), model)
         self.log_tables = log_tables(self.counts, self.groups, self.columns, option.alpha)
         self.excess, self.centre = np.zeros(()), np.zeros(p)
-        self.slopes: tuple[Array, ...] = ()
+        self.slopes = np.zeros((0, p, len(self.groups)))
         if treatment == "naive":
             self.numbers = statistics.select(np.arange(p))
             return
@@ -87,7 +86,7 @@ class GivenCategories:
         np.maximum(diagonal, 0.0, out=diagonal)
         self.centre = statistics.overall_mean()[:p]
         gaps = (means[:, :p] - self.centre) + statistics.mean_tails[:, :p]
-        self.slopes = tuple(slopes.reshape(-1, *slopes.shape[-2:]))
+        self.slopes = slopes.reshape(-1, *slopes.shape[-2:])
         self.numbers = ClassStatistics.from_moments(
             statistics.classes,
             statistics.counts,
@@ -100,12 +99,8 @@ class GivenCategories:
 
     def densities(self, numbers: Densities, view: View) -> CategoricalDensities:
         """The densities of rows, from those of the numbers given the categories: a step of a view's chain."""
-        parts: tuple[Densities, ...] = (numbers,)
-        if len(self.slopes) > 1:
-            assert isinstance(numbers, SeparateGaussians)  # each class has its own slopes
-            parts = of_classes(numbers)
         return CategoricalDensities(
-            parts, self.centre, self.slopes, self.log_tables, self.groups, self.columns, self.means
+            numbers, self.centre, self.slopes, self.log_tables, self.groups, self.columns, self.means
         )
 
     @property
@@ -116,7 +111,7 @@ class GivenCategories:
 
     def log_likelihood_beside(self, gaussians: Any) -> float:
         """What the categories add to the log likelihood of the rows learnt."""
-        ridge = gaussians.total_squared_distance(self.excess) / 2 if self.slopes else 0.0
+        ridge = gaussians.total_squared_distance(self.excess) / 2 if len(self.slopes) else 0.0
         return float(ridge + self.log_likelihood)
 
     @property

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import scipy.linalg
@@ -196,59 +195,45 @@ def starts(scatter: Array, weights: Array) -> Array:
     return starts[: max(1, _MOST_VALUES // scatter.size)]
 
 
-def sweeps(
-    factors: Array, axes: Array, weights: Array, volume: str, *, everywhere: bool = True
-) -> Iterator[tuple[Array, Array]]:
-    """The deviance of a row (n_starts,), and axes as rows (n_starts, d, d), after each sweep from each start.
-
-    The deviance never rises: it is −2 times the log-likelihood, up to a constant, over the rows.
-
-    Parameters
-    ----------
-    factors : ndarray of shape (K, d, d)
-        R_k, with R_kᵀ R_k the scatter of class k.
-    axes : ndarray of shape (n_starts, d, d)
-        Where to start.
-    weights : ndarray of shape (K,)
-        The rows of each class.
-    volume : {"E", "V"}
-        Whether the volumes of the classes are equal or vary.
-    everywhere : bool
-        Whether all angles are tried in each plane, or only small ones.
-    """
-    turned = np.einsum("kij,slj->skli", factors, axes)  # R_k d, for each start, class and axis d
-    axes = axes.copy()
-    while True:
-        for first, second in _rounds(axes.shape[-1]):
-            _rotate(turned, axes, (first, second), weights, volume, everywhere)
-        yield _deviances(np.vecdot(turned, turned), weights, volume), axes
-
-
 def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
     """The axes (d, d), as rows, that sweeps find from the best of some starts (n_starts, d, d)."""
-    n_sweeps = _FIRST_CUT
-    while n_sweeps < _MOST_SWEEPS:
-        values, axes, is_converged = _swept(factors, axes, weights, volume, n_sweeps)
-        axes = axes[np.argsort(values)]
-        if is_converged:
-            break
+    n_sweeps, is_converged = _FIRST_CUT, False
+    while n_sweeps < _MOST_SWEEPS and not is_converged:
+        axes, is_converged = _swept(factors, axes, weights, volume, n_sweeps)
         axes, n_sweeps = axes[: -(-len(axes) // 2)], 2 * n_sweeps
     best: Array = axes[0]
     return best
 
 
-def _swept(
-    factors: Array, starts: Array, weights: Array, volume: str, n_sweeps: int
-) -> tuple[Array, Array, bool]:
-    """The deviances (n_starts,) and axes (n_starts, d, d) after so many sweeps, or when none falls."""
-    before = np.full(len(starts), np.inf)
-    search = sweeps(factors, starts, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
-    for step in islice(search, n_sweeps):
-        values, axes = step
-        if (before - values <= _TOL_OF_DEVIANCE * starts.shape[-1]).all():
-            return values, axes, True
-        before = values
-    return values, axes, False
+def _swept(factors: Array, starts: Array, weights: Array, volume: str, n_sweeps: int) -> tuple[Array, bool]:
+    """The axes after so many sweeps from each start, the likeliest first, and whether they have converged.
+
+    The deviance of a row never rises: it is −2 times the log-likelihood, up to a constant, over the rows. The
+    first sweeps try all angles in each plane, and later ones small angles only.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (K, d, d)
+        R_k, with R_kᵀ R_k the scatter of class k.
+    starts : ndarray of shape (n_starts, d, d)
+        Where to start, with axes as rows.
+    weights : ndarray of shape (K,)
+        The rows of each class.
+    volume : {"E", "V"}
+        Whether the volumes of the classes are equal or vary.
+    n_sweeps : int
+        How many sweeps there are at most.
+    """
+    turned = np.einsum("kij,slj->skli", factors, starts)  # R_k d, for each start, class and axis d
+    axes, values, is_converged = starts.copy(), np.full(len(starts), np.inf), False
+    for _ in range(n_sweeps):
+        for planes in _rounds(axes.shape[-1]):
+            _rotate(turned, axes, planes, weights, volume, everywhere=n_sweeps == _FIRST_CUT)
+        before, values = values, _deviances(np.vecdot(turned, turned), weights, volume)
+        is_converged = bool((before - values <= _TOL_OF_DEVIANCE * axes.shape[-1]).all())
+        if is_converged:
+            break
+    return axes[np.argsort(values)], is_converged
 
 
 def _deviances(along: Array, weights: Array, volume: str) -> Array:
@@ -266,6 +251,7 @@ def _rotate(
     planes: tuple[NDArray[np.intp], NDArray[np.intp]],
     weights: Array,
     volume: str,
+    *,
     everywhere: bool,
 ) -> None:
     """Rotate the two axes of each plane to where they are likeliest, in place."""

@@ -3,7 +3,3 @@
 `converters` writes the graph of any estimator in `streamgda.models.estimators.ESTIMATORS` from its
 `streamgda.models.estimators.formula.ScoreFormula`. So a new estimator needs nothing here.
 """
-
-from streamgda.extensions.onnx.converters import register
-
-__all__ = ["register"]

@@ -6,20 +6,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.externals.array_api_compat import array_namespace
-from sklearn.utils.validation import validate_data
 
-from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
+from streamgda.models.estimators.libraries import in_double, to_place_of
 
 FARTHEST = 6.0
 """Deviations from the mean: inputs that lie farther are moved to there."""
-
-
-def transformed(features: Any, X: Any) -> Any:
-    """What `RandomFeatures.transform` returns for rows on a device."""
-    X = validate_data(features, X, reset=False, ensure_all_finite=False)
-    xp, made = array_namespace(X), mapped(features, X)
-    is_finite = bool(xp.all(xp.isfinite(made)))
-    return made if is_finite else features.transform(on_host(X))  # which raises an error
 
 
 def mapped(features: Any, X: Any) -> Any:

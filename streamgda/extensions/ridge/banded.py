@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg.blas import dgemm
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
@@ -93,7 +93,7 @@ class Banded:
 
         With the Schur complements S of the blocks, log det A = Σ log det S, and tr Bᵀ A⁻¹ B = Σ tr yᵀ S⁻¹ y.
         Their derivatives by the shift are the traces of the other powers. They are formed with Cholesky
-        factors of S: the rounding errors of inverses would grow with the square of the condition number.
+        factors of S: the rounding errors of its inverse would grow with the square of the condition number.
         """
         traces, products = np.zeros(2), np.zeros(3)
         identity = np.eye(len(self.blocks[0]))
@@ -102,9 +102,9 @@ class Banded:
         y1 = y2 = np.zeros_like(y0)
         with single_blas_thread():
             for i in range(len(self.blocks)):
-                lower = _root(s0, shift)
-                m1, m2 = (_solved(lower, _solved(lower, own).T) for own in (s1, s2))
-                u0, y1, y2 = (_solved(lower, own) for own in (y0, y1, y2))
+                inverse = _inverse_root(s0, shift)
+                m1, m2 = (inverse @ own @ inverse.T for own in (s1, s2))
+                u0, y1, y2 = (inverse @ own for own in (y0, y1, y2))
                 u1 = y1 - m1 @ u0
                 u2 = y2 - 2 * (m1 @ u1) - m2 @ u0
                 traces += np.trace(m1), np.vdot(m1, m1) - np.trace(m2)
@@ -113,7 +113,7 @@ class Banded:
                 products[2] += np.vdot(u0, y2) / 2 + np.vdot(y1, u1) + np.vdot(u0, u2) / 2
                 if i == len(self.below):
                     break
-                block, e = self.blocks[i + 1], _solved(lower, self.below[i].T)
+                block, e = self.blocks[i + 1], inverse @ self.below[i].T
                 start, stop = stop, stop + len(block)
                 identity = np.eye(len(block))
                 s0 = block + shift * identity - e.T @ e
@@ -122,20 +122,14 @@ class Banded:
         return Powers(traces, products)
 
 
-def _root(matrix: Array, least: float) -> Array:
-    """A root R Rᵀ of a matrix, in whose eigenvalues nothing but rounding errors is below the least."""
-    root: Array
+def _inverse_root(matrix: Array, least: float) -> Array:
+    """R⁻¹ of a matrix R Rᵀ, in whose eigenvalues nothing but rounding errors is below the least."""
     root, problem = dpotrf(matrix, lower=True)
     if problem or root.diagonal().min() ** 2 < least / 2:
         values, vectors = np.linalg.eigh(matrix)
         root = np.linalg.qr((vectors * np.sqrt(np.maximum(values, least))).T)[1].T
-    return root
-
-
-def _solved(lower: Array, matrix: Array) -> Array:
-    """L⁻¹ times a matrix."""
-    made: Array = dtrsm(1.0, lower, matrix, lower=True)
-    return made
+    inverse: Array = dtrtri(root, lower=True)[0]
+    return inverse
 
 
 def _reflect(panel: Array, strips: Sequence[Array], vectors: Array) -> Array:
@@ -156,16 +150,16 @@ def _reflect(panel: Array, strips: Sequence[Array], vectors: Array) -> Array:
     upper = np.eye(len(tau)) + tau[:, None] * np.triu(v.T @ v, 1)
     w = v @ scipy.linalg.solve_triangular(upper, np.diag(tau), unit_diagonal=True)  # they are 1 - w vᵀ
     vectors -= v @ (w.T @ vectors)
-    y, made, start = np.zeros_like(v), np.empty_like(v), 0
+    y, start = np.zeros(v.shape), 0
     for strip in strips:
         stop = start + strip.shape[1]
-        y[start:] += np.matmul(strip, w[start:stop], out=made[start:])
+        dgemm(1.0, w[start:stop].T, strip.T, 1.0, y[start:].T, overwrite_c=True)
         y[start:stop] += strip[stop - start :].T @ w[stop:]
         start = stop
     y -= v @ (w.T @ y / 2)
     left, right, start = np.hstack([v, y]), np.hstack([y, v]), 0
     for strip in strips:
         stop = start + strip.shape[1]
-        np.subtract(strip, np.matmul(left[start:], right[start:stop].T), out=strip)
+        dgemm(-1.0, right[start:stop].T, left[start:].T, 1.0, strip.T, trans_a=True, overwrite_c=True)
         start = stop
     return np.triu(triangle[: len(tau)])

@@ -77,10 +77,6 @@ class Labelled:
     codes: NDArray[np.intp]
     weights: Array
 
-    def take(self, rows: NDArray[np.intp]) -> Labelled:
-        """Some of the rows."""
-        return Labelled(self.scores[rows], self.codes[rows], self.weights[rows])
-
     def error(self) -> float:
         """The share of rows whose class has not the highest score."""
         return float(np.average(self.scores.argmax(axis=1) != self.codes, weights=self.weights))
@@ -150,7 +146,8 @@ class Labelled:
         place[order] = np.arange(len(order)) % _FOLDS
         scores = np.empty_like(self.scores)
         for fold in range(_FOLDS):
-            tested = np.flatnonzero(place == fold)
-            scores[tested] = self.take(np.flatnonzero(place != fold)).softmax()(self.scores[tested])
+            tested, others = place == fold, place != fold
+            rest = Labelled(self.scores[others], self.codes[others], self.weights[others])
+            scores[tested] = rest.softmax()(self.scores[tested])
         folded = replace(self, scores=scores)
         return folded.error(), folded.log_loss()

@@ -15,16 +15,15 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_consistent_length
 
 from streamgda.data.blocks.block import checked_weights
-from streamgda.data.blocks.labels import as_labels
-from streamgda.data.blocks.wording import callers_level, listed, named
+from streamgda.data.blocks.labels import positions_among
+from streamgda.data.blocks.wording import callers_level
 from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method
-from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression, share_path
 from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.models.estimators import exchange
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.models.estimators.generative import GenerativeClassifier
-from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.reading import check_rows, one_of
 from streamgda.models.estimators.scores import Finalised, RowScores
@@ -168,7 +167,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
             path,
             alpha,
             calibrated,
-            self._map_of(statistics),
+            getattr(statistics.rule, "features", None),
         )
 
     def _calibration_for(self, statistics: Statistics, regression: RidgeRegression) -> Calibrated | None:
@@ -176,10 +175,6 @@ class RidgeClassifier(GaussianClassifier[Any]):
         calibrated: Calibrated | None = self._calibration
         is_of_these = calibrated is not None and np.array_equal(calibrated.classes, statistics.classes)
         return calibrated if is_of_these else None
-
-    def _map_of(self, statistics: Statistics) -> RandomFeatures | None:
-        """The map that rows go through."""
-        return None
 
     @property
     def alpha_(self) -> float:
@@ -254,7 +249,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
 
     # ------------------------------------------------------------------ predictions
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
         """The fitted values of the regression of −1 and 1, as of scikit-learn's `RidgeClassifier`.
 
@@ -323,36 +318,21 @@ class RidgeClassifier(GaussianClassifier[Any]):
         check_consistent_length(rows, y, sample_weight)
         with at_one_moment(self):
             scores, classes = self._scores, self.statistics_.classes
-        rows = rows if scores.features is None else scores.features.transformed(rows)
-        labelled = self._labelled(scores, classes, rows, y, sample_weight, learnt)
-        self._calibration = calibrated = labelled.calibrated(classes, method)
-        self.temperature = calibrated.temperature * (_SCALE if calibrated.softmax is None else 1.0)
-        self.__dict__.pop("_cache", None)
-        return self
-
-    def _labelled(
-        self,
-        scores: LinearScores,
-        classes: NDArray[Any],
-        rows: NDArray[np.floating],
-        y: ArrayLike,
-        sample_weight: ArrayLike | None,
-        learnt: bool,
-    ) -> Labelled:
-        """The fitted values of rows, by the model of the others if they were learnt."""
-        seen, codes = np.unique(as_labels(y), return_inverse=True)
-        for label in np.setdiff1d(seen, classes)[:1]:
-            raise ValueError(f"label {named(label)} is none of the classes: {listed(classes.tolist())}")
-        codes = np.searchsorted(classes, seen)[codes]
+        codes = positions_among(y, classes)
         weights = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight)
         weights = checked_weights(weights, "row {}".format)
         if not weights.any():
             raise ValueError("no row has a weight; give some rows to calibrate by")
+        rows = rows if scores.features is None else scores.features.transformed(rows)
         path, regression = scores.path, scores.path.at(scores.alpha)
         if learnt:
-            return Labelled(regression.left_out(rows, codes, weights), codes, weights)
-        fitted = path.shares + (rows - path.centre) @ regression.coefficients
-        return Labelled(fitted, codes, weights)
+            fitted = regression.left_out(rows, codes, weights)
+        else:
+            fitted = path.shares + (rows - path.centre) @ regression.coefficients
+        self._calibration = calibrated = Labelled(fitted, codes, weights).calibrated(classes, method)
+        self.temperature = calibrated.temperature * (_SCALE if calibrated.softmax is None else 1.0)
+        self.__dict__.pop("_cache", None)
+        return self
 
     def _warn_once(self, state: Finalised[Any]) -> None:
         """Warn, besides, if there are other classes than the model was calibrated for."""

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.externals.array_api_compat import array_namespace
 from sklearn.linear_model import Ridge
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from streamgda.extensions.ridge.array_api import FARTHEST, transformed
-from streamgda.models.estimators.libraries import lies_elsewhere
+from streamgda.extensions.ridge.array_api import FARTHEST, mapped
+from streamgda.models.estimators.libraries import in_numpy, lies_elsewhere
 from streamgda.statistics.kernels import Singles, map_angles
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.kernels.threads import in_threads
@@ -248,13 +249,9 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
             If a value is NaN or infinite, or the columns are not those of the sample.
         """
         check_is_fitted(self)
-        if lies_elsewhere(X):
-            return cast("Singles", transformed(self, X))
         rows = validate_data(self, X, reset=False, ensure_all_finite=False)
-        made = np.empty((len(rows), self.n_outputs), np.float32)
-        if not self.write(rows, made):
-            self._refuse_missing(rows)
-        return made
+        self._refuse_missing(rows)
+        return cast("Singles", mapped(self, rows)) if lies_elsewhere(rows) else self.transformed(rows)
 
     def transformed(self, rows: NDArray[Any]) -> Singles:
         """What the map makes of rows that have been checked: (n_rows, n_outputs)."""
@@ -292,8 +289,10 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
 
     def _refuse_missing(self, rows: NDArray[Any]) -> None:
         """Raise ValueError if a value is NaN or infinite."""
-        if np.isfinite(rows).all():
+        xp = array_namespace(rows)
+        if bool(xp.all(xp.isfinite(rows))):
             return
+        rows = in_numpy(rows)
         i, j = np.argwhere(~np.isfinite(rows))[0]
         name = getattr(self, "feature_names_in_", np.arange(rows.shape[1]))[j]
         what = "NaN" if np.isnan(rows[i, j]) else "infinity"

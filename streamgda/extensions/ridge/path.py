@@ -33,7 +33,7 @@ _N_ALPHAS = 17  # two for each power of ten: between its neighbours, the least c
 _LEAST_ALPHA, _LARGEST_ALPHA = (1e-7, 10.0)  # of the path, in units of the mean eigenvalue
 _ROUNDING = 4.0  # times √d and the rounding of its elements: the error of an eigenvalue of a matrix
 _PLACE = 1e-12  # to which ln λ is found
-_ROWS_TOGETHER = 1 << 10
+_ROWS_TOGETHER = 1 << 8
 
 
 class Criterion(NamedTuple):
@@ -261,16 +261,17 @@ class RidgeRegression:
         weights : ndarray of shape (n,)
             Their weights in the statistics.
         """
-        path, left = self.path, np.eye(len(self.path.shares))[codes]
+        path, left, coefficients = self.path, np.eye(len(self.path.shares))[codes], self.coefficients
         factor = self.factor.astype(X.dtype, copy=False)
         solve = get_blas_funcs("trsm", (factor,))
         with single_blas_thread():
             for start in range(0, len(X), _ROWS_TOGETHER):
                 own = slice(start, start + _ROWS_TOGETHER)
-                scaled = (X[own] - path.centre) / path.deviations
-                residuals = left[own] - path.shares - scaled @ self.slopes
-                components = solve(1.0, factor, scaled.astype(X.dtype).T, lower=True, overwrite_b=True)
-                leverages = weights[own] * (1 + np.square(components).sum(axis=0)) / path.weight
+                rows = X[own] - path.centre
+                residuals = left[own] - path.shares - rows @ coefficients
+                rows /= path.deviations
+                components = solve(1.0, factor, rows.astype(X.dtype).T, lower=True, overwrite_b=True).T
+                leverages = weights[own] * (1 + np.vecdot(components, components)) / path.weight
                 left[own] -= residuals / np.maximum(1 - leverages, 2.0**-26)[:, None]
         return left
 

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial, reduce
 from itertools import islice
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NoReturn, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -195,9 +195,6 @@ class RandomFeatureClassifier(RidgeClassifier):
             )
         return statistics.rule
 
-    def _map_of(self, statistics: Statistics) -> RandomFeatures:
-        return self._rule_in(statistics).features
-
     def _path(self, statistics: Statistics) -> RidgePath:
         single = self._rule_in(statistics).products == "float32"
         device = self.device if self.device is not None and is_there(self.device) else None
@@ -206,6 +203,7 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     def _hold(self, statistics: Statistics) -> None:
         super()._hold(statistics)
+        self._sample = self.__dict__.pop("_more", self._sample)
         if statistics.schema_of_rows.names is None:
             self.n_features_in_ = self._rule_in(statistics).features.n_features_in_
 
@@ -223,21 +221,13 @@ class RandomFeatureClassifier(RidgeClassifier):
             rule = self._rule_of(*_sampled(*source))
         else:  # rows in memory, which are looked at twice
             first: _Blocks = read(_Blocks())
-            rule = self._rule_of(lambda: first.blocks, first.n_rows)
+            rule = self._rule_of(lambda: first, first.n_rows)
         empty = self._empty(self.required_statistics(), rule)
         if self.calibration is None:
             return Reading(read(empty))
         sampled: RowSample = read(RowSample(empty, self.calibration_rows))
         self._more = sampled.detached()
         return Reading(sampled.statistics)
-
-    def _set_fitted(self, reading: Reading, twin: Self, *, keep: bool = False) -> Self:
-        twin._sample = twin.__dict__.pop("_more", None)
-        return super()._set_fitted(reading, twin, keep=keep)
-
-    def _take_first(self, twin: Self, statistics: Statistics, announced: Any) -> bool:
-        twin._sample = twin.__dict__.pop("_more", None)
-        return super()._take_first(twin, statistics, announced)
 
     def _learn_blocks(
         self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
@@ -247,23 +237,15 @@ class RandomFeatureClassifier(RidgeClassifier):
         if self._sample is None:
             return super()._learn_blocks(blocks, fields_after)
         rows, more = list(blocks), RowSample(self._sample.empty, self.calibration_rows)
-        for _ in more.drawn(rows):
-            pass
+        more.draw(rows)
         super()._learn_blocks(iter(rows), lambda: {**fields_after(), "_sample": self._sample + more})
         return None
 
-    def _merge(
-        self,
-        added: Statistics,
-        types: Any = None,
-        announced: Any = None,
-        now: Times | None = None,
-        n_rows: int = 0,
-    ) -> Self:
+    def _merge(self, *added: Any, **others: Any) -> Self:
         more = self.__dict__.get("_more")
         with at_one_moment(self) if "statistics_" in vars(self) else nullcontext():
             try:
-                super()._merge(added, types, announced, now, n_rows)
+                super()._merge(*added, **others)
             finally:
                 self.__dict__.pop("_more", None)
             if more is not None and self._sample is not more:
@@ -287,7 +269,7 @@ class RandomFeatureClassifier(RidgeClassifier):
         if own is not None or self.calibration is None or not self._is_sampled(statistics):
             return own
         X, codes, weights = self._sample.rows(statistics.classes)
-        fitted = regression.left_out(self._map_of(statistics).transformed(X), codes, weights)
+        fitted = regression.left_out(self._rule_in(statistics).features.transformed(X), codes, weights)
         calibrated = Labelled(fitted, codes, weights).calibrated(statistics.classes, self.calibration)
         if calibrated.softmax is not None:
             return calibrated
@@ -354,47 +336,37 @@ def _check_memory(n_features: int) -> None:
         )
 
 
-class _Blocks:
+class _Blocks(list[Block]):
     """The blocks of rows in memory, as a state that they are read into."""
 
-    def __init__(self) -> None:
-        self.blocks: list[Block] = []
-
     n_dropped = 0
+    update_blocks = list.extend
 
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-        return sum(len(block.codes) for block in self.blocks)
+        return sum(len(block.codes) for block in self)
 
     def copy(self) -> _Blocks:
-        """A state of no rows."""
-        return _Blocks()
-
-    def update_blocks(self, blocks: Iterable[Block]) -> None:
-        """Hold the blocks."""
-        self.blocks.extend(blocks)
+        """The same blocks."""
+        return _Blocks(self)
 
 
 def _sampled(source: Source, scheduler: Scheduler) -> tuple[Callable[[], Iterable[Block]], int | None]:
     """A function that reads the first blocks of parts spread over a source; its number of rows, if known."""
-    if source.is_one_shot:
-        return partial(_refuse_one_shot, source), None
-    splits = source.planned(opening_on(scheduler_for(source, scheduler)))
+    splits = [] if source.is_one_shot else source.planned(opening_on(scheduler_for(source, scheduler)))
     rows = [getattr(split, "n_rows", None) for split in splits]
-    n_rows = sum(n for n in rows if n is not None) if None not in rows else None
-    return partial(_first_blocks, splits), n_rows
+    n_rows = sum(n for n in rows if n is not None) if rows and None not in rows else None
+    return partial(_first_blocks, source, splits), n_rows
 
 
-def _refuse_one_shot(source: Source) -> NoReturn:
-    raise ValueError(
-        f"{source!r} can be read once, and a map must be fitted first: fit RandomFeatures to a sample and "
-        "give features=FrozenEstimator(...), or learn by partial_fit"
-    )
-
-
-def _first_blocks(splits: Sequence[Split]) -> Iterator[Block]:
+def _first_blocks(source: Source, splits: Sequence[Split]) -> Iterator[Block]:
     """The first block of some parts."""
+    if source.is_one_shot:
+        raise ValueError(
+            f"{source!r} can be read once, and a map must be fitted first: fit RandomFeatures to a sample "
+            "and give features=FrozenEstimator(...), or learn by partial_fit"
+        )
     most = _LAZY_PARTS_OF_MAP if isinstance(splits[0], LazySplit) else _PARTS_OF_MAP
     places = np.unique(np.linspace(0, len(splits) - 1, min(most, len(splits))).astype(int))
     for place in places:

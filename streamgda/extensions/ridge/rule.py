@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
-from math import fsum
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,6 +20,7 @@ from scipy.linalg.blas import dsyrk
 from sklearn.utils.validation import check_is_fitted
 
 from streamgda.data.blocks.block import Block, rows_of
+from streamgda.data.blocks.labels import positions_by_code
 from streamgda.data.blocks.schema import Columns, MadeColumns, Schema, schema_in
 from streamgda.data.blocks.wording import listed
 from streamgda.extensions.devices.rows import DeviceRows
@@ -31,7 +30,7 @@ from streamgda.extensions.ridge.pytorch import check_device, on_device
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.arrays import two_sum
 from streamgda.statistics.floating.moments import Moments
-from streamgda.statistics.floating.reduction import Accumulation
+from streamgda.statistics.floating.reduction import Accumulation, sums_of_weights
 from streamgda.statistics.kernels import Singles, Workspace
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.labelled import Labelled
@@ -204,8 +203,7 @@ class MappedColumns(MadeColumns):
     @property
     def of_one_thread(self) -> bool:  # type: ignore[override]
         """Whether the thread that gave the rows must read them."""
-        is_given_by_one = isinstance(self.given, MadeColumns) and self.given.of_one_thread
-        return is_given_by_one or self.rule.device is not None
+        return self.rule.device is not None or getattr(self.given, "of_one_thread", False)
 
     def __len__(self) -> int:
         return self.rule.features.n_outputs
@@ -281,87 +279,68 @@ def _reduced_in_double(rows: Block, rule: MappedRows, kind: CovarianceKind, work
 
 def _reduced_in_single(rows: Block, rule: MappedRows, kind: CovarianceKind) -> Moments:
     """The moments of the mapped rows of a block, of which products are formed in single precision."""
-    order = np.argsort(rows.codes, kind="stable")
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(rows.codes))))
-    moments = Moments.zeros(kind, len(bounds) - 1, rule.features.n_outputs)
-    sums = _Sums(rule, rows, moments)
     if kind.is_pooled:
-        sums.add(order, bounds, 0, moments.scatter)
-    else:
-        for k, (start, stop) in enumerate(pairwise(bounds)):
-            sums.add(order[start:stop], np.array([0, stop - start]), k, moments.scatter[k])
+        return Moments(kind, *_pooled_in_single(rows, rule))
+    moments = Moments.zeros(kind, len(rows.classes), rule.features.n_outputs)
+    for k, own in positions_by_code(rows.codes, len(rows.classes)):
+        of_class = _pooled_in_single(rows.take(own), rule)
+        for array, part in zip(moments.arrays, of_class, strict=True):
+            array[k : k + 1] = part
     return moments
 
 
-class _Sums:
-    """The sums of the mapped rows of a block, which are moments in the end."""
+def _pooled_in_single(rows: Block, rule: MappedRows) -> tuple[Array, Array, Array, Array, Array]:
+    """The arrays of the moments of all classes of a block, with one scatter."""
+    n_rows, n_features = len(rows.codes), rule.features.n_outputs
+    memory = np.empty((min(n_rows, _ROWS_TOGETHER), n_features), np.float32)
+    products = np.empty(min(n_features, _MOST_COLUMNS) ** 2, np.float32)
+    few = np.arange(0, n_rows, max(1, n_rows // _ROWS_OF_CENTRE))[: len(memory)]
+    centre = _mapped(rows.take(few), rule, memory).mean(axis=0, dtype=np.float64).astype(np.float32)
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(rows.codes))))
+    rows = rows.take(np.argsort(rows.codes, kind="stable"))
+    unit, roots = 1.0, None
+    if rows.weights is not None:  # the largest is about 1, so that no square exceeds float32
+        unit = 2.0 ** np.floor(np.log2(rows.weights.max()))
+        roots = np.sqrt(rows.weights / unit).astype(np.float32)[:, None]
+    totals, scatter = np.zeros((len(bounds) - 1, n_features)), np.zeros((n_features, n_features))
+    for start in range(0, n_rows, _ROWS_TOGETHER):
+        piece = _mapped(rows.between(start, start + _ROWS_TOGETHER), rule, memory)
+        piece -= centre
+        own_roots = None if roots is None else roots[start : start + len(piece)]
+        if own_roots is not None:
+            piece *= own_roots
+        inside = np.clip(bounds - start, 0, len(piece))
+        for k in np.flatnonzero(np.diff(inside)):
+            own = slice(inside[k], inside[k + 1])
+            of_class = piece[own] if own_roots is None else piece[own] * own_roots[own]
+            totals[k] += np.add.reduce(of_class, axis=0, dtype=np.float64)
+        _add_products(piece, scatter, products)
+    weights, weight_tails = sums_of_weights(rows.row_weights, bounds)
+    relative = weights[:, None] / unit
+    squares = scatter.diagonal().copy()
+    spread = np.asfortranarray((totals / np.sqrt(relative)).T)
+    dsyrk(-1.0, spread, beta=1.0, c=scatter.T, overwrite_c=True, lower=True)
+    _mirror(scatter)
+    constant = scatter.diagonal() <= _ROUNDING * squares
+    scatter[constant] = scatter[:, constant] = 0.0
+    if unit != 1:
+        scatter *= unit
+    return weights, weight_tails, *two_sum(centre.astype(np.float64), totals / relative), scatter
 
-    def __init__(self, rule: MappedRows, rows: Block, moments: Moments) -> None:
-        n_rows, n_features = len(rows.codes), rule.features.n_outputs
-        self.rule, self.rows, self.moments = rule, rows, moments
-        self.piece = np.empty((min(n_rows, _ROWS_TOGETHER), n_features), np.float32)
-        self.products = np.empty(min(n_features, _MOST_COLUMNS) ** 2, np.float32)
-        few = np.arange(0, n_rows, max(1, n_rows // _ROWS_OF_CENTRE))[: len(self.piece)]
-        self.centre = (
-            _mapped(rows.take(few), rule, self.piece).mean(axis=0, dtype=np.float64).astype(np.float32)
-        )
-        self.unit, self.roots = 1.0, None
-        if rows.weights is not None:  # the largest is about 1, so that no square exceeds float32
-            self.unit = 2.0 ** np.floor(np.log2(rows.weights.max()))
-            self.roots = np.sqrt(rows.weights / self.unit).astype(np.float32)[:, None]
 
-    def add(self, order: NDArray[np.intp], bounds: NDArray[np.intp], first: int, scatter: Array) -> None:
-        """Add the rows at these places to the means of the classes from the first one on, and a scatter.
+def _add_products(piece: Singles, scatter: Array, memory: Singles) -> None:
+    """Add the products of a piece to the blocks of a scatter on the diagonal, and above it."""
+    columns = [slice(i, i + _MOST_COLUMNS) for i in range(0, len(scatter), _MOST_COLUMNS)]
+    for i, rows in enumerate(columns):
+        for others in columns[i:]:
+            block = scatter[rows, others]
+            products = memory[: block.size].reshape(block.shape)
+            block += np.matmul(piece[:, rows].T, piece[:, others], out=products)
 
-        Class k is from bounds[k] to bounds[k + 1].
-        """
-        totals = np.zeros((len(bounds) - 1, len(scatter)))
-        for start in range(0, len(order), _ROWS_TOGETHER):
-            some = order[start : start + _ROWS_TOGETHER]
-            piece = _mapped(self.rows.take(some), self.rule, self.piece)
-            piece -= self.centre
-            inside = np.clip(bounds - start, 0, len(some))
-            if self.roots is not None:
-                piece *= self.roots[some]
-            for k in np.flatnonzero(np.diff(inside)):
-                own = slice(inside[k], inside[k + 1])
-                of_class = piece[own] if self.roots is None else piece[own] * self.roots[some[own]]
-                totals[k] += np.add.reduce(of_class, axis=0, dtype=np.float64)
-            self._add_products(piece, scatter)
-        self._end(totals, order, bounds, first, scatter)
 
-    def _add_products(self, piece: Singles, scatter: Array) -> None:
-        """Add the products of a piece to the blocks of a scatter on the diagonal, and above it."""
-        columns = [slice(i, i + _MOST_COLUMNS) for i in range(0, len(scatter), _MOST_COLUMNS)]
-        for i, rows in enumerate(columns):
-            for others in columns[i:]:
-                block = scatter[rows, others]
-                products = self.products[: block.size].reshape(block.shape)
-                block += np.matmul(piece[:, rows].T, piece[:, others], out=products)
-
-    def _end(
-        self, totals: Array, order: NDArray[np.intp], bounds: NDArray[np.intp], first: int, scatter: Array
-    ) -> None:
-        """Write weights and means, and make products about the centre a scatter within the classes."""
-        moments, rows = self.moments, self.rows
-        for k, (start, stop) in enumerate(pairwise(bounds), first):
-            weights = (
-                [float(stop - start)] if rows.weights is None else rows.weights[order[start:stop]].tolist()
-            )
-            moments.weights[k] = fsum(weights)
-            moments.weight_tails[k] = fsum([*weights, -moments.weights[k]])
-        own = slice(first, first + len(totals))
-        relative = moments.weights[own, None] / self.unit
-        centre = np.broadcast_to(self.centre.astype(np.float64), totals.shape)
-        moments.means[own], moments.low_means[own] = two_sum(centre, totals / relative)
-        squares = scatter.diagonal().copy()
-        spread = np.asfortranarray((totals / np.sqrt(relative)).T)
-        dsyrk(-1.0, spread, beta=1.0, c=scatter.T, overwrite_c=True, lower=True)
-        for i in range(0, len(scatter), _STRIP):
-            strip, j = scatter[i : i + _STRIP, i:], i + _STRIP
-            strip[:, :_STRIP] = np.triu(strip[:, :_STRIP]) + np.triu(strip[:, :_STRIP], 1).T
-            scatter[j:, i:j] = strip[:, _STRIP:].T
-        constant = scatter.diagonal() <= _ROUNDING * squares
-        scatter[constant] = scatter[:, constant] = 0.0
-        if self.unit != 1:
-            scatter *= self.unit
+def _mirror(matrix: Array) -> None:
+    """Write what is above the diagonal of a matrix below it."""
+    for i in range(0, len(matrix), _STRIP):
+        strip, j = matrix[i : i + _STRIP, i:], i + _STRIP
+        strip[:, :_STRIP] = np.triu(strip[:, :_STRIP]) + np.triu(strip[:, :_STRIP], 1).T
+        matrix[j:, i:j] = strip[:, _STRIP:].T

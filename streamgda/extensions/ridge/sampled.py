@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -30,10 +30,12 @@ class RowSample(SampledStatistics):
 
     weight = 0.0
     """The weight of all rows that the sample was drawn from."""
+    _last_of_all = np.uint64(2**64 - 1)
 
-    def drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield blocks, of which rows may come into the sample."""
-        return self._drawn(blocks)
+    def draw(self, blocks: Iterable[Block]) -> None:
+        """Take rows of some blocks into the sample alone."""
+        for _ in self._drawn(blocks):
+            pass
 
     def detached(self) -> RowSample:
         """The sample alone, without the statistics."""
@@ -41,14 +43,12 @@ class RowSample(SampledStatistics):
         alone.samples, alone.weight = self.lowest(), self.weight
         return alone
 
-    def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        schema = self.empty.schema_of_rows
-        for block in blocks:
-            if len(block.codes):
-                self._draw(block.in_schema(schema))
-                self.weight += float(block.row_weights.sum())
-            yield block
-            del block  # or it would be held while the next one is fetched
+    def _kept_of(self, block: Block) -> Block:
+        return block.in_schema(self.empty.schema_of_rows)
+
+    def _draw(self, block: Block) -> None:
+        super()._draw(block)
+        self.weight += float(block.row_weights.sum())
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another state, in place."""
@@ -58,7 +58,7 @@ class RowSample(SampledStatistics):
         return self
 
     def _last_key(self, label: Any) -> np.uint64:
-        return min(super()._last_key(label), self.__dict__.get("_last_of_all", super()._last_key(None)))
+        return min(super()._last_key(label), self._last_of_all)
 
     def _add(self, label: Any, sample: Sample) -> None:
         super()._add(label, sample)

@@ -15,9 +15,8 @@ The American Statistician 70; Murphy (2012), "Machine Learning: A Probabilistic 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -42,42 +41,32 @@ class StudentDensities(Densities, Generic[G]):
 
     Attributes
     ----------
-    means : ndarray of shape (K, d)
-        The means of the classes.
     normals : Gaussians
         The normal densities.
     degrees : ndarray of shape (K,)
-        f, the degrees of freedom.
+        f, the degrees of freedom; 1 of a class of too few rows.
     scales : ndarray of shape (K,)
-        The factors by which covariances become shape matrices.
+        The factors by which covariances become shape matrices; 1 of such a class.
     too_few : mapping of int to callable
-        The reason of each class of too few rows, which has no degrees of freedom, by its position.
+        The reason of each class of too few rows, by its position.
     """
 
-    means: Array
+    are_independent: ClassVar[bool] = False
+    """Whether the features are independent of each other, each with a t density of its own."""
+
     normals: G
     degrees: Array
     scales: Array
-    too_few: Mapping[int, Reason] = field(default_factory=dict)
+    too_few: Mapping[int, Reason]
 
     def __getstate__(self) -> dict[str, Any]:
         """The errors themselves in place of the statistics that tell them."""
-        return {
-            **self.__dict__,
-            "too_few": {k: with_error_alone(reason) for k, reason in self.too_few.items()},
-        }
+        errors = {k: with_error_alone(reason) for k, reason in self.too_few.items()}
+        return {**self.__dict__, "too_few": errors}
 
-    @classmethod
-    def of(cls, normals: G, degrees: Array, scales: Array, too_few: Mapping[int, Reason]) -> Self:
-        """The densities with these degrees of freedom and factors; those of classes `too_few` are ignored."""
-        is_enough = ~np.isin(np.arange(len(degrees)), list(too_few))
-        return cls(
-            normals.means,
-            normals,
-            np.where(is_enough, degrees, 1.0),
-            np.where(is_enough, scales, 1.0),
-            too_few,
-        )
+    @property
+    def means(self) -> Array:
+        return self.normals.means
 
     @property
     def singular(self) -> Mapping[int, Reason]:
@@ -99,8 +88,7 @@ class StudentDensities(Densities, Generic[G]):
         return distances
 
     def marginal(self, observed: Observed) -> Self:
-        normals = self.normals.marginal(observed)
-        return type(self)(normals.means, normals, self.degrees, self.scales, self.too_few)
+        return replace(self, normals=self.normals.marginal(observed))
 
     def conditional_mean(self, observed: Observed, marginal: Self, X: Array, posteriors: Array) -> Array:
         """That of the normal densities: the regression on the observed features is the same."""
@@ -110,13 +98,10 @@ class StudentDensities(Densities, Generic[G]):
         if k in self.too_few:
             raise self.too_few[k]()
         rows = self.normals.deviations(k, n, random)
-        rows *= np.sqrt(self.scales[k] * self.degrees[k] / self._chi_squares(k, n, random))
+        size = rows.shape if self.are_independent else (n, 1)
+        rows *= np.sqrt(self.scales[k] * self.degrees[k] / random.chisquare(self.degrees[k], size))
         rows += self.means[k]
         return rows
-
-    @abstractmethod
-    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        """Random χ² numbers with the degrees of freedom of class k, by which n deviations are divided."""
 
     def covariance(self, k: int) -> Array:
         """The shape matrix of class k: (d, d)."""
@@ -163,15 +148,13 @@ class Students(StudentDensities[Gaussians]):
         degrees = (self.degrees + observed.ranks)[:, None]
         return degrees * np.expm1(-2 / degrees * np.log1p(-probabilities))
 
-    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return random.chisquare(self.degrees[k], size=(n, 1))
-
 
 @dataclass(frozen=True, eq=False)
 class DiagonalStudents(StudentDensities[DiagonalGaussians]):
     """For each class a Student t density of every feature, independent of the others."""
 
     scores_from_distances: ClassVar[bool] = False
+    are_independent: ClassVar[bool] = True
 
     @cached_property
     def log_normalisers(self) -> Array:
@@ -212,9 +195,6 @@ class DiagonalStudents(StudentDensities[DiagonalGaussians]):
         deviations = deviations_from(X, self.means[k], some_of(self.normals.large_mean_tails, k))
         squares: Array = deviations * deviations / (self.scales[k] * self.normals.variances[k])
         return squares
-
-    def _chi_squares(self, k: int, n: int, random: np.random.RandomState) -> Array:
-        return random.chisquare(self.degrees[k], size=(n, self.means.shape[1]))
 
 
 def _radius_of_two(degrees: float, probability: float) -> float:

@@ -28,9 +28,10 @@ def predictive(gaussians: Gaussians, view: View) -> Densities:
     }
     with np.errstate(divide="ignore", invalid="ignore"):
         scales = how.divisors / how.degrees * (1 + 1 / weights)
+    degrees, scales = (np.where(how.degrees > 0, values, 1.0) for values in (how.degrees, scales))
     if isinstance(gaussians, DiagonalGaussians):
-        return DiagonalStudents.of(gaussians, how.degrees, scales, too_few)
-    return Students.of(gaussians, how.degrees, scales, too_few)
+        return DiagonalStudents(gaussians, degrees, scales, too_few)
+    return Students(gaussians, degrees, scales, too_few)
 
 
 def _regularisation_of(gaussians: Gaussians, weights: Array) -> Regularisation:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -264,11 +265,10 @@ class SubclassCenters(Mapping[Any, Array]):
         try:
             numbers = np.frombuffer(b64decode(document["numbers"]), "<f8").astype(np.float64)
             shape, lengths = (list(map(index, document[name])) for name in ("covariance", "subclasses"))
-            start = int(np.prod(shape))
-            stops = start + np.cumsum(lengths, dtype=int)[:-1] * shape[-1]
-            parts = np.split(numbers[start:], stops - start) if lengths else []
+            sizes = [math.prod(shape), *(n * shape[-1] for n in lengths)]
+            covariance, *parts = np.split(numbers, np.cumsum(sizes)[:-1])
             centers = [part.reshape(n, shape[-1]) for part, n in zip(parts, lengths, strict=True)]
-            return cls(dict(zip(document["labels"], centers, strict=True)), numbers[:start].reshape(shape))
+            return cls(dict(zip(document["labels"], centers, strict=True)), covariance.reshape(shape))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"these are no centres of subclasses: {error!r}") from error
 

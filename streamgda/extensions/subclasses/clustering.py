@@ -207,9 +207,5 @@ def _centers_of(sample: Sample, axes: Array, n_centers: int, seed: int) -> Array
             rows = sample.rows - middle
             rows = rows * axes if axes.ndim == 1 else rows @ axes
             codes = means.fit(rows, sample_weight=sample.weights).labels_
-    return np.array(
-        [
-            np.average(sample.rows[codes == j], axis=0, weights=sample.weights[codes == j])
-            for j in np.unique(codes)
-        ]
-    )
+    clusters = [codes == j for j in np.unique(codes)]
+    return np.array([np.average(sample.rows[own], axis=0, weights=sample.weights[own]) for own in clusters])

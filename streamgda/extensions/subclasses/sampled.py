@@ -77,11 +77,16 @@ class SampledStatistics(BesideStatistics, Locked):
         self.merge(added)
 
     def _drawn(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks, of which rows may come into the sample."""
         for block in blocks:
             if len(block.codes):
-                self._draw(block.of_numbers())
+                self._draw(self._kept_of(block))
             yield block
             del block  # or it would be held while the next one is fetched
+
+    def _kept_of(self, block: Block) -> Block:
+        """The rows of a block, with what the sample keeps of them."""
+        return block.of_numbers()
 
     def _draw(self, block: Block) -> None:
         keys, labels = keys_of(block), block.classes.tolist()

@@ -20,7 +20,7 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import callers_level, counted, named
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.models.estimators import JOBS, PREDICTIVE, reading
-from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.learning import StatisticsLearner
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.options import OptionOf
@@ -375,7 +375,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         accuracy: float = super().score(X, reading.labels_of(y), sample_weight)
         return accuracy
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def predict(self, X: ArrayLike) -> Labels:
         """Predict the class of each row: the one with the largest posterior probability.
 
@@ -403,7 +403,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """The predicted labels, in the type of those that the model was fitted to."""
         return self._types.of_labels(scores.finalised.classes)[scores.codes]
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior probability of each class: shape (n_rows, n_classes).
 
@@ -411,7 +411,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """
         return self._apply(X, lambda scores: scores.log_probabilities)
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior probability of each class, in the order of `classes_`: shape (n_rows, n_classes).
 
@@ -424,7 +424,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         score_each(lambda scores: scores.write_probabilities(result), blocks, len(rows))
         return result
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def predict_set(self, X: Any, quantile: ArrayLike) -> NDArray[np.bool_]:
         """Predict a set of classes for each row, which holds its class with a given probability.
 
@@ -465,7 +465,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
         return self._apply(X, in_set)
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
         """Logarithm of the posterior, up to a term that is the same for all classes.
 
@@ -478,7 +478,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         """
         return self._apply(X, lambda scores: decisions(scores.discriminants))
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def score_samples(self, X: ArrayLike) -> Array:
         """Ln p(x) of each row under the mixture of the classes: shape (n_rows,).
 

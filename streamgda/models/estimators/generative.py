@@ -20,7 +20,7 @@ from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
-from streamgda.models.estimators.lazy import class_labels, feature_names, lazy_on_dask
+from streamgda.models.estimators.lazy import class_labels, feature_names, rows_anywhere
 from streamgda.models.estimators.libraries import in_numpy
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.pipeline import ModelPipeline
@@ -103,7 +103,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
             X[positions] = state.densities.sample(k, len(positions), random)
         return X, self._types.of_labels(state.classes)[codes]
 
-    @lazy_on_dask(columns=feature_names)
+    @rows_anywhere(columns=feature_names)
     def impute(self, X: ArrayLike) -> Array:
         """Replace missing values by their mean given the observed values.
 
@@ -222,7 +222,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
                 squared -= total if codes is None else total[:, 0]
             return squared
 
-        own = mahalanobis if y is not None else lazy_on_dask(class_labels)(mahalanobis)
+        own = mahalanobis if y is not None else rows_anywhere(class_labels)(mahalanobis)
         return own(self, X, relative=relative)
 
     def _as_one_class(self) -> Finalised[G]:
@@ -234,7 +234,7 @@ class GenerativeClassifier(GaussianClassifier[G]):
         statistics = self.statistics_.as_one_class()
         return model._compute_finalised(model._narrowed(statistics).simplest())
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def p_values(self, X: ArrayLike) -> Array:
         """The probability that a row of a class is at least as far from the class mean as each row of X.
 

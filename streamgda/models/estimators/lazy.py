@@ -25,8 +25,8 @@ Columns = Callable[[Any], Any]
 Score = Callable[[Any], Any]
 
 
-def lazy_on_dask(columns: Columns) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Decorate a method of a fitted model that scores rows, so that it also takes Dask collections.
+def rows_anywhere(columns: Columns) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Decorate a method that scores rows in memory, so that it takes Dask collections and arrays on devices.
 
     For a dask array it returns a dask array; for a dask DataFrame, a dask Series or DataFrame with the index
     of the rows. The scores are those of the model at the time of the call: later learning does not change
@@ -102,7 +102,8 @@ def _score_frame(score: Score, model: Any, X: Any, columns: Any) -> Any:
     learnt = schema.names or X.columns
     names = [name for name in learnt if name not in schema.encoded]
     means = _overall_mean(model, X.dtypes)[:, : len(names)]
-    row = pd.DataFrame(means, columns=names).assign(**schema.example())
+    values = {name: values[:1] for name, values in schema.values_by_column().items()}
+    row = pd.DataFrame(means, columns=names).assign(**values)
     row = row.assign(**{name: moments_of_days(row[name].to_numpy()) for name in schema.dates})
     no_scores = score(row)[:0]
     score_frame = partial(_with_index, partial(_score_partition, score, no_scores), columns)

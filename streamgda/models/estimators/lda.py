@@ -17,7 +17,7 @@ from streamgda.models.estimators import exchange
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.discriminant import DiscriminantAnalysis
 from streamgda.models.estimators.dtypes import Floats
-from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
 from streamgda.models.estimators.priors import priors_of
 from streamgda.models.estimators.reading import check_rows, one_of
@@ -227,7 +227,7 @@ class LinearDiscriminantAnalysis(
 
     # ------------------------------------------------------------------ decisions
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def decision_function(self, X: ArrayLike) -> Array:
         """``X @ coef_.T + intercept_``: the log posterior, up to a term that is the same for all classes.
 
@@ -252,7 +252,7 @@ class LinearDiscriminantAnalysis(
 
     # ------------------------------------------------------------------ projecting
 
-    @lazy_on_dask(columns=lambda model: model.get_feature_names_out())
+    @rows_anywhere(columns=lambda model: model.get_feature_names_out())
     def transform(self, X: ArrayLike) -> Floats:
         """Project rows on the directions that separate the classes best.
 

@@ -21,7 +21,7 @@ from streamgda.models.estimators.generative import (
     pooled_rows,
     pooled_shares,
 )
-from streamgda.models.estimators.lazy import class_labels, lazy_on_dask
+from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.moment import of_one_moment
 from streamgda.models.estimators.view import Predictive
 from streamgda.models.gaussians.densities import DiagonalGaussians
@@ -168,7 +168,7 @@ class GaussianNB(GenerativeClassifier[DiagonalGaussians]):
 
     # ------------------------------------------------------------------ prediction
 
-    @lazy_on_dask(columns=class_labels)
+    @rows_anywhere(columns=class_labels)
     def predict_joint_log_proba(self, X: ArrayLike) -> Array:
         """Ln p(x, k) of each row and class: shape (n_rows, n_classes). Rows are as for `predict`."""
         return self._apply(X, lambda scores: scores.joint_log_density)

@@ -81,7 +81,7 @@ def add_rows(
     if block.weights is not None:
         weights = np.zeros(rows.shape[1])
         weights[ranks] = block.weights
-        totals, low_totals = _sums_of_weights(weights, bounds)
+        totals, low_totals = sums_of_weights(weights, bounds)
     together, rest = two_sum(before, totals)
     rest += moments.weight_tails[places] + low_totals
     moments.weights[places], moments.weight_tails[places] = two_sum(together, rest)
@@ -241,7 +241,7 @@ class Accumulation:
             self._moments.check_finite()
 
 
-def _sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
+def sums_of_weights(weights: Array, bounds: Bounds) -> tuple[Array, Array]:
     """The weight of each class, and what rounding leaves of it.
 
     The leading bits of the weights lie on a coarse grid, so they add up exactly. The rest of the weights is
