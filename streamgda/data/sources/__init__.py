@@ -20,7 +20,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
   columns of lists do, and `frames` those of rows in memory.
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
   `identity` hashes a transformer by its values, and functions by what their `code` names.
-- `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.
+- `base`: what every source is, and `splits` what every part of one is. `conversion`: a source from a path or
+  collection. `errors`: why a read failed.
   `running`: what a user says of a read: its scheduler, and who is told how far it is.
 
 How to write another one
@@ -40,7 +41,7 @@ A source with other columns can read one beside the rows, to group them into fol
 that can be split for training and testing has `Source.with_part`, and leaves out the rows of the other part,
 as `array_blocks` does if it is given ``parts``. A source whose rows `predict_dataset` can score is a
 `ScorableSource`. One of files that a `StatisticsLedger` can follow is a `FileSource`.
-`streamgda.data.sources.base` describes what each of these must have as well.
+`streamgda.data.sources.base` and `splits` describe what each of these must have as well.
 
 `SourceContract` in ``tests/data/sources/test_sources.py`` tests what every source must do. A subclass of it
 that makes the new source from given rows runs all of these tests.
@@ -54,7 +55,8 @@ A folder of NumPy archives, each with arrays X and y:
 >>> import numpy as np, tempfile
 >>> from streamgda import accumulate
 >>> from streamgda.data.blocks.arrays import array_blocks
->>> from streamgda.data.sources.base import Source, Split
+>>> from streamgda.data.sources.base import Source
+>>> from streamgda.data.sources.splits import Split
 >>> @dataclass(frozen=True)
 ... class Archive(Split):
 ...     path: Path

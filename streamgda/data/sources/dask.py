@@ -20,11 +20,12 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import LazySplit, Source, Split
+from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.data.sources.lists import expanded
 from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
+from streamgda.data.sources.splits import LazySplit, Split
 
 _FRAME = "the data frame"
 _MANY_CHUNKS = 1000

@@ -23,7 +23,7 @@ import pyarrow.json
 from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import listed
-from streamgda.data.sources.base import InputFile, Map
+from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
 from streamgda.data.sources.decoding import CODECS, decode_file, unpacked
 from streamgda.data.sources.dialects import BEGINNING, check_columns, naming_options
@@ -37,6 +37,7 @@ from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Check, Dataset, name_of_format
 from streamgda.data.sources.roles import FIRST_ROWS, Roles, check_named
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups, as_plain
+from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import Footer

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block, Places, power_of_two_up_to, rows_per_block
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import ScorableSplit
 from streamgda.data.sources.batches import blocks_of_batches, tables_of_batches, unlabelled_blocks
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.splits import ScorableSplit
 from streamgda.data.storage.fetching import (
     STEP,
     chunks_of,
