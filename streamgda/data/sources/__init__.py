@@ -14,7 +14,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
-- `roles`: which columns are features, target and weight, and the base class of sources of such columns.
+- `roles`: which columns are features, target and weight; `tabular`, the base class of sources of such columns.
+  `column_names`: how a user names them. `columns`: what they can be by their types and first rows.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
   columns of lists do, and `frames` those of rows in memory.

@@ -24,13 +24,15 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource, Source
 from streamgda.data.sources.batches import blocks_of_batches, rebatched, tables_of_batches, unlabelled_blocks
+from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import decoding
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Dataset, name_of_format
-from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
+from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import as_plain, without_views
 from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit
+from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.tables import stream_of
 

@@ -22,10 +22,12 @@ from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
+from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
 from streamgda.data.sources.lists import expanded
-from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
+from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.splits import LazySplit, Split
+from streamgda.data.sources.tabular import TabularSource
 
 _FRAME = "the data frame"
 _MANY_CHUNKS = 1000

@@ -25,6 +25,8 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import listed
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
+from streamgda.data.sources.column_names import check_named
+from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.decoding import CODECS, decode_file, unpacked
 from streamgda.data.sources.dialects import BEGINNING, check_columns, naming_options
 from streamgda.data.sources.discovery import SUFFIXES, find_files
@@ -35,7 +37,7 @@ from streamgda.data.sources.format_options import format_of, text_of, word_of
 from streamgda.data.sources.lists import is_list
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Check, Dataset, name_of_format
-from streamgda.data.sources.roles import FIRST_ROWS, Roles, check_named
+from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups, as_plain
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable

@@ -1,30 +1,21 @@
-"""The roles of columns: which are features, target and weight, and whether their types allow it.
-
-`TabularSource` is the base class of sources of such columns.
-"""
+"""The roles of columns: which are features, target and weight, and whether their types allow it."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from copy import copy
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from streamgda.data.blocks.block import Missing, check_missing
-from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.parts import Part
-from streamgda.data.blocks.schema import column_of, is_time
+from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import check_known, counted, listed
-from streamgda.data.sources.base import Source
+from streamgda.data.sources.column_names import chosen, is_identifier, matching, warn_of_identifiers
+from streamgda.data.sources.columns import FirstRows, is_number, label_kind, types_of, uninformative
 from streamgda.data.sources.encoding import (
     AS_STORED,
     LEARNT_AS_TEXT,
@@ -33,56 +24,12 @@ from streamgda.data.sources.encoding import (
     Wanted,
     encoding_for,
 )
-from streamgda.data.sources.expressions import (
-    ColumnExpression,
-    in_words,
-    is_text,
-    referenced_columns,
-    type_of,
-)
+from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
 from streamgda.data.sources.lists import expanded, is_list, length_of, places_of
-
-FirstRows = Callable[[list[str]], pa.Table]
-"""Reads the first rows of some columns."""
-
-FIRST_ROWS = 1_000
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
 
 _RENAME = "rename all but one"
-
-_FEWEST_TO_JUDGE = 20  # rows among which a column of one value, or of a new one in each row, is named
-
-
-def is_number(arrow_type: pa.DataType) -> bool:
-    """Whether a column of this type can be a weight, or a feature as it is."""
-    return bool(
-        pa.types.is_integer(arrow_type)
-        or pa.types.is_floating(arrow_type)
-        or pa.types.is_boolean(arrow_type)
-        or pa.types.is_decimal(arrow_type)
-    )
-
-
-_OF_TEXT = frozenset({"string", "large_string", "string_view", "binary", "large_binary", "binary_view"})
-"""Types of Arrow. Impala and Hive write text as binary."""
-
-
-def label_kind(arrow_type: pa.DataType) -> str | None:
-    """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
-    if pa.types.is_dictionary(arrow_type):
-        return label_kind(arrow_type.value_type)
-    if pa.types.is_boolean(arrow_type):
-        return "bool"
-    if is_number(arrow_type):
-        return "int"
-    return "str" if str(arrow_type) in _OF_TEXT else None
-
-
-def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
-    """The types of those columns that are there."""
-    places = ((name, schema.get_all_field_indices(name)) for name in names)
-    return {name: schema.field(numbers[0]).type for name, numbers in places if numbers}
 
 
 @dataclass(frozen=True)
@@ -159,7 +106,7 @@ class Roles:
             left_out = frozenset(matching(map(str, exclude), all_names, origin))
             feature_names = [name for name in candidates if name not in left_out]
         else:
-            feature_names = _chosen(list(map(str, features)), all_names, candidates, origin)
+            feature_names = chosen(list(map(str, features)), all_names, candidates, origin)
         expanded_names, lists = expanded(feature_names, stored, origin, first_rows)
         roles = cls(expanded_names, target, weight, missing, lists=lists, left_out=left_out)
         roles.check_there(all_names, origin)
@@ -167,7 +114,7 @@ class Roles:
         roles = roles.with_encoded(wanted, stored, origin)
         roles.check_types(stored, origin, first_rows)
         if features is None and target is not None:
-            _warn_of_identifiers(feature_names, stored, origin)
+            warn_of_identifiers(feature_names, stored, origin)
         return roles
 
     @cached_property
@@ -400,7 +347,7 @@ class Roles:
         self, wrong: list[str], usable: list[str], text: list[str], first_rows: FirstRows | None
     ) -> str:
         """How to scan data without the columns that cannot be features."""
-        vain = _uninformative(first_rows, usable)
+        vain = uninformative(first_rows, usable)
         usable = [name for name in usable if name not in vain]
         is_target = f"if {text[0]!r} holds the labels, say target={text[0]!r}; else " if text else ""
         return (
@@ -462,163 +409,3 @@ class Roles:
             raise ValueError(
                 f"{origin}: column {self.weight!r} is {kinds[self.weight]} and cannot be the weight"
             )
-
-
-def check_named(
-    target: str | None, weight: str | None, features: Sequence[str] | None, schema: pa.Schema, origin: str
-) -> None:
-    """Raise ValueError if a file lacks a column that the user has named."""
-    named = [name for name in (target, weight, *(features or ())) if isinstance(name, str)]
-    there = set(schema.names)
-    columns = [name if name in there or column_of(name) not in there else column_of(name) for name in named]
-    check_known([name for name in columns if not _is_pattern(name)], there, origin)
-
-
-def _chosen(
-    patterns: Sequence[str], known: Collection[str], candidates: Sequence[str], origin: str
-) -> list[str]:
-    """The features, with the candidates that match a pattern, and are not named, in place of it."""
-    names, so_far = set(known), set(patterns)
-    features: list[str] = []
-    for part in patterns:
-        if part in names or not _is_pattern(part):
-            features.append(part)
-            continue
-        matching = [name for name in candidates if fnmatchcase(str(name), part)]
-        if not matching:
-            check_known([part], known, origin)
-        features += [name for name in matching if name not in so_far]
-        so_far.update(matching)
-    return features
-
-
-def matching(patterns: Iterable[str], names: Collection[str], origin: str) -> set[str]:
-    """The columns with these names, or names that match these patterns."""
-    columns: set[str] = set()
-    for pattern in patterns:
-        if pattern not in names and _is_pattern(pattern):
-            columns.update(name for name in names if fnmatchcase(str(name), pattern))
-        else:
-            check_known([pattern], names, origin)
-            columns.add(pattern)
-    return columns
-
-
-def _is_pattern(name: str) -> bool:
-    return re.search(r"[*?[]", str(name)) is not None
-
-
-_IDENTIFIER = re.compile(
-    r"(.*[_. -])?(id|uuid|guid)|\w*[a-z]I[dD]|index|row_?(id|index|number)|__index_level_\d+__|(Unnamed: 0)?",
-    re.ASCII,
-)
-
-
-def is_identifier(name: str) -> bool:
-    """Whether a column is named like an identifier: id, user_id, userId, uuid, index, or not at all."""
-    return bool(_IDENTIFIER.fullmatch(name) or _IDENTIFIER.fullmatch(name.lower()))
-
-
-def _uninformative(first_rows: FirstRows | None, names: list[str]) -> list[str]:
-    """The columns that have one value in the first rows, or are text and have another one in each."""
-    rows = pa.table({})
-    with suppress(OSError, ValueError, NotImplementedError):
-        rows = rows if first_rows is None else first_rows(names)
-    if rows.num_rows < _FEWEST_TO_JUDGE:
-        return []
-    return [
-        name for name, column in zip(rows.column_names, rows.columns, strict=True) if _tells_nothing(column)
-    ]
-
-
-def _tells_nothing(column: pa.ChunkedArray) -> bool:
-    is_text = label_kind(column.type) == "str"
-    n_values = len((column if is_text else column.drop_null()).unique())  # a missing text is a value
-    return n_values < 2 or (is_text and n_values == len(column))
-
-
-def _warn_of_identifiers(features: Sequence[str], schema: pa.Schema, origin: str) -> None:
-    """Warn if columns of integers that are named like identifiers are features by default."""
-    integers = {field.name for field in schema if pa.types.is_integer(field.type)}
-    ids = [name for name in features if name in integers and is_identifier(name)]
-    if ids:
-        warnings.warn(
-            (
-                f"{origin}: by default all columns are features, also {listed(ids, 5)}. A column of such a "
-                f"name mostly identifies rows or groups. Set exclude={ids}, or name the features to use"
-            ),
-            stacklevel=5,  # the caller of the function that scans
-        )
-
-
-# ---------------------------------------------------------------------- sources of such columns
-
-
-class TabularSource(Source):
-    """A source of columns with names, some of which have roles."""
-
-    _roles: Roles
-
-    @property
-    @abstractmethod
-    def _known(self) -> tuple[pa.Schema, str]:
-        """All the columns, which may get a role; and what errors call the data."""
-
-    def _set_roles(self, roles: Roles) -> None:
-        self._roles = roles
-        self.feature_names, self.encoded = roles.features, roles.encoded
-        self.parts, self.beside = roles.parts, roles.beside
-
-    def _with_roles(self, roles: Roles) -> Self:
-        twin = copy(self)
-        twin._set_roles(roles)
-        return twin
-
-    @property
-    def missing_rows(self) -> Literal["raise", "marginal"]:
-        """How rows in which features are missing are to be learnt."""
-        return "marginal" if self._roles.missing == "marginal" else "raise"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The names and types of the features, the target and the weight."""
-        stored, _ = self._known
-        computed = {name: type_of(column.expression, stored) for name, column in self.computed.items()}
-        types = {**types_of(self._roles.shown, stored), **computed}
-        return pa.schema([(name, types[name]) for name in self._roles.shown])
-
-    def with_groups(self, column: str) -> Self:
-        """The same source, which also reads a column that groups the rows."""
-        schema, origin = self._known
-        return self._with_roles(self._roles.with_groups(column, schema.names, origin))
-
-    def with_part(self, part: Part) -> Self:
-        """One of the parts of `split`."""
-        schema, origin = self._known
-        return self._with_roles(self._roles.with_part(part, schema.names, origin))
-
-    def with_columns(self, **expressions: Any) -> Self:
-        """The same source with features that are computed from columns."""
-        return self._with_roles(self._roles.with_columns(expressions, *self._known))
-
-    def with_computed(self, referenced: pa.Schema, expressions: Mapping[str, Any]) -> Self:
-        """The same source with features of a pipeline, which knows dates that are texts here."""
-        schema, origin = self._known
-        for name in set(schema.names).intersection(referenced.names):
-            field, known = schema.field(name), referenced.field(name).type
-            if is_date(known) and is_text(field.type):
-                schema = schema.set(schema.get_field_index(name), field.with_type(known))
-        return self._with_roles(self._roles.with_columns(expressions, schema, origin))
-
-    @property
-    def computed(self) -> dict[str, ColumnExpression]:
-        """The features that are computed, by their names."""
-        return self._roles.computed
-
-    def with_dates(self, names: Collection[str]) -> Self:
-        """The same source, which reads text in these columns as dates."""
-        return self._with_roles(self._roles.with_dates(names))
-
-    def with_features(self, names: Sequence[str]) -> Self:
-        """The same source with some of its features, in this order."""
-        return self._with_roles(self._roles.of_features(names))
