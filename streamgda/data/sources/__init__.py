@@ -10,11 +10,11 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
   `batches` makes blocks of them.
 - `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
   `decoding` makes batches of their bytes. `format_options`: their options as text. `dialects`: the options
-  that would read a file of CSV.
+  that would read a file of CSV. `text_encodings`: which encoding its bytes have.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
-- `roles`: which columns are features, target and weight; `tabular`, the base class of sources of such columns.
+- `roles`: which columns are features, target and weight. `tabular`: the base class of sources of columns.
   `column_names`: how a user names them. `columns`: what they can be by their types and first rows.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
@@ -22,8 +22,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
   `identity` hashes a transformer by its values, and functions by what their `code` names.
 - `base`: what every source is, and `splits` what every part of one is. `conversion`: a source from a path or
-  collection. `errors`: why a read failed.
-  `running`: what a user says of a read: its scheduler, and who is told how far it is.
+  collection. `errors`: why a read failed. `running`: what a user says of a read: its scheduler, and who is
+  told how far it is.
 
 How to write another one
 ------------------------

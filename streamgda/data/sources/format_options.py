@@ -6,7 +6,6 @@ The text is what users may write, and what tells sources that read the same byte
 from __future__ import annotations
 
 import ast
-import codecs
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -39,8 +38,6 @@ _OF_PANDAS = {
     "date_format": "timestamp_parsers",
 }
 """Names of options in pandas, and their names here."""
-
-_FEW = 32  # bytes above ASCII without a letter, as encodings of single bytes have at most
 
 _ALIASES = {"ipc": "feather", "arrow": "feather"}
 
@@ -163,37 +160,6 @@ def _filled(
                 raise ValueError(f"format {word}: {name}={given[name]} cannot be read: {error}") from error
         made.append(one)
     return made
-
-
-class SingleByteEncoding:
-    """An encoding such as Latin-1, in which UTF-8 would be read as other letters without an error.
-
-    Parameters
-    ----------
-    encoding : str
-        The name of any encoding. If it has more than single bytes, it is never called wrong: in it, UTF-8 is
-        an error, or may be such text too.
-
-    Examples
-    --------
-    >>> texts = ["Köln".encode(encoding) for encoding in ("utf8", "latin1")]
-    >>> [SingleByteEncoding("latin1").is_wrong_for(text) for text in texts]
-    [True, False]
-    """
-
-    def __init__(self, encoding: str) -> None:
-        letters = [bytes([byte]).decode(encoding, "ignore") for byte in range(128, 256)]
-        self._utf8 = codecs.getincrementaldecoder("utf-8")() if letters.count("") < _FEW else None
-
-    def is_wrong_for(self, content: bytes) -> bool:
-        """Whether the text, of which this comes next, has letters beyond ASCII that are UTF-8."""
-        if self._utf8 is None:
-            return False
-        try:
-            return not self._utf8.decode(content).isascii()
-        except UnicodeDecodeError:
-            self._utf8 = None
-            return False
 
 
 # ---------------------------------------------------------------------- values of options
