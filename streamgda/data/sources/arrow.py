@@ -311,10 +311,9 @@ def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
 class DatasetSource(ArrowSource):
     """A dataset of tables, of files that are not Parquet, or of Parquet that is not read as it is stored."""
 
-    @property
-    def is_local(self) -> bool:
-        """Whether some of it is in memory: Arrow cannot send that to another process."""
-        return _is_in_memory(self._data)
+    def __init__(self, data: ds.Dataset, roles: Roles) -> None:
+        super().__init__(data, roles)
+        self.is_local = _is_in_memory(data)  # of which Arrow can send nothing to another process
 
     def splits(self) -> list[Fragment]:
         """A split for each fragment."""

@@ -10,6 +10,7 @@ from operator import attrgetter
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias
 
+from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
@@ -32,6 +33,10 @@ class Source(ABC):
 
     feature_names: tuple[str, ...] | None = None
     encoded: tuple[str, ...] = ()  # the features that are not numbers
+    missing: Missing = "raise"  # what becomes of rows in which something is missing
+    is_local = False  # whether it can be read in this process only, as a stream can
+    is_one_shot = False  # whether it can be read once only, as a RecordBatchReader can
+    is_quick_to_show = False  # whether its number of rows and first rows are read in an instant
 
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
@@ -60,17 +65,7 @@ class Source(ABC):
     @property
     def missing_rows(self) -> Literal["raise", "marginal"]:
         """How rows in which features are missing are to be learnt."""
-        return "raise"
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it can be read in this process only, as a stream can."""
-        return False
-
-    @property
-    def is_one_shot(self) -> bool:
-        """Whether it can be read once only, as a RecordBatchReader can."""
-        return False
+        return "marginal" if self.missing == "marginal" else "raise"
 
     @property
     def schema(self) -> pa.Schema:
@@ -145,11 +140,6 @@ class Source(ABC):
     def first_splits(self) -> Iterator[Split]:
         """The same parts as `splits`, planned one after the other."""
         return iter(self.splits())
-
-    @property
-    def is_quick_to_show(self) -> bool:
-        """Whether the number of rows and the first of them are read in an instant, as a notebook needs."""
-        return False
 
     def _repr_html_(self) -> str:
         import pandas as pd
@@ -394,7 +384,7 @@ class WrappedSource(Source):
 
     n_features = property(attrgetter("source.n_features"))
     before_maps = property(attrgetter("source.before_maps"))
-    missing_rows = property(attrgetter("source.missing_rows"))
+    missing = property(attrgetter("source.missing"))
     parts = property(attrgetter("source.parts"))
     beside = property(attrgetter("source.beside"))
     is_local = property(attrgetter("source.is_local"))

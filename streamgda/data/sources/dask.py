@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -153,9 +153,9 @@ class RowsSource(Source):
     """
 
     partitions: list[tuple[Any, ...]]
-    missing: Missing
     columns: Sequence[str] | range
     roles: Roles | None
+    missing: Missing
     parts: tuple[Part, ...] = ()
 
     def __repr__(self) -> str:
@@ -176,11 +176,6 @@ class RowsSource(Source):
     def n_features(self) -> int:
         """How many features a row has."""
         return len(self.columns if self.roles is None else self.roles.features)
-
-    @property
-    def missing_rows(self) -> Literal["raise", "marginal"]:
-        """How rows in which features are missing are to be learnt."""
-        return "marginal" if self.missing == "marginal" else "raise"
 
     @property
     def weight(self) -> Any:
@@ -373,7 +368,7 @@ def _rows_and_labels(
     is_counted = roles is None and not _is_unknown(rows)
     starts = accumulate(rows.chunks[0], initial=0) if is_counted else repeat(None)
     columns = _names_of(rows) or range(int(rows.shape[1]))
-    return RowsSource(list(zip(*parts, starts, strict=False)), missing, columns, roles)
+    return RowsSource(list(zip(*parts, starts, strict=False)), columns, roles, missing)
 
 
 def _warn_of_small_chunks(rows: Any) -> None:

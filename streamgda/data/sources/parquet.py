@@ -135,7 +135,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def __init__(self, dataset: Dataset, roles: Roles, condition: Filter | None = None) -> None:
         self._dataset = dataset
-        self.target = roles.target
+        self.target, self.is_quick_to_show = roles.target, len(dataset.listing.files) <= _FEW_FILES
         self._options = ReadOptions(dataset.listing.storage, roles, condition, root=dataset.listing.root)
         self._set_roles(roles)
 
@@ -157,11 +157,6 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         """The same parts as `splits`. A file is opened when its first part is asked for."""
         files = (self._dataset.plan([file], self._options) for file in self._files())
         return (split for (file,) in files for split in file.splits)
-
-    @property
-    def is_quick_to_show(self) -> bool:
-        """Whether there are few files."""
-        return len(self._dataset.listing.files) <= _FEW_FILES
 
     def _files(self) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -30,17 +30,12 @@ class TabularSource(Source):
     def _set_roles(self, roles: Roles) -> None:
         self._roles = roles
         self.feature_names, self.encoded = roles.features, roles.encoded
-        self.parts, self.beside = roles.parts, roles.beside
+        self.parts, self.beside, self.missing = roles.parts, roles.beside, roles.missing
 
     def _with_roles(self, roles: Roles) -> Self:
         twin = copy(self)
         twin._set_roles(roles)
         return twin
-
-    @property
-    def missing_rows(self) -> Literal["raise", "marginal"]:
-        """How rows in which features are missing are to be learnt."""
-        return "marginal" if self._roles.missing == "marginal" else "raise"
 
     @property
     def schema(self) -> pa.Schema:

@@ -204,11 +204,6 @@ class ZarrSource(ScorableSource):
         return f"<Zarr {self.origin}: {'; '.join([roles, *map(str, self.parts)])}>"
 
     @property
-    def missing_rows(self) -> Literal["raise", "marginal"]:
-        """How rows in which features are missing are to be learnt."""
-        return "marginal" if self.missing == "marginal" else "raise"
-
-    @property
     def n_features(self) -> int:
         """How many features a row has."""
         return int(self.arrays()[0].shape[1])
