@@ -53,7 +53,10 @@ class Split(ABC):
 
     @property
     def keeps_all_rows(self) -> bool:
-        """Whether all `n_rows` rows are read; False if it is not known."""
+        """Whether all `n_rows` rows are read: neither a filter nor ``missing="drop"`` leaves any out.
+
+        False if it is not known.
+        """
         return False
 
     def tables(self) -> Iterator[pa.Table]:
@@ -98,11 +101,6 @@ class ScorableSplit(Split):
     @abstractmethod
     def identity(self) -> Any:
         """Which rows of which version of the data are read, and how, as plain values."""
-
-    @property
-    @abstractmethod
-    def keeps_all_rows(self) -> bool:
-        """Whether all `n_rows` rows are read: neither a filter nor ``missing="drop"`` leaves any out."""
 
     @abstractmethod
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
@@ -170,10 +168,8 @@ class JoinedSplits(Split):
 
     def fetched(self) -> Self:
         """The same splits, of which the first is being fetched."""
-        this: Any = self
         first = [split.fetched() for split in self.splits[:1]]
-        joined: Self = replace(this, splits=[*first, *self.splits[1:]])
-        return joined
+        return replace(self, splits=[*first, *self.splits[1:]])  # type: ignore[type-var]  # of a dataclass
 
 
 @dataclass(slots=True)
@@ -229,12 +225,8 @@ def lists_of(matrix: NDArray[Any]) -> pa.Array:
 
 def total(numbers: Iterable[int | None]) -> int | None:
     """The sum, or None if a number is not known."""
-    whole = 0
-    for n in numbers:
-        if n is None:
-            return None
-        whole += n
-    return whole
+    known = list(numbers)
+    return None if None in known else sum(n or 0 for n in known)
 
 
 def group_into_tasks(
