@@ -23,7 +23,7 @@ from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
 from streamgda.data.sources.columns import FIRST_ROWS
-from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
+from streamgda.data.sources.encoding import Wanted, encoding_for
 from streamgda.data.sources.lists import expanded
 from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.splits import LazySplit, Split
@@ -105,7 +105,6 @@ def scan_dask(
            [8.]])
     """
     check_missing(missing)
-    encoding = encoding_for(categories)
     if not hasattr(collection, "to_delayed"):
         raise TypeError(
             "a dask DataFrame or array is needed, such as the .data of an xarray; scan_arrow takes frames in "
@@ -115,12 +114,12 @@ def scan_dask(
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
-        types = _with_lists(_known_types(frame, encoding), frame)
-        choice = target, features, exclude, encoding, weight, missing
+        types = _with_lists(_known_types(frame, categories), frame)
+        choice = target, features, exclude, categories, weight, missing
         return FrameSource(frame, Roles.choose(types, _FRAME, *choice, types, partial(_first_rows, frame)))
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
-    return _rows_and_labels(collection, target, weight, missing, encoding)
+    return _rows_and_labels(collection, target, weight, missing, categories)
 
 
 class FrameSource(TabularSource):
@@ -296,24 +295,26 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _known_types(frame: Any, encoding: Encoding | None = None) -> pa.Schema:
+def _known_types(frame: Any, wanted: Wanted = None) -> pa.Schema:
     """The types of the columns. Those of objects, which only partitions know, are text if that is wanted."""
-    some, value = frame._meta_nonempty, None if encoding is None or encoding.by_name else ""
+    some, encoding = frame._meta_nonempty, encoding_for(wanted)
+    value = None if encoding is None or encoding.by_name else ""
     unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
     return as_arrow(some.assign(**dict.fromkeys(unknown, value)), _FRAME).schema.remove_metadata()
 
 
-def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles | None:
+def _roles_of(rows: Any, wanted: Wanted, missing: Missing) -> Roles | None:
     """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
     if names is None:
+        encoding = encoding_for(wanted)
         if encoding is not None and encoding.by_name and encoding.columns:
             raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
     frame = rows.rename(columns=str)
-    types = _with_lists(_known_types(frame, encoding), frame)
+    types = _with_lists(_known_types(frame, wanted), frame)
     expanded_names, _ = expanded(names, types, _FRAME, partial(_first_rows, frame))
-    roles = Roles(expanded_names, None, None, missing).with_encoded(encoding, types, _FRAME)
+    roles = Roles(expanded_names, None, None, missing).with_encoded(wanted, types, _FRAME)
     roles.check_types(types, _FRAME, is_frame=True)
     return roles
 
@@ -337,9 +338,7 @@ def _first_rows(frame: Any, names: list[str]) -> pa.Table:
     return as_arrow(frame[names].partitions[0].compute().head(FIRST_ROWS), _FRAME)
 
 
-def _rows_and_labels(
-    rows: Any, labels: Any, weights: Any, missing: Missing, encoding: Encoding | None
-) -> RowsSource:
+def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing, wanted: Wanted) -> RowsSource:
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     for role, other in beside.items():
         if not hasattr(other, "to_delayed"):
@@ -350,7 +349,7 @@ def _rows_and_labels(
             )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
-    roles = _roles_of(rows, encoding, missing)
+    roles = _roles_of(rows, wanted, missing)
     if roles is None:
         rows = rows.rechunk({1: -1})
         _warn_of_small_chunks(rows)

@@ -256,7 +256,7 @@ class Roles:
                     f"{origin}: feature {name!r} is a place of the lists in column {self.places[name][0]!r}, "
                     "whose numbers are no categories; name other columns"
                 )
-        known = encoding.dates if isinstance(encoding, KnownDates) else ()
+        known = wanted.dates if isinstance(wanted, KnownDates) else ()
         dates = tuple(
             name
             for name, kind in types_of(self.features, stored).items()
