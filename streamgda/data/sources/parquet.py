@@ -134,9 +134,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     """
 
     def __init__(self, dataset: Dataset, roles: Roles, condition: Filter | None = None) -> None:
-        self._dataset = dataset
+        self._dataset, self._filter = dataset, condition
         self.target, self.is_quick_to_show = roles.target, len(dataset.listing.files) <= _FEW_FILES
-        self._options = ReadOptions(dataset.listing.storage, roles, condition, root=dataset.listing.root)
         self._set_roles(roles)
 
     def __repr__(self) -> str:
@@ -160,7 +159,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _files(self) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""
-        files, name_of = self._dataset.files(self._options.filter), self._options.name_of
+        files, name_of = self._dataset.files(self._filter), self._options.name_of
         for depth, part in enumerate(self._roles.parts):
             files = [file for file in files if part.has_file(name_of(file.path), depth)]
         return files
@@ -193,8 +192,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         now = self._dataset.relisted(self._roles.check_file)
         self._roles.check_there(now.schema.names, now.first.path)
         self._roles.check_types(now.stored, now.first.path)
-        condition = self._options.filter
-        again = None if condition is None else Filter.of(condition.expression, now.schema)
+        again = None if self._filter is None else Filter.of(self._filter.expression, now.schema)
         return type(self)(now, self._roles, again)
 
     def as_read(self, read_options: Mapping[str, Any]) -> Self:
@@ -207,18 +205,18 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)
-        self._options = replace(self._options, roles=roles)
+        listing = self._dataset.listing
+        self._options = ReadOptions(listing.storage, roles, self._filter, root=listing.root)
 
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, condition = self._roles, self._options.filter
-        written_as = text_of(self._dataset.format)
+        roles, written_as = self._roles, text_of(self._dataset.format)
         return {
             "target": roles.target,
             "features": list(roles.features),
             "weight": roles.weight,
-            "filters": None if condition is None else condition.identity,
+            "filters": None if self._filter is None else self._filter.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **roles.identity,
