@@ -39,6 +39,7 @@ from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit, lists_of
 from streamgda.data.sources.stores import (
     ChangedChunkError,
     ChunkVersion,
+    PlannedArrays,
     ShardIndex,
     WatchedStore,
     ends_in_blosc,
@@ -322,7 +323,6 @@ class ZarrSource(ScorableSource):
         size = max(step, ROWS_PER_TASK // step * step)
         stored = stored_versions(self.store, self.path)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
-        described = digest([_description(array) for array in arrays])
         shards = {f"{array.path}/": index for array in arrays if (index := ShardIndex.of(array))}
         blosc = tuple(f"{array.path}/" for array in arrays if ends_in_blosc(array))
         keys = [_keys_of_metadata(array) for array in arrays]
@@ -330,18 +330,11 @@ class ZarrSource(ScorableSource):
         documents = {key: stored[key] for key in chain(*keys) if key in stored} if is_listed else {}
         if is_listed and self.target is not None and self.unwritten_labels == "raise":
             self._check_written(arrays[1], stored)
+        planned = PlannedArrays(_described(arrays), documents, blosc, shards)
+        keys_of = partial(_keys_of_rows, arrays)
         return [
-            ZarrRows(
-                self,
-                described,
-                start,
-                stop,
-                {key: stored[key] for key in _keys_of_rows(arrays, start, stop) & stored.keys()},
-                blosc,
-                shards,
-                documents,
-            )
-            for start, stop in bounds
+            ZarrRows(self, *rows, {key: stored[key] for key in keys_of(*rows) & stored.keys()}, planned)
+            for rows in bounds
         ]
 
 
@@ -351,19 +344,14 @@ class ZarrRows(ScorableSplit):
 
     Zarr reads a chunk that is not there as the fill value. So a chunk that has vanished must be told from one
     that was never written. A chunk that was written anew is recognised by size and time on a local disk, and
-    by size in other stores. `described` is a digest of what the documents say of the arrays: shapes, types,
-    chunks, codecs and fill values. `documents` has their versions; it is empty if the store cannot list what
-    it holds.
+    by size in other stores.
     """
 
     source: ZarrSource
-    described: str
     start: int
     stop: int
     stored: Mapping[str, ChunkVersion | None]
-    blosc: tuple[str, ...]
-    shards: Mapping[str, ShardIndex]
-    documents: Mapping[str, ChunkVersion | None]
+    arrays: PlannedArrays
 
     n_rows = property(lambda self: self.stop - self.start)
 
@@ -408,7 +396,7 @@ class ZarrRows(ScorableSplit):
         """
         source = self.source
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
-        rows = [source.origin, self.described, self.start, self.stop, versions]
+        rows = [source.origin, self.arrays.described, self.start, self.stop, versions]
         roles = [source.features, source.target, source.weight, source.groups, source.kept]
         parts = [part.identity for part in source.parts]
         return [*rows, *roles, source.missing, source.unwritten_labels, *parts]
@@ -424,9 +412,9 @@ class ZarrRows(ScorableSplit):
     def _slabs(self) -> Iterator[tuple[Places, Sequence[NDArray[Any]]]]:
         """Slabs of consecutive rows of all the arrays, and their places."""
         source = self.source
-        store = WatchedStore(source.store, self.stored, self.documents, self.blosc, self.shards)
+        store = WatchedStore(source.store, self.stored, self.arrays)
         arrays = _opened(store, source._paths, source.zarr_format)
-        if digest([_description(array) for array in arrays]) != self.described:
+        if _described(arrays) != self.arrays.described:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
         try:
@@ -499,13 +487,15 @@ def _keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
     return tuple(f"{array.path}/{name}" for name in names)
 
 
-def _description(array: zarr.Array[Any]) -> dict[str, Any]:
-    """What the documents say of an array that its values depend on, as plain values."""
-    first, *_ = _keys_of_metadata(array)
-    documents = array.metadata.to_buffer_dict(default_buffer_prototype())
-    described: dict[str, Any] = json.loads(documents[first.rpartition("/")[2]].to_bytes())
-    described.pop("attributes", None)
-    return described
+def _described(arrays: Iterable[zarr.Array[Any]]) -> str:
+    """A digest of what the documents say of arrays that their values depend on."""
+    described = []
+    for array in arrays:
+        first, *_ = _keys_of_metadata(array)
+        documents = array.metadata.to_buffer_dict(default_buffer_prototype())
+        described.append(json.loads(documents[first.rpartition("/")[2]].to_bytes()))
+        described[-1].pop("attributes", None)
+    return digest(described)
 
 
 def _opened(store: Store, paths: Sequence[str], zarr_format: Literal[2, 3]) -> list[zarr.Array[Any]]:
