@@ -122,8 +122,6 @@ class Roles:
         """All the columns that have a role."""
         columns = (self.target, self.weight, self.groups, *(part.column for part in self.parts))
         beside = dict.fromkeys(name for name in columns if name is not None)
-        if not (self.derived or self.lists):
-            return (*self.features, *beside)
         own = (name for name in self.features if name not in self.derived)
         stored = (self.places[name][0] if name in self.places else name for name in own)
         referenced = (name for column in self.computed.values() for name in column.columns.names)
@@ -363,22 +361,19 @@ class Roles:
         is_text_of_date = name in self.dates and label_kind(arrow_type) == "str"
         return is_number(arrow_type) or is_time(arrow_type) or is_text_of_date
 
-    def _check_lists(self, types: dict[str, pa.DataType], origin: str) -> None:
-        """Raise ValueError if a column of lists holds something else, or its type says another length."""
+    def _check_as_elsewhere(self, types: dict[str, pa.DataType], origin: str) -> None:
+        """Raise ValueError for lists of another length, or dates in a column of numbers, or the other way."""
         for name, length in self.lists.items():
             kind = types.get(name)
             if kind is not None and not (is_list(kind) and length_of(kind) in {None, length}):
                 raise ValueError(
                     f"{origin}: column {name!r} is {kind}; elsewhere it holds lists of {length} numbers"
                 )
-
-    def _check_dates(self, types: dict[str, pa.DataType], origin: str) -> None:
-        """Raise ValueError for dates in a column of numbers, and the other way round."""
         for name in self.features:
             is_wrong = is_number if name in self.dates else is_time
             if name in types and name not in self.derived and is_wrong(types[name]):
-                here, there = "dates or times", "numbers"
-                here, there = (there, here) if name in self.dates else (here, there)
+                kinds = ["dates or times", "numbers"]
+                there, here = kinds if name in self.dates else kinds[::-1]
                 raise ValueError(
                     f"{origin}: column {name!r} is {types[name]}; elsewhere it holds {there}, here {here}"
                 )
@@ -398,8 +393,7 @@ class Roles:
         kinds = {name: kind for name, kind in types.items() if not pa.types.is_null(kind)}
         self._check_features(kinds, origin, first_rows, is_frame)
         if not is_frame:
-            self._check_dates(kinds, origin)
-            self._check_lists(kinds, origin)
+            self._check_as_elsewhere(kinds, origin)
         if self.target is not None and self.target in kinds and label_kind(kinds[self.target]) is None:
             raise ValueError(
                 f"{origin}: column {self.target!r} is {kinds[self.target]} and cannot be the target; labels "
