@@ -32,8 +32,8 @@ so it may be a file outside of the package. Within it, ``streamgda/__init__.py``
 scans it in ``_HOME_OF`` and ``__all__``, which makes it public.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
-  and `blocks_of_batches` of what `rebatched` makes of Arrow record batches; they check the values, and name a
-  bad row by its `origin`. The folds of rows depend on the name of the data and on the rows' numbers in it.
+  and a `BatchSplit` of what `rebatched` makes of Arrow record batches; they check the values, and name a bad
+  row by its `origin`. The folds of rows depend on the name of the data and on the rows' numbers in it.
 - A `Source` lists its splits: for the same data the same ones, in the same order, so that every scheduler
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.

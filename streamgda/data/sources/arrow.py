@@ -5,9 +5,8 @@ Tables are read in slices, datasets fragment by fragment, and streams in order.
 
 from __future__ import annotations
 
-import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -19,11 +18,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.arrays import TABLES_OF_DATASETS
-from streamgda.data.blocks.block import Block, Missing, Places
+from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource, Source
-from streamgda.data.sources.batches import blocks_of_batches, rebatched, tables_of_batches, unlabelled_blocks
+from streamgda.data.sources.batches import BatchSplit, rebatched
 from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import decoding
@@ -31,7 +30,7 @@ from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Dataset, name_of_format
 from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import as_plain, without_views
-from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit
+from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.tables import stream_of
@@ -182,11 +181,9 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
     )
 
 
-class ArrowSplit(ScorableSplit):
+class ArrowSplit(BatchSplit):
     """Some Arrow data, with the roles of its columns, and the names of those to keep beside predictions."""
 
-    roles: Roles
-    keep: tuple[str, ...]
     start = 0  # the position of its first row
 
     @property
@@ -195,7 +192,7 @@ class ArrowSplit(ScorableSplit):
         return list(dict.fromkeys((*self.roles.columns, *self.keep)))
 
     @abstractmethod
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the columns, in order."""
 
     @property
@@ -208,31 +205,10 @@ class ArrowSplit(ScorableSplit):
         """A name that tells the data from other parts of the dataset."""
         return ""
 
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows in order, and cut them into blocks, whatever the batches."""
-        return blocks_of_batches(self._placed(), self.roles)
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Read the rows in order as tables."""
-        return tables_of_batches(self._placed(), self.roles)
-
-    def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
-        """Read the rows in order, without labels, and the columns that are kept."""
-        return unlabelled_blocks(self._placed(), self.roles, self.keep)
-
-    def _placed(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+        """The rows in batches of a block each, whatever the batches of the data."""
         places = Places(self.origin, self.start, dataset=self.dataset)
-        return rebatched(map(as_plain, self.batches()), self.roles, places, self.keep)
-
-    @property
-    def identity(self) -> str:
-        """Another one each time, since the data has no version that tells whether it has changed."""
-        return uuid.uuid4().hex
-
-    @property
-    def keeps_all_rows(self) -> bool:
-        """Whether no row is left out."""
-        return self.roles.keeps_all_rows
+        return rebatched(map(as_plain, self._read()), self.roles, places, self.keep)
 
 
 class ArrowSource(TabularSource, ScorableSource):
@@ -295,7 +271,7 @@ class TableSlice(ArrowSplit):
 
     n_rows = property(attrgetter("table.num_rows"))
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """The rows, in the chunks of the table."""
         return iter(self.table.to_batches())
 
@@ -355,7 +331,7 @@ class Fragment(ArrowSplit):
         """The same: no two fragments have the same name."""
         return self.origin
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""
         written_as = getattr(self.fragment, "format", self.fragment)
         self._check_unchanged()
@@ -493,7 +469,7 @@ class StreamSplit(ArrowSplit):
     roles: Roles
     keep: tuple[str, ...] = ()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the stream in order."""
         with decoding(self.origin, "Arrow", _BROKEN):
             for batch in self.open(self.columns):

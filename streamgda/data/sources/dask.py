@@ -21,7 +21,7 @@ from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
+from streamgda.data.sources.batches import BatchSplit, columns_of_frame, rebatched
 from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Wanted, encoding_for
 from streamgda.data.sources.lists import expanded
@@ -205,7 +205,7 @@ class RowsSource(Source):
 
 
 @dataclass(frozen=True)
-class FramePartition(Split):
+class FramePartition(BatchSplit):
     """A computed partition of a data frame."""
 
     frame: Any
@@ -213,14 +213,6 @@ class FramePartition(Split):
     roles: Roles
 
     n_rows = property(lambda self: len(self.frame))
-
-    def blocks(self) -> Iterator[Block]:
-        """Cut the rows into blocks."""
-        return blocks_of_batches(self._batches(), self.roles)
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Cut the rows into tables."""
-        return tables_of_batches(self._batches(), self.roles)
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         origin = f"partition {self.index}"
