@@ -185,6 +185,7 @@ class ArrowSplit(BatchSplit):
     """Some Arrow data, with the roles of its columns, and the names of those to keep beside predictions."""
 
     start = 0  # the position of its first row
+    dataset = ""  # a name that tells the data from other parts of the dataset
 
     @property
     def columns(self) -> list[str]:
@@ -200,11 +201,6 @@ class ArrowSplit(BatchSplit):
     def origin(self) -> str:
         """What errors call the data."""
 
-    @property
-    def dataset(self) -> str:
-        """A name that tells the data from other parts of the dataset."""
-        return ""
-
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """The rows in batches of a block each, whatever the batches of the data."""
         places = Places(self.origin, self.start, dataset=self.dataset)
@@ -216,10 +212,6 @@ class ArrowSource(TabularSource, ScorableSource):
 
     has_versions = False
     _keep: tuple[str, ...] = ()
-
-    def __init__(self, data: Any, roles: Roles) -> None:
-        self._data = data
-        self._set_roles(roles)
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
@@ -321,15 +313,12 @@ class Fragment(ArrowSplit):
     version: Version | None
     keep: tuple[str, ...] = ()
 
+    dataset = property(attrgetter("origin"))  # no two fragments have the same
+
     @property
     def origin(self) -> str:
         """The path of a file, or the position of another fragment."""
         return getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
-
-    @property
-    def dataset(self) -> str:
-        """The same: no two fragments have the same name."""
-        return self.origin
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""

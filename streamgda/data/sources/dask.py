@@ -125,20 +125,16 @@ def scan_dask(
 class FrameSource(TabularSource):
     """A data frame of Dask with the roles of its columns; made by `scan_dask`."""
 
-    def __init__(self, frame: Any, roles: Roles) -> None:
-        self._frame = frame
-        self._set_roles(roles)
-
     def __repr__(self) -> str:
-        return f"<Dask frame of {self._frame.npartitions} partitions: {self._roles.in_words}>"
+        return f"<Dask frame of {self._data.npartitions} partitions: {self._roles.in_words}>"
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
-        return _known_types(self._frame), _FRAME
+        return _known_types(self._data), _FRAME
 
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
-        parts = self._frame[list(self._roles.columns)].to_delayed()
+        parts = self._data[list(self._roles.columns)].to_delayed()
         split_of = partial(FramePartition, roles=self._roles)
         return [LazySplit(delayed(partial(split_of, index=i))(part)) for i, part in enumerate(parts)]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -85,8 +85,19 @@ def format_of(kind: Any, paths: Iterable[str] = ()) -> ds.FileFormat:
     return {"parquet": ds.ParquetFileFormat, "feather": ds.IpcFileFormat, "orc": ds.OrcFileFormat}[word]()
 
 
-def text_of(kind: ds.FileFormat) -> str:
+def text_of(
+    kind: ds.FileFormat, changes: Mapping[str, Any] | None = None, write: Callable[[Any], str] = repr
+) -> str:
     """A format as text that `format_of` reads; options that are as usual are left out.
+
+    Parameters
+    ----------
+    kind : pyarrow.dataset.FileFormat
+        The format.
+    changes : mapping, optional
+        Other values of some options.
+    write : callable, default=repr
+        Writes a value.
 
     Raises
     ------
@@ -94,8 +105,8 @@ def text_of(kind: ds.FileFormat) -> str:
         If an option has a value that cannot be written as text.
     """
     word = word_of(kind)
-    usual = _values(format_of(word))
-    return " ".join([word, *(f"{name}={v!r}" for name, v in _values(kind).items() if v != usual[name])])
+    usual, values = _values(format_of(word)), {**_values(kind), **(changes or {})}
+    return " ".join([word, *(f"{name}={write(v)}" for name, v in values.items() if v != usual[name])])
 
 
 def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
@@ -106,9 +117,7 @@ def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
     >>> with_options(format_of("csv delimiter=;"), {"skip_rows": 1, "column_names": ["width", "kind"]})
     'csv delimiter=; column_names=width,kind skip_rows=1'
     """
-    usual = _values(format_of(word_of(kind)))
-    values = {name: value for name, value in {**_values(kind), **changes}.items() if value != usual[name]}
-    return " ".join([word_of(kind), *(f"{name}={_written(value)}" for name, value in values.items())])
+    return text_of(kind, changes, _written)
 
 
 def _written(value: Any) -> str:

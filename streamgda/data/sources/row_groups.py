@@ -72,11 +72,6 @@ class ReadOptions:
     keep: tuple[str, ...] = ()
     root: str = ""
 
-    @cached_property
-    def is_remote(self) -> bool:
-        """Whether the files are."""
-        return not self.storage.is_local
-
     def name_of(self, path: str) -> str:
         """The name of a file in its dataset, by which its rows have their folds and parts."""
         return path.removeprefix(self.root).lstrip("/")
@@ -124,7 +119,7 @@ class RowGroups(BatchSplit):
 
     roles = property(attrgetter("read_options.roles"))
     keep = property(attrgetter("read_options.keep"))
-    is_remote = property(attrgetter("read_options.is_remote"))
+    is_remote = property(lambda groups: not groups.read_options.storage.is_local)
 
     @property
     def rows_of_group(self) -> dict[int, int]:

@@ -199,16 +199,14 @@ class WatchedStore(WrapperStore[Store]):
             raise ValueError(f"{self._store}/{key} is empty")
         if key in self._chunks and byte_range is None and key.startswith(self._arrays.blosc):
             _check_blosc(f"{self._store}/{key}", answer)
-        if key in self._chunks and (index := self._shard_index(key)) is not None:
+        shards = self._arrays.shards.items()
+        index = next((index for prefix, index in shards if key.startswith(prefix)), None)
+        if key in self._chunks and index is not None:
             await self._check_shard(key, index, answer, byte_range)
         version = None if self._folder is None else self._versions.get(key)
         if version is not None and version != _version_of(self._folder, key):
             raise self._changed(key)
         return answer
-
-    def _shard_index(self, key: str) -> ShardIndex | None:
-        shards = self._arrays.shards.items()
-        return next((index for prefix, index in shards if key.startswith(prefix)), None)
 
     async def _check_shard(
         self, key: str, index: ShardIndex, answer: Buffer, byte_range: ByteRequest | None

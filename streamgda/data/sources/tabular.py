@@ -22,6 +22,10 @@ class TabularSource(Source):
 
     _roles: Roles
 
+    def __init__(self, data: Any, roles: Roles) -> None:
+        self._data = data
+        self._set_roles(roles)
+
     @property
     @abstractmethod
     def _known(self) -> tuple[pa.Schema, str]:
