@@ -124,7 +124,7 @@ def scan_arrow(
         data = Dataset.of_arrow(data)
         origin, stored = data.first.path, data.stored
     else:
-        kind, data = _described(data)
+        kind, data = ArrowSource, _as_read(data)
         origin, stored = "the data", data.schema
     choice = target, features, exclude, categories, weight, missing
     roles = Roles.choose(data.schema, origin, *choice, stored, partial(_first_rows, data))
@@ -160,20 +160,18 @@ def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
     return as_read == as_stored and len(set(data.files)) == len(data.files)
 
 
-def _described(data: Any) -> tuple[type[ArrowSource], Any]:
-    """The kind of source that reads some data, and the data in the form that this kind takes."""
+def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | RecordBatchReader:
+    """The data in the form in which a source reads it."""
     if isinstance(data, pa.RecordBatch):
-        return TableSource, pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return TableSource, data
-    if isinstance(data, ds.Dataset):
-        return DatasetSource, data
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.Table | ds.Dataset):
+        return data
     if isinstance(data, pa.RecordBatchReader):
-        return ReaderSource, RecordBatchReader(data.schema, data)
+        return RecordBatchReader(data.schema, data)
     if isinstance(data, str | PathLike):
         raise TypeError(f"Arrow data is needed, got the path {data}; scan takes paths")
     if (stream := Stream.of(data)) is not None:
-        return StreamSource, stream
+        return stream
     raise TypeError(
         "Arrow data is a Table, a Dataset, a Scanner, a RecordBatchReader or something with "
         f"__arrow_c_stream__; got {type(data).__name__}. A Dataset of another library has a table: "
@@ -213,6 +211,12 @@ class ArrowSource(TabularSource, ScorableSource):
     has_versions = False
     _keep: tuple[str, ...] = ()
 
+    def __init__(self, data: pa.Table | ds.Dataset | Stream | RecordBatchReader, roles: Roles) -> None:
+        super().__init__(data, roles)
+        self.is_quick_to_show = isinstance(data, pa.Table)
+        self.is_one_shot = isinstance(data, RecordBatchReader)
+        self.is_local = _stays_here(data)
+
     @property
     def _known(self) -> tuple[pa.Schema, str]:
         return self._data.schema, "the data"
@@ -220,9 +224,25 @@ class ArrowSource(TabularSource, ScorableSource):
     def __repr__(self) -> str:
         return f"<Arrow {type(self._data).__name__}: {self._roles.in_words}>"
 
-    @abstractmethod
     def splits(self) -> Sequence[ArrowSplit]:
-        """The parts of the data, in order."""
+        """Slices of a table, whatever its chunks; the fragments of a dataset; or a stream as a whole.
+
+        Raises
+        ------
+        ValueError
+            If the data can be read once, at every call but the first.
+        """
+        if isinstance(self._data, pa.Table):
+            starts = range(0, self._data.num_rows, ROWS_PER_TASK)
+            whole = TableSlice(self._data, self._roles, 0, self._keep)
+            table = self._data.select(whole.columns)
+            return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
+        if isinstance(self._data, ds.Dataset):
+            each = enumerate(self._data.get_fragments())
+            fragment_of = partial(Fragment, self._data.schema, self._roles, keep=self._keep)
+            return [fragment_of(fragment, position, _version_of(fragment)) for position, fragment in each]
+        opened = self._data.spend() if self.is_one_shot else self._data.open
+        return [StreamSplit(opened, self._roles, self._keep)]
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ArrowSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep."""
@@ -237,17 +257,16 @@ class ArrowSource(TabularSource, ScorableSource):
         return False
 
 
-class TableSource(ArrowSource):
-    """A table in memory."""
+def _stays_here(data: Any) -> bool:
+    """Whether data cannot be sent to another process: streams, and datasets with parts in memory."""
+    is_one = isinstance(data, Stream | RecordBatchReader | ds.InMemoryDataset)
+    return is_one or any(map(_stays_here, getattr(data, "children", ())))
 
-    is_quick_to_show = True
 
-    def splits(self) -> list[TableSlice]:
-        """Slices of the table, whatever its chunks."""
-        starts = range(0, self._data.num_rows, ROWS_PER_TASK)
-        whole = TableSlice(self._data, self._roles, 0, self._keep)
-        table = self._data.select(whole.columns)
-        return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
+def _version_of(fragment: ds.Fragment) -> Version | None:
+    """The present version of the file that a fragment is, if it is one."""
+    filesystem = getattr(fragment, "filesystem", None)
+    return None if filesystem is None else Storage(filesystem).version(fragment.path)
 
 
 @dataclass(frozen=True)
@@ -276,29 +295,6 @@ def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
     return TableSlice(pa.ipc.open_stream(content).read_all(), *others)
 
 
-class DatasetSource(ArrowSource):
-    """A dataset of tables, of files that are not Parquet, or of Parquet that is not read as it is stored."""
-
-    def __init__(self, data: ds.Dataset, roles: Roles) -> None:
-        super().__init__(data, roles)
-        self.is_local = _is_in_memory(data)  # of which Arrow can send nothing to another process
-
-    def splits(self) -> list[Fragment]:
-        """A split for each fragment."""
-        fragments = []
-        for position, fragment in enumerate(self._data.get_fragments()):
-            filesystem = getattr(fragment, "filesystem", None)
-            version = None if filesystem is None else Storage(filesystem).version(fragment.path)
-            part = Fragment(self._data.schema, fragment, self._roles, position, version, self._keep)
-            fragments.append(part)
-        return fragments
-
-
-def _is_in_memory(dataset: ds.Dataset) -> bool:
-    parts = getattr(dataset, "children", ())
-    return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
-
-
 @dataclass(frozen=True)
 class Fragment(ArrowSplit):
     """A fragment of a dataset. Of a file, `version` is the one that the pass was planned for.
@@ -307,8 +303,8 @@ class Fragment(ArrowSplit):
     """
 
     schema: pa.Schema
-    fragment: ds.Fragment
     roles: Roles
+    fragment: ds.Fragment
     position: int
     version: Version | None
     keep: tuple[str, ...] = ()
@@ -409,42 +405,15 @@ class RecordBatchReader:
         self.reader = pa.RecordBatchReader.from_batches(self.schema, chain(batches, self.reader))
         return pa.Table.from_batches(batches, self.schema)
 
-
-class StreamSource(ArrowSource):
-    """A stream that can be started again."""
-
-    is_local = True
-
-    def splits(self) -> list[StreamSplit]:
-        """One split: a stream has an order and no parts."""
-        return [StreamSplit(self._data.open, self._roles, self._keep)]
-
-
-class ReaderSource(ArrowSource):
-    """A stream that can be read once."""
-
-    is_local = True
-    is_one_shot = True
-
-    def __init__(self, data: RecordBatchReader, roles: Roles) -> None:
-        super().__init__(data, roles)
-        self._unread = iter([data])  # shared by all sources that are made from this one
-
-    def splits(self) -> list[StreamSplit]:
-        """One split, at the first call only.
-
-        Raises
-        ------
-        ValueError
-            At every later call.
-        """
-        unread = next(self._unread, None)
-        if unread is None:
+    def spend(self) -> Open:
+        """What returns the reader; at the first call only."""
+        reader, self.reader = self.reader, None
+        if reader is None:
             raise ValueError(
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        return [StreamSplit(lambda names: unread.reader, self._roles, self._keep)]
+        return lambda names: reader
 
 
 @dataclass(frozen=True)
