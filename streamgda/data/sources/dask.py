@@ -139,7 +139,7 @@ class FrameSource(TabularSource):
         return [LazySplit(delayed(partial(split_of, index=i))(part)) for i, part in enumerate(parts)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class RowsSource(Source):
     """Rows in Dask partitions, with labels beside them; made by `scan_dask`.
 
@@ -153,19 +153,14 @@ class RowsSource(Source):
     missing: Missing
     parts: tuple[Part, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Name the features of a data frame."""
+        if self.roles is not None:
+            self.feature_names, self.encoded = self.roles.features, self.roles.encoded
+
     def __repr__(self) -> str:
         described = f"Dask rows with a target beside them, {len(self.partitions)} partitions"
         return f"<{'; '.join([described, *map(str, self.parts)])}>"
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        """The names of the features of a data frame."""
-        return None if self.roles is None else self.roles.features
-
-    @property
-    def encoded(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The features that are not numbers."""
-        return () if self.roles is None else self.roles.encoded
 
     @property
     def n_features(self) -> int:
@@ -179,11 +174,9 @@ class RowsSource(Source):
 
     def with_features(self, names: Sequence[str]) -> RowsSource:
         """The same rows with some of the features of a data frame, in this order."""
-        return (
-            super().with_features(names)
-            if self.roles is None
-            else replace(self, roles=self.roles.of_features(names))
-        )
+        if self.roles is None:
+            return super().with_features(names)
+        return replace(self, roles=self.roles.of_features(names))
 
     def with_part(self, part: Part) -> RowsSource:
         """One of the parts of `split`."""
@@ -191,9 +184,7 @@ class RowsSource(Source):
 
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
-        split_of = partial(
-            RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns, parts=self.parts
-        )
+        split_of = partial(RowsPartition, source=replace(self, partitions=[]))
         return [
             LazySplit(delayed(partial(split_of, index=i, before=before))(*part))
             for i, (*part, before) in enumerate(self.partitions)
@@ -226,17 +217,14 @@ class RowsPartition(Split):
     labels: Any
     weights: Any
     index: int
-    columns: Sequence[str] | range
-    roles: Roles | None
-    missing: Missing
-    parts: tuple[Part, ...]
     before: int | None
+    source: RowsSource  # without the partitions
 
     n_rows = property(lambda self: len(self.rows))
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
-        origin = f"partition {self.index}"
+        origin, roles = f"partition {self.index}", self.source.roles
         rows, names = self._features(origin)
         unnumbered = Places(origin, dataset=origin)
         places = unnumbered if self.before is None else Places(origin, before=self.before)
@@ -246,25 +234,26 @@ class RowsPartition(Split):
             labels,
             weights,
             names,
-            missing=self.missing,
+            missing=self.source.missing,
             origin=origin,
             places=places,
-            parts=self.parts,
-            lists=() if self.roles is None else list_columns(self.rows, self.roles.features),
+            parts=self.source.parts,
+            lists=() if roles is None else list_columns(self.rows, roles.features),
         )
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:
         """The rows with their features alone, some of which may be encoded, and the names of these."""
-        if self.roles is None or not hasattr(self.rows, "columns"):
+        roles = self.source.roles
+        if roles is None or not hasattr(self.rows, "columns"):
             return self.rows, None
-        frame, names = self.rows.rename(columns=str), self.roles.features
-        if (columns := tuple(frame.columns)) != self.columns:
-            declared = list(self.columns)
+        frame, names = self.rows.rename(columns=str), roles.features
+        if (columns := tuple(frame.columns)) != self.source.columns:
+            declared = list(self.source.columns)
             raise ValueError(f"{origin} has the columns {list(columns)}; the data frame declares {declared}")
         frame = with_places(frame, Columns(names))
-        if not self.roles.encoded:
+        if not roles.encoded:
             return frame[list(names)], names
-        features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
+        features = columns_of_frame(as_arrow(frame, origin), roles, origin)
         return features, features.schema.feature_names
 
 

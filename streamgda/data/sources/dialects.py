@@ -83,7 +83,6 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     """
     parse, read = kind.parse_options, kind.default_fragment_scan_options.read_options
     encoding = encoding_of(beginning, read.encoding)
-    changes: dict[str, Any] = {} if encoding == read.encoding else {"encoding": encoding}
     content = io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")
     text = [*islice(content, read.skip_rows + _LINES)]
     whole = text[:-1] if len(beginning) == BEGINNING else text
@@ -91,9 +90,8 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     if not any(lines):
         return ""
     delimiter, skip, usual = _layout(lines) or (parse.delimiter, 0, 0)
-    if delimiter != parse.delimiter:
-        changes["delimiter"] = delimiter
     fields = [line.split(delimiter) for line in lines[skip:] if line]
+    changes: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter}
     changes["skip_rows"] = read.skip_rows + skip
     if not (read.column_names or read.autogenerate_column_names):
         above = lines[skip - 1].split(delimiter) if skip else []
