@@ -42,8 +42,8 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
 
 def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
     """The types of those columns that are there."""
-    places = ((name, schema.get_all_field_indices(name)) for name in names)
-    return {name: schema.field(numbers[0]).type for name, numbers in places if numbers}
+    there = dict(zip(schema.names[::-1], schema.types[::-1], strict=True))  # the first one of a name
+    return {name: there[name] for name in names if name in there}
 
 
 def uninformative(first_rows: FirstRows | None, names: list[str]) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from os import PathLike
 from typing import Any, Self
@@ -156,8 +156,9 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
     made = format_of(kinds[0] if kind is None else kind, listing.files)
-    text_of(made)  # raises for options that no text tells
-    return FormatDataset.of(listing, find, partial(_check_rows, check), made)
+    dataset = FormatDataset.of(listing, find, partial(_check_rows, check), made)
+    _ = dataset.format_as_text  # raises for options that no text tells
+    return dataset
 
 
 def _texts(paths: Any) -> list[str]:
@@ -181,6 +182,11 @@ def _is_text(kind: ds.FileFormat) -> bool:
 @dataclass(frozen=True, eq=False)
 class FormatDataset(Dataset):
     """The files of a dataset of another format than Parquet."""
+
+    @cached_property
+    def format_as_text(self) -> str:  # type: ignore[override]
+        """The format and its options, as text that `format_of` reads."""
+        return text_of(self.format)
 
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
@@ -228,11 +234,10 @@ class FormatDataset(Dataset):
         if _is_text(self.format):
             plain = {*roles.features, *roles.lists}.difference(roles.encoded, read_options.keep)
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
-        written_as = text_of(self.format)
         for file in files:
             path, version = file.location, file.version or self.listing.files[file.location]
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
-            rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
+            rows = FileRows(*what, format=self.format, types=columns, written_as=self.format_as_text)
             yield replace(file, splits=[rows], columns=columns)
 
 

@@ -21,7 +21,6 @@ from streamgda.data.sources.column_names import check_named
 from streamgda.data.sources.discovery import find_files
 from streamgda.data.sources.encoding import AS_STORED, Wanted
 from streamgda.data.sources.expressions import Filter
-from streamgda.data.sources.format_options import text_of
 from streamgda.data.sources.planning import Dataset, unified_types
 from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups
@@ -211,7 +210,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, written_as = self._roles, text_of(self._dataset.format)
+        roles, written_as = self._roles, self._dataset.format_as_text
         return {
             "target": roles.target,
             "features": list(roles.features),

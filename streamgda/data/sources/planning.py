@@ -84,6 +84,8 @@ class Dataset:
     format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
     find: Find | None = None
 
+    format_as_text = "parquet"  # with options
+
     @classmethod
     def of(
         cls,

@@ -122,6 +122,8 @@ class Roles:
         """All the columns that have a role."""
         columns = (self.target, self.weight, self.groups, *(part.column for part in self.parts))
         beside = dict.fromkeys(name for name in columns if name is not None)
+        if not (self.derived or self.lists):
+            return (*self.features, *beside)
         own = (name for name in self.features if name not in self.derived)
         stored = (self.places[name][0] if name in self.places else name for name in own)
         referenced = (name for column in self.computed.values() for name in column.columns.names)
