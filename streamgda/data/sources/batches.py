@@ -322,8 +322,6 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
 
 def numbers(column: pa.Array) -> NDArray[Any]:
     """A column as numbers, with NaN for nulls. It is not copied if Arrow holds it as NumPy does."""
-    if column.type == pa.float64() and column.null_count:
-        return _with_nans(column)
     try:
         values: NDArray[Any] = column.to_numpy()
     except pa.ArrowInvalid:  # NumPy has no equivalent of nulls, packed bools, decimals and some times
@@ -335,15 +333,6 @@ def numbers(column: pa.Array) -> NDArray[Any]:
             return _decimals(column)
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return days(column) if values.dtype.kind in "mM" else values
-
-
-def _with_nans(column: pa.Array) -> NDArray[Any]:
-    """A column of float64 in which nulls are NaN; Arrow takes half as long again."""
-    validity, values = column.buffers()
-    stop = column.offset + len(column)
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=stop, bitorder="little")
-    there = bits[column.offset :].view(np.bool_)
-    return np.where(there, np.frombuffer(values, np.float64, stop)[column.offset :], np.nan)
 
 
 def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:
