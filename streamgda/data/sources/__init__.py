@@ -14,8 +14,9 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
-- `roles`: which columns are features, target and weight. `tabular`: the base class of sources of columns.
-  `column_names`: how a user names them. `columns`: what they can be by their types and first rows.
+- `roles`: which columns are features, target and weight. `choosing`: how a user chooses them, and whether
+  files have such columns. `column_names`: how they are named. `columns`: what they can be by their types and
+  first rows. `tabular`: the base class of sources of columns.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
   columns of lists do, and `frames` those of rows in memory.

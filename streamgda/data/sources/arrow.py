@@ -23,6 +23,7 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource, Source
 from streamgda.data.sources.batches import BatchSplit, rebatched
+from streamgda.data.sources.choosing import choose_roles
 from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import decoding
@@ -127,7 +128,7 @@ def scan_arrow(
         kind, data = ArrowSource, _as_read(data)
         origin, stored = "the data", data.schema
     choice = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(data.schema, origin, *choice, stored, partial(_first_rows, data))
+    roles = choose_roles(data.schema, origin, *choice, stored, partial(_first_rows, data))
     return kind(data, roles)
 
 

@@ -31,6 +31,7 @@ from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
 from streamgda.data.blocks.wording import RowError, check_known
+from streamgda.data.sources.choosing import check_types
 from streamgda.data.sources.columns import label_kind
 from streamgda.data.sources.encoding import Wanted, by_names
 from streamgda.data.sources.expressions import in_words, values_of
@@ -312,7 +313,7 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
     ValueError
         If a column can be no feature.
     """
-    roles.check_types(table.schema, origin, is_frame=True)
+    check_types(roles, table.schema, origin, is_frame=True)
     columns = {name: table.column(name).combine_chunks() for name in roles.features}
     return made_columns(columns, roles, Places(origin))
 

@@ -22,6 +22,7 @@ from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import BatchSplit, columns_of_frame, rebatched
+from streamgda.data.sources.choosing import check_file, check_types, choose_roles
 from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Wanted, encoding_for
 from streamgda.data.sources.lists import expanded
@@ -116,7 +117,7 @@ def scan_dask(
         frame = collection.rename(columns=str)  # as Arrow names them
         types = _with_lists(_known_types(frame, categories), frame)
         choice = target, features, exclude, categories, weight, missing
-        return FrameSource(frame, Roles.choose(types, _FRAME, *choice, types, partial(_first_rows, frame)))
+        return FrameSource(frame, choose_roles(types, _FRAME, *choice, types, partial(_first_rows, frame)))
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
     return _rows_and_labels(collection, target, weight, missing, categories)
@@ -204,8 +205,7 @@ class FramePartition(BatchSplit):
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         origin = f"partition {self.index}"
         table = as_arrow(self.frame, origin)
-        self.roles.check_there(table.schema.names, origin)
-        self.roles.check_types(table.schema, origin)
+        check_file(self.roles, table.schema, origin)
         yield from rebatched(table.to_batches(), self.roles, Places(origin, dataset=origin))
 
 
@@ -292,7 +292,7 @@ def _roles_of(rows: Any, wanted: Wanted, missing: Missing) -> Roles | None:
     types = _with_lists(_known_types(frame, wanted), frame)
     expanded_names, _ = expanded(names, types, _FRAME, partial(_first_rows, frame))
     roles = Roles(expanded_names, None, None, missing).with_encoded(wanted, types, _FRAME)
-    roles.check_types(types, _FRAME, is_frame=True)
+    check_types(roles, types, _FRAME, is_frame=True)
     return roles
 
 

@@ -25,6 +25,7 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import listed
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
+from streamgda.data.sources.choosing import check_types, choose_roles
 from streamgda.data.sources.column_names import check_named
 from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.decoding import CODECS, decode_file, unpacked
@@ -37,7 +38,6 @@ from streamgda.data.sources.format_options import format_of, text_of, word_of
 from streamgda.data.sources.lists import is_list
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Check, Dataset, name_of_format
-from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups, as_plain
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
@@ -133,7 +133,7 @@ def scan(
     condition = Filter.of(filters, dataset.schema)
     first = dataset.first.path
     with naming_options(first, dataset.format, partial(_beginning, dataset.listing.storage, first)):
-        roles = Roles.choose(dataset.schema, first, *choice, dataset.stored, dataset.first_rows)
+        roles = choose_roles(dataset.schema, first, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 
@@ -346,7 +346,7 @@ class FileRows(RowGroups):
         for name in self.types.names:
             if name not in there.names:
                 raise self._lacks(name)
-        self.read_options.roles.check_types(there, self.path)
+        check_types(self.roles, there, self.path)
         return pa.schema([there.field(name) for name in self.types.names])
 
     def _lacks(self, name: str) -> ValueError:

@@ -17,6 +17,7 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
 from streamgda.data.sources.base import FileSource, Map, ScorableSource
+from streamgda.data.sources.choosing import check_file, check_there, check_types, choose_roles
 from streamgda.data.sources.column_names import check_named
 from streamgda.data.sources.discovery import find_files
 from streamgda.data.sources.encoding import AS_STORED, Wanted
@@ -117,7 +118,7 @@ def scan_parquet(
     dataset = Dataset.of(find(), find, partial(check_named, target, weight, features))
     choice = target, features, exclude, categories, weight, missing
     condition = Filter.of(filters, dataset.schema)
-    roles = Roles.choose(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
+    roles = choose_roles(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 
@@ -188,9 +189,9 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        now = self._dataset.relisted(self._roles.check_file)
-        self._roles.check_there(now.schema.names, now.first.path)
-        self._roles.check_types(now.stored, now.first.path)
+        now = self._dataset.relisted(partial(check_file, self._roles))
+        check_there(self._roles, now.schema.names, now.first.path)
+        check_types(self._roles, now.stored, now.first.path)
         again = None if self._filter is None else Filter.of(self._filter.expression, now.schema)
         return type(self)(now, self._roles, again)
 

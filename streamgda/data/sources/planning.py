@@ -21,6 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.data.sources.base import Map
+from streamgda.data.sources.choosing import check_types
 from streamgda.data.sources.columns import FIRST_ROWS, label_kind
 from streamgda.data.sources.discovery import Listing, field_numbers
 from streamgda.data.sources.errors import decoding, opening
@@ -457,7 +458,7 @@ class FilePlanner:
                 )
         # Most files have the schema of the first one, which has been checked.
         if not schema.equals(self.stored):
-            self.read_options.roles.check_types(schema, path)
+            check_types(self.read_options.roles, schema, path)
             self._check_label_kind(path, schema)
 
     def _check_label_kind(self, path: str, schema: pa.Schema) -> None:
