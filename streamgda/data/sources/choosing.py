@@ -1,4 +1,4 @@
-"""Which roles columns get, as a user asks for; and whether the columns are there, with types for their roles."""
+"""Which roles columns get, as a user asks for; and whether the columns are there and serve for their roles."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def choose_roles(
     wanted: Wanted,
     weight: str | None,
     missing: Missing,
-    stored: pa.Schema | None = None,
-    first_rows: FirstRows | None = None,
+    stored: pa.Schema,
+    first_rows: FirstRows,
 ) -> Roles:
     """The roles that a user asks for, by the parameters of the functions that scan.
 
@@ -49,9 +49,9 @@ def choose_roles(
         As for `scan_parquet`.
     wanted : "auto", Encoding or None
         Which features are encoded, and how.
-    stored : pyarrow.Schema, optional
-        The columns that may be features by default, and whose types are checked; all by default.
-    first_rows : callable, optional
+    stored : pyarrow.Schema
+        The columns that may be features by default, and whose types are checked.
+    first_rows : callable
         Reads the first rows of some columns, if an error is to propose features.
 
     Raises
@@ -68,7 +68,7 @@ def choose_roles(
             raise ValueError(f"{argument} must be a list of column names; got the string {names!r}")
     if features is not None and exclude:
         raise ValueError("give features or exclude, not both: exclude takes all columns but some")
-    all_names, stored = schema.names, schema if stored is None else stored
+    all_names = schema.names
     index = (stored.pandas_metadata or {}).get("index_columns", [])  # of the frame that was written
     candidates = [name for name in stored.names if name not in (*index, target, weight)]
     left_out = None
