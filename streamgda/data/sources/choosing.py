@@ -1,4 +1,4 @@
-"""Which roles columns get, as a user asks for; and whether the columns are there and serve for their roles."""
+"""Which roles columns get, as a user asks for; and whether columns are there and serve for their roles."""
 
 from __future__ import annotations
 

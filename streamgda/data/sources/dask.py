@@ -301,14 +301,9 @@ def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
     objects = [name for name, dtype in frame.dtypes.items() if dtype.name == "object"]
     first = frame[objects].partitions[0].compute().head(FIRST_ROWS) if objects else {}
     for name in objects:
-        if _holds_lists(first[name]):
+        if isinstance(next(iter(first[name].dropna()), None), list | tuple | np.ndarray):
             types = types.set(types.get_field_index(name), as_arrow(first[[name]], _FRAME).schema.field(0))
     return types
-
-
-def _holds_lists(column: Any) -> bool:
-    """Whether the first value of a column of pandas is a list."""
-    return isinstance(next(iter(column.dropna()), None), list | tuple | np.ndarray)
 
 
 def _first_rows(frame: Any, names: list[str]) -> pa.Table:

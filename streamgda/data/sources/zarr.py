@@ -30,7 +30,6 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.data.blocks.arrays import array_blocks, group_codes
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
-from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource
@@ -437,14 +436,11 @@ class ZarrRows(ScorableSplit):
         self, places: Places, arrays: Sequence[NDArray[Any]]
     ) -> tuple[Places, Sequence[NDArray[Any]]]:
         """The rows of a slab that are in the parts to be read, and their places."""
-        if not self.source.parts:
+        if not (parts := self.source.parts):
             return places, arrays
         by_name, n_rows = dict(zip(self.source.names, arrays, strict=True)), len(arrays[0])
 
-        def read(name: str) -> tuple[Labels, Codes]:
-            return group_codes(by_name[name], n_rows, places)
-
-        rows = rows_of_parts(self.source.parts, places, n_rows, read)
+        rows = rows_of_parts(parts, places, n_rows, lambda name: group_codes(by_name[name], n_rows, places))
         return places.take(rows), [array[rows] for array in arrays]
 
 
