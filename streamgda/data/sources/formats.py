@@ -301,11 +301,7 @@ class FileRows(RowGroups):
     written_as: str = ""  # the format and its options, as text
 
     is_remote = False
-
-    @property
-    def identity(self) -> list[Any]:
-        """The file and its version, what is read of it and how, as plain values."""
-        return [*self._rows_and_roles(), self.written_as, str(self.types)]
+    decoded_as = property(lambda rows: (rows.written_as, str(rows.types)))
 
     def enclosing(self, start: int, stop: int) -> tuple[FileRows, int]:
         """The file, which is read from its beginning."""

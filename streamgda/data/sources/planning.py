@@ -107,7 +107,7 @@ class Dataset:
         first = known.first if known and is_known else _first_readable(listing, read, check)
         if listing.columns is not None:
             return cls._of_table(listing, find, listing.columns, first)
-        folders = dict.fromkeys(map(_folder, listing.files))
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
         inside = {folder: f"{folder.removeprefix(listing.folder)}/file" for folder in folders}
         keys = _types_of_keys(inside.values(), first.schema.names)
         partitioning = ds.HivePartitioning(keys)
@@ -207,7 +207,8 @@ class Dataset:
             fragments = stand_ins.get_fragments(filter=condition.expression)
             expressions = {name: expressions[name] for name in (names[int(one.path)] for one in fragments)}
         keys = {name: ds.get_partition_keys(expression) for name, expression in expressions.items()}
-        named = ((path, path if path in self.expressions else _folder(path)) for path in self.listing.files)
+        folders = ((path, path.rpartition("/")[0]) for path in self.listing.files)
+        named = ((path, path if path in self.expressions else folder) for path, folder in folders)
         return [InputFile(path, path, None, keys[name]) for path, name in named if name in keys]
 
     def plan(
@@ -261,10 +262,6 @@ def _equal_to(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
     """The expression that is true where the keys have these values."""
     each = (ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in keys)
     return reduce(and_, each, ds.scalar(True))
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:

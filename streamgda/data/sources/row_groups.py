@@ -119,6 +119,7 @@ class RowGroups(BatchSplit):
 
     roles = property(attrgetter("read_options.roles"))
     keep = property(attrgetter("read_options.keep"))
+    decoded_as = ()  # what tells other formats apart, as plain values
     is_remote = property(lambda groups: not groups.read_options.storage.is_local)
 
     @property
@@ -140,9 +141,6 @@ class RowGroups(BatchSplit):
     @property
     def identity(self) -> list[Any]:
         """The file and its version, the row groups, and what is read of them, as plain values."""
-        return self._rows_and_roles()
-
-    def _rows_and_roles(self) -> list[Any]:
         condition = None if self.read_options.filter is None else self.read_options.filter.identity
         keys = {name: _plain_key(value) for name, value in self.partition.items()}
         self.version.warn_if_size_alone(self.path)
@@ -152,7 +150,7 @@ class RowGroups(BatchSplit):
         made = [roles.identity] if roles.identity else []
         encoded = [roles.encoded_as] if roles.encoded else []
         parts = [part.identity for part in roles.parts]
-        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts]
+        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts, *self.decoded_as]
 
     @property
     def keeps_all_rows(self) -> bool:
