@@ -245,7 +245,7 @@ class ZarrSource(ScorableSource):
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{self.origin}: features, target and weight must be arrays of their own")
         try:
-            arrays = _opened(self.store, self._paths, self.zarr_format)
+            arrays = self.opened(self.store)
         except ValueError:
             below = zarr.open_group(self.store, path=self.path, mode="r").members(max_depth=None)
             names = sorted(name for name, member in below if isinstance(member, zarr.Array))
@@ -273,9 +273,15 @@ class ZarrSource(ScorableSource):
             raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")
         return arrays
 
-    @property
-    def _paths(self) -> list[str]:
-        return [f"{self.path}/{name}".lstrip("/") for name in self.names]
+    def opened(self, store: Store) -> list[zarr.Array[Any]]:
+        """The arrays in a store. The metadata of all of them is requested at the same time."""
+        paths = [f"{self.path}/{name}".lstrip("/") for name in self.names]
+        opened = partial(open_array, store=store, mode="r", zarr_format=self.zarr_format)
+
+        async def open_all() -> list[zarr.AsyncArray[Any]]:
+            return await asyncio.gather(*(opened(path=path) for path in paths))
+
+        return [zarr.Array(array) for array in result_of(open_all())]
 
     def _check_written(self, labels: zarr.Array[Any], stored: Container[str]) -> None:
         for key in _keys_of_rows([labels], 0, labels.shape[0]):
@@ -412,7 +418,7 @@ class ZarrRows(ScorableSplit):
         """Slabs of consecutive rows of all the arrays, and their places."""
         source = self.source
         store = WatchedStore(source.store, self.stored, self.arrays)
-        arrays = _opened(store, source._paths, source.zarr_format)
+        arrays = source.opened(store)
         if _described(arrays) != self.arrays.described:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
@@ -492,17 +498,6 @@ def _described(arrays: Iterable[zarr.Array[Any]]) -> str:
         described.append(json.loads(documents[first.rpartition("/")[2]].to_bytes()))
         described[-1].pop("attributes", None)
     return digest(described)
-
-
-def _opened(store: Store, paths: Sequence[str], zarr_format: Literal[2, 3]) -> list[zarr.Array[Any]]:
-    """The arrays at some paths. The metadata of all of them is requested at the same time."""
-
-    async def open_all() -> list[zarr.AsyncArray[Any]]:
-        return await asyncio.gather(
-            *(open_array(store=store, path=path, mode="r", zarr_format=zarr_format) for path in paths)
-        )
-
-    return [zarr.Array(array) for array in result_of(open_all())]
 
 
 # ---------------------------------------------------------------------- slabs of rows
