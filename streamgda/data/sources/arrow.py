@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -183,6 +183,7 @@ def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | RecordBatchReader:
 class ArrowSplit(BatchSplit):
     """Some Arrow data, with the roles of its columns, and the names of those to keep beside predictions."""
 
+    origin = ""  # what errors call the data
     start = 0  # the position of its first row
     dataset = ""  # a name that tells the data from other parts of the dataset
 
@@ -194,11 +195,6 @@ class ArrowSplit(BatchSplit):
     @abstractmethod
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the columns, in order."""
-
-    @property
-    @abstractmethod
-    def origin(self) -> str:
-        """What errors call the data."""
 
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """The rows in batches of a block each, whatever the batches of the data."""
@@ -274,7 +270,7 @@ def _version_of(fragment: ds.Fragment) -> Version | None:
 class TableSlice(ArrowSplit):
     """Some rows of a table in memory."""
 
-    origin: ClassVar = "the table"
+    origin = "the table"
 
     table: pa.Table
     roles: Roles
@@ -310,12 +306,8 @@ class Fragment(ArrowSplit):
     version: Version | None
     keep: tuple[str, ...] = ()
 
+    origin = property(lambda part: getattr(part.fragment, "path", f"fragment {part.position} of the dataset"))
     dataset = property(attrgetter("origin"))  # no two fragments have the same
-
-    @property
-    def origin(self) -> str:
-        """The path of a file, or the position of another fragment."""
-        return getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""
@@ -421,7 +413,7 @@ class RecordBatchReader:
 class StreamSplit(ArrowSplit):
     """All of a stream."""
 
-    origin: ClassVar = "the stream"
+    origin = "the stream"
     is_read_once = True
 
     open: Open
