@@ -326,20 +326,18 @@ def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing, wan
         rows = rows.rechunk({1: -1})
         _warn_of_small_chunks(rows)
         beside = {role: _chunked_like(rows, other, role) for role, other in beside.items()}
-    parts: list[list[Any]] = [_delayed_parts(rows)]
-    for role, other in beside.items():
-        parts.append(_delayed_parts(other))
-        if len(parts[-1]) != len(parts[0]):
+    own, others = _delayed_parts(rows), {role: _delayed_parts(other) for role, other in beside.items()}
+    for role, parts in others.items():
+        if len(parts) != len(own):
             raise ValueError(
-                f"the rows have {len(parts[0])} partitions and {role} has {len(parts[-1])}; repartition one "
-                "like the other"
+                f"the rows have {len(own)} partitions and {role} has {len(parts)}; repartition one like the "
+                "other"
             )
-    if weights is None:
-        parts.append([None] * len(parts[0]))
     is_counted = roles is None and not _is_unknown(rows)
     starts = accumulate(rows.chunks[0], initial=0) if is_counted else repeat(None)
     columns = _names_of(rows) or range(int(rows.shape[1]))
-    return RowsSource(list(zip(*parts, starts, strict=False)), columns, roles, missing)
+    beside_rows = others["the target"], others.get("the weight", repeat(None)), starts
+    return RowsSource(list(zip(own, *beside_rows, strict=False)), columns, roles, missing)
 
 
 def _warn_of_small_chunks(rows: Any) -> None:
