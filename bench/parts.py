@@ -16,7 +16,7 @@ Function: TypeAlias = tuple[str, int, str]  # its file, its line and its name
 PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "planning": (("sources/planning.py", "plan_batch"),),
     "decoding": (("sources/row_groups.py", "_batches_of_run"),),
-    "labels": (("sources/batches.py", "labels"), ("blocks/labels.py", "drop_unused")),
+    "labels": (("sources/batches.py", "labels_of"), ("blocks/labels.py", "drop_unused")),
     "gathering": (("streamgda/statistics/kernels/__init__.py", "gather"),),
     "centring": (("streamgda/statistics/kernels/__init__.py", "centre"),),
     "products": (("statistics/covariances.py", "add"), ("statistics/covariances.py", "products")),

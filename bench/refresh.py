@@ -28,7 +28,8 @@ import pyarrow.parquet as pq
 
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, StatisticsLedger, scan_parquet
-from streamgda.data.sources.base import FileSource, InputFile
+from streamgda.data.sources.base import FileSource
+from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.filesystems import Version
 from streamgda.jobs.ledger.entries import Entry, FileRecord, LedgerFile, table_of
 

@@ -15,7 +15,7 @@ from bench.contest import limit_threads
 limit_threads(2)
 
 from bench.unit_costs import BYTES_PER_VALUE, PassOverhead, Planning, UnitCosts, measure
-from streamgda.data.sources.base import ROWS_PER_TASK
+from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.jobs.passes.graph import FAN_IN
 
 SCALE = Path(__file__).with_name("SCALE.md")

@@ -22,7 +22,8 @@ import pyarrow.fs as pafs
 
 from bench import data
 from bench.object_store_stub import CREDENTIALS, ObjectStore
-from streamgda.data.sources.base import ROWS_PER_TASK, Source, Split
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.splits import ROWS_PER_TASK, Split
 
 BYTES_PER_VALUE = 8
 

@@ -279,7 +279,7 @@ def test_what_takes_statistics_says_where_those_of_a_model_are():
         with pytest.raises(TypeError, match=of_model):
             call()
     source = scan_arrow(pd.DataFrame({"u": [1.0, 2.0], "kind": [0, 1]}), "kind")
-    with pytest.raises(TypeError, match="^statistics are needed, as accumulate returns; got StreamSource$"):
+    with pytest.raises(TypeError, match="^statistics are needed, as accumulate returns; got ArrowSource$"):
         drift(model.statistics_, source)
     assert len(window) == 0
 

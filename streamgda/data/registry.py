@@ -32,5 +32,5 @@ OPTIONS = {
 SCHEMAS = {"categories": "streamgda.extensions.categories.columns:Categories"}
 """Where the schema that is saved under a key is defined."""
 
-LISTS = "streamgda.data.sources.frames:with_places"
+LISTS = "streamgda.data.sources.frames:with_lists_spread"
 """The function that gives rows in memory a column for each place of a list."""

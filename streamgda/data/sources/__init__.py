@@ -10,18 +10,21 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
   `batches` makes blocks of them.
 - `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
   `decoding` makes batches of their bytes. `format_options`: their options as text. `dialects`: the options
-  that would read a file of CSV.
+  that would read a file of CSV. `text_encodings`: which encoding its bytes have.
 - `arrow`: tables, datasets and streams of Arrow data.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
-- `roles`: which columns are features, target and weight, and the base class of sources of such columns.
+- `roles`: which columns are features, target and weight. `choosing`: how a user chooses them, and whether
+  files have such columns. `column_names`: how they are named. `columns`: what they can be by their types and
+  first rows. `tabular`: the base class of sources of columns.
   `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
   and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
   columns of lists do, and `frames` those of rows in memory.
 - `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
   `identity` hashes a transformer by its values, and functions by what their `code` names.
-- `base`: what every source is. `conversion`: a source from a path or collection. `errors`: why a read failed.
-  `running`: what a user says of a read: its scheduler, and who is told how far it is.
+- `base`: what every source is, and `splits` what every part of one is. `conversion`: a source from a path or
+  collection. `errors`: why a read failed. `running`: what a user says of a read: its scheduler, and who is
+  told how far it is.
 
 How to write another one
 ------------------------
@@ -30,8 +33,8 @@ so it may be a file outside of the package. Within it, ``streamgda/__init__.py``
 scans it in ``_HOME_OF``, which makes it public.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
-  and `blocks_of_batches` of what `rebatched` makes of Arrow record batches; they check the values, and name a
-  bad row by its `origin`. The folds of rows depend on the name of the data and on the rows' numbers in it.
+  and a `BatchSplit` of what `rebatched` makes of Arrow record batches; they check the values, and name a bad
+  row by its `origin`. The folds of rows depend on the name of the data and on the rows' numbers in it.
 - A `Source` lists its splits: for the same data the same ones, in the same order, so that every scheduler
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.
@@ -40,7 +43,7 @@ A source with other columns can read one beside the rows, to group them into fol
 that can be split for training and testing has `Source.with_part`, and leaves out the rows of the other part,
 as `array_blocks` does if it is given ``parts``. A source whose rows `predict_dataset` can score is a
 `ScorableSource`. One of files that a `StatisticsLedger` can follow is a `FileSource`.
-`streamgda.data.sources.base` describes what each of these must have as well.
+`streamgda.data.sources.base` and `splits` describe what each of these must have as well.
 
 `SourceContract` in ``tests/data/sources/test_sources.py`` tests what every source must do. A subclass of it
 that makes the new source from given rows runs all of these tests.
@@ -54,7 +57,8 @@ A folder of NumPy archives, each with arrays X and y:
 >>> import numpy as np, tempfile
 >>> from streamgda import accumulate
 >>> from streamgda.data.blocks.arrays import array_blocks
->>> from streamgda.data.sources.base import Source, Split
+>>> from streamgda.data.sources.base import Source
+>>> from streamgda.data.sources.splits import Split
 >>> @dataclass(frozen=True)
 ... class Archive(Split):
 ...     path: Path

@@ -5,31 +5,34 @@ Tables are read in slices, datasets fragment by fragment, and streams in order.
 
 from __future__ import annotations
 
-import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from operator import attrgetter
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.arrays import TABLES_OF_DATASETS
-from streamgda.data.blocks.block import Block, Missing, Places
+from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, Source
-from streamgda.data.sources.batches import blocks_of_batches, rebatched, tables_of_batches, unlabelled_blocks
+from streamgda.data.sources.base import Map, ScorableSource, Source
+from streamgda.data.sources.batches import BatchSplit, rebatched
+from streamgda.data.sources.choosing import choose_roles
+from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.encoding import Wanted
 from streamgda.data.sources.errors import decoding
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Dataset, name_of_format
-from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
+from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import as_plain, without_views
+from streamgda.data.sources.splits import ROWS_PER_TASK
+from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.tables import stream_of
 
@@ -122,10 +125,10 @@ def scan_arrow(
         data = Dataset.of_arrow(data)
         origin, stored = data.first.path, data.stored
     else:
-        kind, data = _described(data)
+        kind, data = ArrowSource, _as_read(data)
         origin, stored = "the data", data.schema
     choice = target, features, exclude, categories, weight, missing
-    roles = Roles.choose(data.schema, origin, *choice, stored, partial(_first_rows, data))
+    roles = choose_roles(data.schema, origin, *choice, stored, partial(_first_rows, data))
     return kind(data, roles)
 
 
@@ -158,20 +161,18 @@ def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
     return as_read == as_stored and len(set(data.files)) == len(data.files)
 
 
-def _described(data: Any) -> tuple[type[ArrowSource], Any]:
-    """The kind of source that reads some data, and the data in the form that this kind takes."""
+def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | RecordBatchReader:
+    """The data in the form in which a source reads it."""
     if isinstance(data, pa.RecordBatch):
-        return TableSource, pa.Table.from_batches([data])
-    if isinstance(data, pa.Table):
-        return TableSource, data
-    if isinstance(data, ds.Dataset):
-        return DatasetSource, data
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.Table | ds.Dataset):
+        return data
     if isinstance(data, pa.RecordBatchReader):
-        return ReaderSource, RecordBatchReader(data.schema, data)
+        return RecordBatchReader(data.schema, data)
     if isinstance(data, str | PathLike):
         raise TypeError(f"Arrow data is needed, got the path {data}; scan takes paths")
     if (stream := Stream.of(data)) is not None:
-        return StreamSource, stream
+        return stream
     raise TypeError(
         "Arrow data is a Table, a Dataset, a Scanner, a RecordBatchReader or something with "
         f"__arrow_c_stream__; got {type(data).__name__}. A Dataset of another library has a table: "
@@ -179,12 +180,12 @@ def _described(data: Any) -> tuple[type[ArrowSource], Any]:
     )
 
 
-class ArrowSplit(ScorableSplit):
+class ArrowSplit(BatchSplit):
     """Some Arrow data, with the roles of its columns, and the names of those to keep beside predictions."""
 
-    roles: Roles
-    keep: tuple[str, ...]
+    origin = ""  # what errors call the data
     start = 0  # the position of its first row
+    dataset = ""  # a name that tells the data from other parts of the dataset
 
     @property
     def columns(self) -> list[str]:
@@ -192,44 +193,13 @@ class ArrowSplit(ScorableSplit):
         return list(dict.fromkeys((*self.roles.columns, *self.keep)))
 
     @abstractmethod
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the columns, in order."""
 
-    @property
-    @abstractmethod
-    def origin(self) -> str:
-        """What errors call the data."""
-
-    @property
-    def dataset(self) -> str:
-        """A name that tells the data from other parts of the dataset."""
-        return ""
-
-    def blocks(self) -> Iterator[Block]:
-        """Read the rows in order, and cut them into blocks, whatever the batches."""
-        return blocks_of_batches(self._placed(), self.roles)
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Read the rows in order as tables."""
-        return tables_of_batches(self._placed(), self.roles)
-
-    def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
-        """Read the rows in order, without labels, and the columns that are kept."""
-        return unlabelled_blocks(self._placed(), self.roles, self.keep)
-
-    def _placed(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+    def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
+        """The rows in batches of a block each, whatever the batches of the data."""
         places = Places(self.origin, self.start, dataset=self.dataset)
-        return rebatched(map(as_plain, self.batches()), self.roles, places, self.keep)
-
-    @property
-    def identity(self) -> str:
-        """Another one each time, since the data has no version that tells whether it has changed."""
-        return uuid.uuid4().hex
-
-    @property
-    def keeps_all_rows(self) -> bool:
-        """Whether no row is left out."""
-        return self.roles.keeps_all_rows
+        return rebatched(map(as_plain, self._read()), self.roles, places, self.keep)
 
 
 class ArrowSource(TabularSource, ScorableSource):
@@ -238,9 +208,11 @@ class ArrowSource(TabularSource, ScorableSource):
     has_versions = False
     _keep: tuple[str, ...] = ()
 
-    def __init__(self, data: Any, roles: Roles) -> None:
-        self._data = data
-        self._set_roles(roles)
+    def __init__(self, data: pa.Table | ds.Dataset | Stream | RecordBatchReader, roles: Roles) -> None:
+        super().__init__(data, roles)
+        self.is_quick_to_show = isinstance(data, pa.Table)
+        self.is_one_shot = isinstance(data, RecordBatchReader)
+        self.is_local = _stays_here(data)
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
@@ -249,9 +221,25 @@ class ArrowSource(TabularSource, ScorableSource):
     def __repr__(self) -> str:
         return f"<Arrow {type(self._data).__name__}: {self._roles.in_words}>"
 
-    @abstractmethod
     def splits(self) -> Sequence[ArrowSplit]:
-        """The parts of the data, in order."""
+        """Slices of a table, whatever its chunks; the fragments of a dataset; or a stream as a whole.
+
+        Raises
+        ------
+        ValueError
+            If the data can be read once, at every call but the first.
+        """
+        if isinstance(self._data, pa.Table):
+            starts = range(0, self._data.num_rows, ROWS_PER_TASK)
+            whole = TableSlice(self._data, self._roles, 0, self._keep)
+            table = self._data.select(whole.columns)
+            return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
+        if isinstance(self._data, ds.Dataset):
+            each = enumerate(self._data.get_fragments())
+            fragment_of = partial(Fragment, self._data.schema, self._roles, keep=self._keep)
+            return [fragment_of(fragment, position, _version_of(fragment)) for position, fragment in each]
+        opened = self._data.spend() if self.is_one_shot else self._data.open
+        return [StreamSplit(opened, self._roles, self._keep)]
 
     def to_score(self, keep: Sequence[str], each: Map = map) -> tuple[Sequence[ArrowSplit], pa.Schema]:
         """The same parts to read without labels, and the types of the columns to keep."""
@@ -266,24 +254,23 @@ class ArrowSource(TabularSource, ScorableSource):
         return False
 
 
-class TableSource(ArrowSource):
-    """A table in memory."""
+def _stays_here(data: Any) -> bool:
+    """Whether data cannot be sent to another process: streams, and datasets with parts in memory."""
+    is_one = isinstance(data, Stream | RecordBatchReader | ds.InMemoryDataset)
+    return is_one or any(map(_stays_here, getattr(data, "children", ())))
 
-    is_quick_to_show = True
 
-    def splits(self) -> list[TableSlice]:
-        """Slices of the table, whatever its chunks."""
-        starts = range(0, self._data.num_rows, ROWS_PER_TASK)
-        whole = TableSlice(self._data, self._roles, 0, self._keep)
-        table = self._data.select(whole.columns)
-        return [replace(whole, table=table.slice(start, ROWS_PER_TASK), start=start) for start in starts]
+def _version_of(fragment: ds.Fragment) -> Version | None:
+    """The present version of the file that a fragment is, if it is one."""
+    filesystem = getattr(fragment, "filesystem", None)
+    return None if filesystem is None else Storage(filesystem).version(fragment.path)
 
 
 @dataclass(frozen=True)
 class TableSlice(ArrowSplit):
     """Some rows of a table in memory."""
 
-    origin: ClassVar = "the table"
+    origin = "the table"
 
     table: pa.Table
     roles: Roles
@@ -292,7 +279,7 @@ class TableSlice(ArrowSplit):
 
     n_rows = property(attrgetter("table.num_rows"))
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """The rows, in the chunks of the table."""
         return iter(self.table.to_batches())
 
@@ -305,30 +292,6 @@ def _received_slice(content: pa.Buffer, *others: Any) -> TableSlice:
     return TableSlice(pa.ipc.open_stream(content).read_all(), *others)
 
 
-class DatasetSource(ArrowSource):
-    """A dataset of tables, of files that are not Parquet, or of Parquet that is not read as it is stored."""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether some of it is in memory: Arrow cannot send that to another process."""
-        return _is_in_memory(self._data)
-
-    def splits(self) -> list[Fragment]:
-        """A split for each fragment."""
-        fragments = []
-        for position, fragment in enumerate(self._data.get_fragments()):
-            filesystem = getattr(fragment, "filesystem", None)
-            version = None if filesystem is None else Storage(filesystem).version(fragment.path)
-            part = Fragment(self._data.schema, fragment, self._roles, position, version, self._keep)
-            fragments.append(part)
-        return fragments
-
-
-def _is_in_memory(dataset: ds.Dataset) -> bool:
-    parts = getattr(dataset, "children", ())
-    return isinstance(dataset, ds.InMemoryDataset) or any(map(_is_in_memory, parts))
-
-
 @dataclass(frozen=True)
 class Fragment(ArrowSplit):
     """A fragment of a dataset. Of a file, `version` is the one that the pass was planned for.
@@ -337,23 +300,16 @@ class Fragment(ArrowSplit):
     """
 
     schema: pa.Schema
-    fragment: ds.Fragment
     roles: Roles
+    fragment: ds.Fragment
     position: int
     version: Version | None
     keep: tuple[str, ...] = ()
 
-    @property
-    def origin(self) -> str:
-        """The path of a file, or the position of another fragment."""
-        return getattr(self.fragment, "path", f"fragment {self.position} of the dataset")
+    origin = property(lambda part: getattr(part.fragment, "path", f"fragment {part.position} of the dataset"))
+    dataset = property(attrgetter("origin"))  # no two fragments have the same
 
-    @property
-    def dataset(self) -> str:
-        """The same: no two fragments have the same name."""
-        return self.origin
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the fragment in order."""
         written_as = getattr(self.fragment, "format", self.fragment)
         self._check_unchanged()
@@ -442,56 +398,29 @@ class RecordBatchReader:
         self.reader = pa.RecordBatchReader.from_batches(self.schema, chain(batches, self.reader))
         return pa.Table.from_batches(batches, self.schema)
 
-
-class StreamSource(ArrowSource):
-    """A stream that can be started again."""
-
-    is_local = True
-
-    def splits(self) -> list[StreamSplit]:
-        """One split: a stream has an order and no parts."""
-        return [StreamSplit(self._data.open, self._roles, self._keep)]
-
-
-class ReaderSource(ArrowSource):
-    """A stream that can be read once."""
-
-    is_local = True
-    is_one_shot = True
-
-    def __init__(self, data: RecordBatchReader, roles: Roles) -> None:
-        super().__init__(data, roles)
-        self._unread = iter([data])  # shared by all sources that are made from this one
-
-    def splits(self) -> list[StreamSplit]:
-        """One split, at the first call only.
-
-        Raises
-        ------
-        ValueError
-            At every later call.
-        """
-        unread = next(self._unread, None)
-        if unread is None:
+    def spend(self) -> Open:
+        """What returns the reader; at the first call only."""
+        reader, self.reader = self.reader, None
+        if reader is None:
             raise ValueError(
                 "this stream has been read and is spent: a RecordBatchReader can be read once. Scan a table, "
                 "a dataset or what the reader was made from to read it again"
             )
-        return [StreamSplit(lambda names: unread.reader, self._roles, self._keep)]
+        return lambda names: reader
 
 
 @dataclass(frozen=True)
 class StreamSplit(ArrowSplit):
     """All of a stream."""
 
-    origin: ClassVar = "the stream"
+    origin = "the stream"
     is_read_once = True
 
     open: Open
     roles: Roles
     keep: tuple[str, ...] = ()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         """Read the stream in order."""
         with decoding(self.origin, "Arrow", _BROKEN):
             for batch in self.open(self.columns):

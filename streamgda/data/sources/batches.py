@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,23 +31,63 @@ from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
 from streamgda.data.blocks.wording import RowError, check_known
+from streamgda.data.sources.choosing import check_types
+from streamgda.data.sources.columns import label_kind
 from streamgda.data.sources.encoding import Wanted, by_names
 from streamgda.data.sources.expressions import in_words, values_of
 from streamgda.data.sources.lists import first_other, lengths_of, side_by_side
-from streamgda.data.sources.roles import Roles, label_kind
+from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.splits import ScorableSplit
 
 _ORIGIN = "the frame"
 
 
-PlacedBatches: TypeAlias = Iterable[tuple[pa.RecordBatch, Places]]
-"""Batches in order, with the places of their rows."""
+class BatchSplit(ScorableSplit):
+    """A part of a source whose rows come in batches of Arrow. Columns without a role are passed over."""
 
+    __slots__ = ()
 
-def blocks_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[Block]:
-    """Blocks of the rows of some batches. Columns without a role are passed over."""
-    for batch, places in batches:
-        yield from _blocks_of_batch(*_in_parts(batch, places, roles), roles)
-        del batch  # or it would be in memory while the next one is decoded
+    roles: Roles
+    keep: tuple[str, ...] = ()  # the columns to keep beside predictions
+
+    @abstractmethod
+    def _batches(self) -> Iterable[tuple[pa.RecordBatch, Places]]:
+        """Read the rows, in order, with their places."""
+
+    @property
+    def identity(self) -> Any:
+        """Another one each time, where no version of the data tells whether it has changed."""
+        return uuid.uuid4().hex
+
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether no row is left out."""
+        return self.roles.keeps_all_rows
+
+    def blocks(self) -> Iterator[Block]:
+        """Read the rows, in order."""
+        for batch, places in self._batches():
+            yield from _blocks_of_batch(*_in_parts(batch, places, self.roles), self.roles)
+            del batch  # or it would be in memory while the next one is decoded
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Read the features, the target and the weight as they are stored, in order."""
+        for batch, places in self._batches():
+            part, places_of_part = _in_parts(batch, places, self.roles)
+            columns = _columns_of(part, self.roles, places_of_part)
+            yield pa.table({name: columns[name] for name in self.roles.shown})
+            del batch, part, columns
+
+    def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
+        """Read the features of each batch as a block of one class, and the columns to keep."""
+        for every, places_of_all in self._batches():
+            batch, places = _in_parts(every, places_of_all, self.roles)
+            del every
+            features, names = _features(_columns_of(batch, self.roles, places), self.roles, places)
+            one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
+            block = Block(features, one_class, codes, feature_names=names, row_name=places)
+            yield without_missing(block, {name: batch.column(name) for name in self.keep}, self.roles.missing)
+            del batch, features, block
 
 
 def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> Iterator[Block]:
@@ -69,29 +111,6 @@ def _blocks_of_batch(batch: pa.RecordBatch, row_name: Places, roles: Roles) -> I
         lists=tuple(sorted(roles.lists.items())),
     )
     return cut_into_blocks(block, roles.missing, unlabelled)
-
-
-def tables_of_batches(batches: PlacedBatches, roles: Roles) -> Iterator[pa.Table]:
-    """Tables of the features, the target and the weight in some batches, as they are stored."""
-    for batch, places in batches:
-        part, places_of_part = _in_parts(batch, places, roles)
-        columns = _columns_of(part, roles, places_of_part)
-        yield pa.table({name: columns[name] for name in roles.shown})
-        del batch, part, columns
-
-
-def unlabelled_blocks(
-    batches: PlacedBatches, roles: Roles, keep: Sequence[str]
-) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
-    """The features of each batch as a block of one class, and the columns to keep."""
-    for every, places_of_all in batches:
-        batch, places = _in_parts(every, places_of_all, roles)
-        del every
-        features, names = _features(_columns_of(batch, roles, places), roles, places)
-        one_class, codes = np.zeros(1, np.int64), np.zeros(batch.num_rows, np.uint8)
-        block = Block(features, one_class, codes, feature_names=names, row_name=places)
-        yield without_missing(block, {name: batch.column(name) for name in keep}, roles.missing)
-        del batch, features, block
 
 
 def _in_parts(batch: pa.RecordBatch, places: Places, roles: Roles) -> tuple[pa.RecordBatch, Places]:
@@ -293,7 +312,7 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
     ValueError
         If a column can be no feature.
     """
-    roles.check_types(table.schema, origin, is_frame=True)
+    check_types(roles, table.schema, origin, is_frame=True)
     columns = {name: table.column(name).combine_chunks() for name in roles.features}
     return made_columns(columns, roles, Places(origin))
 
@@ -303,8 +322,6 @@ def columns_of_frame(table: pa.Table, roles: Roles, origin: str = _ORIGIN) -> Ma
 
 def numbers(column: pa.Array) -> NDArray[Any]:
     """A column as numbers, with NaN for nulls. It is not copied if Arrow holds it as NumPy does."""
-    if column.type == pa.float64() and column.null_count:
-        return _with_nans(column)
     try:
         values: NDArray[Any] = column.to_numpy()
     except pa.ArrowInvalid:  # NumPy has no equivalent of nulls, packed bools, decimals and some times
@@ -316,15 +333,6 @@ def numbers(column: pa.Array) -> NDArray[Any]:
             return _decimals(column)
         values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return days(column) if values.dtype.kind in "mM" else values
-
-
-def _with_nans(column: pa.Array) -> NDArray[Any]:
-    """A column of float64 in which nulls are NaN; Arrow takes half as long again."""
-    validity, values = column.buffers()
-    stop = column.offset + len(column)
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=stop, bitorder="little")
-    there = bits[column.offset :].view(np.bool_)
-    return np.where(there, np.frombuffer(values, np.float64, stop)[column.offset :], np.nan)
 
 
 def _integers_with_nulls(column: pa.Array) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.records import check_lists
 from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.sources.columns import is_number
 from streamgda.data.sources.expressions import (
     ColumnExpression,
     deserialised,
@@ -27,7 +28,6 @@ from streamgda.data.sources.expressions import (
     with_dates_of,
 )
 from streamgda.data.sources.lists import are_of_one_list, is_list, places_of
-from streamgda.data.sources.roles import is_number
 
 
 class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]

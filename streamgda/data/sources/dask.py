@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,15 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import LazySplit, Source, Split
-from streamgda.data.sources.batches import blocks_of_batches, columns_of_frame, rebatched, tables_of_batches
-from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.batches import BatchSplit, columns_of_frame, rebatched
+from streamgda.data.sources.choosing import check_file, check_types, choose_roles
+from streamgda.data.sources.columns import FIRST_ROWS
+from streamgda.data.sources.encoding import Wanted, encoding_for
 from streamgda.data.sources.lists import expanded
-from streamgda.data.sources.roles import FIRST_ROWS, Roles, TabularSource
+from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.splits import LazySplit, Split
+from streamgda.data.sources.tabular import TabularSource
 
 _FRAME = "the data frame"
 _MANY_CHUNKS = 1000
@@ -102,7 +106,6 @@ def scan_dask(
            [8.]])
     """
     check_missing(missing)
-    encoding = encoding_for(categories)
     if not hasattr(collection, "to_delayed"):
         raise TypeError(
             "a dask DataFrame or array is needed, such as the .data of an xarray; scan_arrow takes frames in "
@@ -112,36 +115,32 @@ def scan_dask(
         if not hasattr(collection, "columns"):
             raise ValueError("the target of a dask array is an array beside it, not a name")
         frame = collection.rename(columns=str)  # as Arrow names them
-        types = _with_lists(_known_types(frame, encoding), frame)
-        choice = target, features, exclude, encoding, weight, missing
-        return FrameSource(frame, Roles.choose(types, _FRAME, *choice, types, partial(_first_rows, frame)))
+        types = _with_lists(_known_types(frame, categories), frame)
+        choice = target, features, exclude, categories, weight, missing
+        return FrameSource(frame, choose_roles(types, _FRAME, *choice, types, partial(_first_rows, frame)))
     if features is not None or exclude:
         raise ValueError("features and exclude name columns of a data frame; then name its target too")
-    return _rows_and_labels(collection, target, weight, missing, encoding)
+    return _rows_and_labels(collection, target, weight, missing, categories)
 
 
 class FrameSource(TabularSource):
     """A data frame of Dask with the roles of its columns; made by `scan_dask`."""
 
-    def __init__(self, frame: Any, roles: Roles) -> None:
-        self._frame = frame
-        self._set_roles(roles)
-
     def __repr__(self) -> str:
-        return f"<Dask frame of {self._frame.npartitions} partitions: {self._roles.in_words}>"
+        return f"<Dask frame of {self._data.npartitions} partitions: {self._roles.in_words}>"
 
     @property
     def _known(self) -> tuple[pa.Schema, str]:
-        return _known_types(self._frame), _FRAME
+        return _known_types(self._data), _FRAME
 
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
-        parts = self._frame[list(self._roles.columns)].to_delayed()
+        parts = self._data[list(self._roles.columns)].to_delayed()
         split_of = partial(FramePartition, roles=self._roles)
         return [LazySplit(delayed(partial(split_of, index=i))(part)) for i, part in enumerate(parts)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class RowsSource(Source):
     """Rows in Dask partitions, with labels beside them; made by `scan_dask`.
 
@@ -150,34 +149,24 @@ class RowsSource(Source):
     """
 
     partitions: list[tuple[Any, ...]]
-    missing: Missing
     columns: Sequence[str] | range
     roles: Roles | None
+    missing: Missing
     parts: tuple[Part, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Name the features of a data frame."""
+        if self.roles is not None:
+            self.feature_names, self.encoded = self.roles.features, self.roles.encoded
 
     def __repr__(self) -> str:
         described = f"Dask rows with a target beside them, {len(self.partitions)} partitions"
         return f"<{'; '.join([described, *map(str, self.parts)])}>"
 
     @property
-    def feature_names(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        """The names of the features of a data frame."""
-        return None if self.roles is None else self.roles.features
-
-    @property
-    def encoded(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The features that are not numbers."""
-        return () if self.roles is None else self.roles.encoded
-
-    @property
     def n_features(self) -> int:
         """How many features a row has."""
         return len(self.columns if self.roles is None else self.roles.features)
-
-    @property
-    def missing_rows(self) -> Literal["raise", "marginal"]:
-        """How rows in which features are missing are to be learnt."""
-        return "marginal" if self.missing == "marginal" else "raise"
 
     @property
     def weight(self) -> Any:
@@ -186,11 +175,9 @@ class RowsSource(Source):
 
     def with_features(self, names: Sequence[str]) -> RowsSource:
         """The same rows with some of the features of a data frame, in this order."""
-        return (
-            super().with_features(names)
-            if self.roles is None
-            else replace(self, roles=self.roles.of_features(names))
-        )
+        if self.roles is None:
+            return super().with_features(names)
+        return replace(self, roles=self.roles.of_features(names))
 
     def with_part(self, part: Part) -> RowsSource:
         """One of the parts of `split`."""
@@ -198,9 +185,7 @@ class RowsSource(Source):
 
     def splits(self) -> list[LazySplit]:
         """The partitions, each of which becomes a split when it is computed."""
-        split_of = partial(
-            RowsPartition, roles=self.roles, missing=self.missing, columns=self.columns, parts=self.parts
-        )
+        split_of = partial(RowsPartition, source=replace(self, partitions=[]))
         return [
             LazySplit(delayed(partial(split_of, index=i, before=before))(*part))
             for i, (*part, before) in enumerate(self.partitions)
@@ -208,7 +193,7 @@ class RowsSource(Source):
 
 
 @dataclass(frozen=True)
-class FramePartition(Split):
+class FramePartition(BatchSplit):
     """A computed partition of a data frame."""
 
     frame: Any
@@ -217,19 +202,10 @@ class FramePartition(Split):
 
     n_rows = property(lambda self: len(self.frame))
 
-    def blocks(self) -> Iterator[Block]:
-        """Cut the rows into blocks."""
-        return blocks_of_batches(self._batches(), self.roles)
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Cut the rows into tables."""
-        return tables_of_batches(self._batches(), self.roles)
-
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         origin = f"partition {self.index}"
         table = as_arrow(self.frame, origin)
-        self.roles.check_there(table.schema.names, origin)
-        self.roles.check_types(table.schema, origin)
+        check_file(self.roles, table.schema, origin)
         yield from rebatched(table.to_batches(), self.roles, Places(origin, dataset=origin))
 
 
@@ -241,17 +217,14 @@ class RowsPartition(Split):
     labels: Any
     weights: Any
     index: int
-    columns: Sequence[str] | range
-    roles: Roles | None
-    missing: Missing
-    parts: tuple[Part, ...]
     before: int | None
+    source: RowsSource  # without the partitions
 
     n_rows = property(lambda self: len(self.rows))
 
     def blocks(self) -> Iterator[Block]:
         """Cut the rows into blocks."""
-        origin = f"partition {self.index}"
+        origin, roles = f"partition {self.index}", self.source.roles
         rows, names = self._features(origin)
         unnumbered = Places(origin, dataset=origin)
         places = unnumbered if self.before is None else Places(origin, before=self.before)
@@ -261,25 +234,26 @@ class RowsPartition(Split):
             labels,
             weights,
             names,
-            missing=self.missing,
+            missing=self.source.missing,
             origin=origin,
             places=places,
-            parts=self.parts,
-            lists=() if self.roles is None else list_columns(self.rows, self.roles.features),
+            parts=self.source.parts,
+            lists=() if roles is None else list_columns(self.rows, roles.features),
         )
 
     def _features(self, origin: str) -> tuple[Any, tuple[str, ...] | None]:
         """The rows with their features alone, some of which may be encoded, and the names of these."""
-        if self.roles is None or not hasattr(self.rows, "columns"):
+        roles = self.source.roles
+        if roles is None or not hasattr(self.rows, "columns"):
             return self.rows, None
-        frame, names = self.rows.rename(columns=str), self.roles.features
-        if (columns := tuple(frame.columns)) != self.columns:
-            declared = list(self.columns)
+        frame, names = self.rows.rename(columns=str), roles.features
+        if (columns := tuple(frame.columns)) != self.source.columns:
+            declared = list(self.source.columns)
             raise ValueError(f"{origin} has the columns {list(columns)}; the data frame declares {declared}")
         frame = with_places(frame, Columns(names))
-        if not self.roles.encoded:
+        if not roles.encoded:
             return frame[list(names)], names
-        features = columns_of_frame(as_arrow(frame, origin), self.roles, origin)
+        features = columns_of_frame(as_arrow(frame, origin), roles, origin)
         return features, features.schema.feature_names
 
 
@@ -298,25 +272,27 @@ def _in_order_of(rows: Any, other: Any, origin: str) -> Any:
     return other.reindex(rows.index)
 
 
-def _known_types(frame: Any, encoding: Encoding | None = None) -> pa.Schema:
+def _known_types(frame: Any, wanted: Wanted = None) -> pa.Schema:
     """The types of the columns. Those of objects, which only partitions know, are text if that is wanted."""
-    some, value = frame._meta_nonempty, None if encoding is None or encoding.by_name else ""
+    some, encoding = frame._meta_nonempty, encoding_for(wanted)
+    value = None if encoding is None or encoding.by_name else ""
     unknown = [name for name, dtype in zip(some.columns, some.dtypes, strict=True) if dtype.name == "object"]
     return as_arrow(some.assign(**dict.fromkeys(unknown, value)), _FRAME).schema.remove_metadata()
 
 
-def _roles_of(rows: Any, encoding: Encoding | None, missing: Missing) -> Roles | None:
+def _roles_of(rows: Any, wanted: Wanted, missing: Missing) -> Roles | None:
     """The roles of the columns of a data frame without labels; None for an array."""
     names = _names_of(rows)
     if names is None:
+        encoding = encoding_for(wanted)
         if encoding is not None and encoding.by_name and encoding.columns:
             raise ValueError(f"{encoding!r} names columns, and an array has none; give a data frame")
         return None
     frame = rows.rename(columns=str)
-    types = _with_lists(_known_types(frame, encoding), frame)
+    types = _with_lists(_known_types(frame, wanted), frame)
     expanded_names, _ = expanded(names, types, _FRAME, partial(_first_rows, frame))
-    roles = Roles(expanded_names, None, None, missing).with_encoded(encoding, types, _FRAME)
-    roles.check_types(types, _FRAME, is_frame=True)
+    roles = Roles(expanded_names, None, None, missing).with_encoded(wanted, types, _FRAME)
+    check_types(roles, types, _FRAME, is_frame=True)
     return roles
 
 
@@ -325,23 +301,16 @@ def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
     objects = [name for name, dtype in frame.dtypes.items() if dtype.name == "object"]
     first = frame[objects].partitions[0].compute().head(FIRST_ROWS) if objects else {}
     for name in objects:
-        if _holds_lists(first[name]):
+        if isinstance(next(iter(first[name].dropna()), None), list | tuple | np.ndarray):
             types = types.set(types.get_field_index(name), as_arrow(first[[name]], _FRAME).schema.field(0))
     return types
-
-
-def _holds_lists(column: Any) -> bool:
-    """Whether the first value of a column of pandas is a list."""
-    return isinstance(next(iter(column.dropna()), None), list | tuple | np.ndarray)
 
 
 def _first_rows(frame: Any, names: list[str]) -> pa.Table:
     return as_arrow(frame[names].partitions[0].compute().head(FIRST_ROWS), _FRAME)
 
 
-def _rows_and_labels(
-    rows: Any, labels: Any, weights: Any, missing: Missing, encoding: Encoding | None
-) -> RowsSource:
+def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing, wanted: Wanted) -> RowsSource:
     beside = {"the target": labels} if weights is None else {"the target": labels, "the weight": weights}
     for role, other in beside.items():
         if not hasattr(other, "to_delayed"):
@@ -352,25 +321,23 @@ def _rows_and_labels(
             )
     if rows.ndim != 2:
         raise ValueError(f"rows must have two dimensions, rows and features; they have {rows.ndim}")
-    roles = _roles_of(rows, encoding, missing)
+    roles = _roles_of(rows, wanted, missing)
     if roles is None:
         rows = rows.rechunk({1: -1})
         _warn_of_small_chunks(rows)
         beside = {role: _chunked_like(rows, other, role) for role, other in beside.items()}
-    parts: list[list[Any]] = [_delayed_parts(rows)]
-    for role, other in beside.items():
-        parts.append(_delayed_parts(other))
-        if len(parts[-1]) != len(parts[0]):
+    own, others = _delayed_parts(rows), {role: _delayed_parts(other) for role, other in beside.items()}
+    for role, parts in others.items():
+        if len(parts) != len(own):
             raise ValueError(
-                f"the rows have {len(parts[0])} partitions and {role} has {len(parts[-1])}; repartition one "
-                "like the other"
+                f"the rows have {len(own)} partitions and {role} has {len(parts)}; repartition one like the "
+                "other"
             )
-    if weights is None:
-        parts.append([None] * len(parts[0]))
     is_counted = roles is None and not _is_unknown(rows)
     starts = accumulate(rows.chunks[0], initial=0) if is_counted else repeat(None)
     columns = _names_of(rows) or range(int(rows.shape[1]))
-    return RowsSource(list(zip(*parts, starts, strict=False)), missing, columns, roles)
+    beside_rows = others["the target"], others.get("the weight", repeat(None)), starts
+    return RowsSource(list(zip(own, *beside_rows, strict=False)), columns, roles, missing)
 
 
 def _warn_of_small_chunks(rows: Any) -> None:

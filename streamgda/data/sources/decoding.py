@@ -9,8 +9,8 @@ from __future__ import annotations
 import copy
 import io
 import re
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,8 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
-from streamgda.data.sources.format_options import SingleByteEncoding
 from streamgda.data.sources.planning import name_of_format
+from streamgda.data.sources.text_encodings import SingleByteEncoding
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """How texts are compressed whose names end so."""
@@ -151,9 +151,7 @@ def _check_quotes(text: pa.NativeFile, options: pa.csv.ParseOptions, n_rows: int
         )
 
 
-_Decoder: TypeAlias = Callable[[Any, pa.NativeFile, str, pa.Schema | None], Decoded]
-
-_DECODERS: dict[str, _Decoder] = {"CSV": _csv, "JSON": _json, "Feather": _feather, "ORC": _orc}
+_DECODERS = {"CSV": _csv, "JSON": _json, "Feather": _feather, "ORC": _orc}
 
 
 def unpacked(file: pa.NativeFile, path: str) -> pa.NativeFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import re
 from collections import Counter
@@ -16,7 +15,8 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.dates import formats_of
-from streamgda.data.sources.format_options import SingleByteEncoding, format_of, with_options
+from streamgda.data.sources.format_options import format_of, with_options
+from streamgda.data.sources.text_encodings import encoding_of
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""
@@ -82,8 +82,7 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     ''
     """
     parse, read = kind.parse_options, kind.default_fragment_scan_options.read_options
-    encoding = _encoding(beginning, read.encoding)
-    changes: dict[str, Any] = {} if encoding == read.encoding else {"encoding": encoding}
+    encoding = encoding_of(beginning, read.encoding)
     content = io.StringIO(beginning.decode(encoding, "replace").removeprefix("\ufeff"), newline="")
     text = [*islice(content, read.skip_rows + _LINES)]
     whole = text[:-1] if len(beginning) == BEGINNING else text
@@ -91,9 +90,8 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     if not any(lines):
         return ""
     delimiter, skip, usual = _layout(lines) or (parse.delimiter, 0, 0)
-    if delimiter != parse.delimiter:
-        changes["delimiter"] = delimiter
     fields = [line.split(delimiter) for line in lines[skip:] if line]
+    changes: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter}
     changes["skip_rows"] = read.skip_rows + skip
     if not (read.column_names or read.autogenerate_column_names):
         above = lines[skip - 1].split(delimiter) if skip else []
@@ -108,19 +106,6 @@ def as_written(kind: ds.CsvFileFormat, beginning: bytes) -> str:
     if not convert.timestamp_parsers and (parsers := _parsers(fields, {*convert.null_values})):
         written = with_options(kind, {**changes, "timestamp_parsers": parsers})
     return written if _reads(written, "".join(whole).encode(encoding)) else ""
-
-
-def _encoding(beginning: bytes, given: str) -> str:
-    """The encoding that a text seems to have; the given one unless it is UTF-8, or the text is."""
-    if given not in ("utf8", "utf-8"):
-        return "utf8" if SingleByteEncoding(given).is_wrong_for(beginning) else given
-    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(beginning)
-    except UnicodeDecodeError:
-        return "cp1252" if re.search(rb"[\x80-\x9f]", beginning) else "latin1"
-    return "utf-16-le" if beginning[1:2] == b"\0" else given
 
 
 def _layout(lines: Sequence[str]) -> tuple[str, int, int] | None:

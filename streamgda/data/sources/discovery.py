@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -128,7 +127,7 @@ def find_files(
 
     def find_each() -> list[tuple[Location, Files]]:
         return [
-            (File(name), {name: listed[name]})
+            (Location(name), {name: listed[name]})
             if name in listed
             else _find(storage, name, Address(entry), endings, first_time=first_time)
             for name, entry in zip(names, path, strict=True)
@@ -198,47 +197,32 @@ def _check_listed_once(storage: Storage, paths: Iterable[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Location(ABC):
-    """Where files are found: a file, a folder or a pattern; and how names of files in folders end."""
+class Location:
+    """Where files are found: a file, unless it is a `Folder` or a `Pattern`.
+
+    The names of files in folders have one of the endings.
+    """
 
     path: str
     endings: tuple[str, ...] = SUFFIXES
 
     @property
-    @abstractmethod
     def root(self) -> str:
         """The folder that all the files are in."""
+        return self.path.rpartition("/")[0]
 
-    @abstractmethod
     def files(self, storage: Storage) -> tuple[Files, Files]:
         """All paths that are listed in folders, and the files among them, in order."""
+        return {}, {self.path: None}
 
-    @abstractmethod
     def matches(self, path: str) -> bool:
         """Whether a file with this path, which is below `root`, is one of the files."""
+        return path == self.path
 
     def includes(self, storage: Storage, place: Place) -> bool:
         """Whether a file at a place would be one of the files."""
         root = storage.place(self.root)
         return place.is_within(root) and self.matches(moved(place.path, root.path, self.root))
-
-
-@dataclass(frozen=True)
-class File(Location):
-    """A file."""
-
-    def files(self, storage: Storage) -> tuple[Files, Files]:
-        """The file itself; nothing is listed."""
-        return {}, {self.path: None}
-
-    @property
-    def root(self) -> str:
-        """The folder that it is in."""
-        return self.path.rpartition("/")[0]
-
-    def matches(self, path: str) -> bool:
-        """Whether it is this one."""
-        return path == self.path
 
 
 @dataclass(frozen=True)
@@ -357,7 +341,7 @@ class Pattern(Location):
 _UNSEEN = Version(None, None)
 """Stands for the version of a file that was not looked at."""
 
-_LOCATIONS: dict[pafs.FileType, type[Location]] = {pafs.FileType.File: File, pafs.FileType.Directory: Folder}
+_LOCATIONS = {pafs.FileType.File: Location, pafs.FileType.Directory: Folder}
 
 
 def _check_link(storage: Storage, path: str) -> None:
@@ -416,7 +400,7 @@ def _find_files_of_table(table: Any, filesystem: AnyFileSystem | None) -> Listin
     paths = [f"{bucket.partition('@')[0]}{path}" if in_bucket else path for _, bucket, path in uris]
     _check_listed_once(storage, paths)
     keys = dict(sorted(zip(paths, (keys for _, keys in files), strict=True), key=lambda file: file[0]))
-    return Listing(storage, dict.fromkeys(keys), list(map(File, keys)), columns, keys)
+    return Listing(storage, dict.fromkeys(keys), list(map(Location, keys)), columns, keys)
 
 
 def field_numbers(schema: pa.Schema) -> dict[str, bytes]:

@@ -42,43 +42,13 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class KnownDates:
-    """An encoding of the columns of a model that knows which are dates, also where these are texts."""
+    """The encoding of the columns of a model, and which of them are dates, also where these are texts."""
 
     encoding: Encoding | None
     dates: tuple[str, ...]
 
-    @property
-    def columns(self) -> str | Sequence[str]:
-        """The names of the columns that are encoded."""
-        return () if self.encoding is None else self.encoding.columns
 
-    @property
-    def by_name(self) -> bool:
-        """That of the encoding, which names its columns."""
-        return True
-
-    @property
-    def identity(self) -> list[Any]:
-        """That of the encoding."""
-        return [] if self.encoding is None else self.encoding.identity
-
-    def chosen(self, features: Sequence[str], stored: pa.Schema, origin: str) -> tuple[str, ...]:
-        """The features that are encoded."""
-        return () if self.encoding is None else self.encoding.chosen(features, stored, origin)
-
-    def takes(self, arrow_type: pa.DataType) -> bool:
-        """Whether a column of this type can be encoded."""
-        return self.encoding is not None and self.encoding.takes(arrow_type)
-
-    def read(
-        self, columns: Mapping[str, pa.Array], numbers: Mapping[str, NDArray[Any]], origin: str
-    ) -> MadeColumns:
-        """The features of a batch, by the encoding."""
-        assert self.encoding is not None  # which has chosen columns
-        return self.encoding.read(columns, numbers, origin)
-
-
-Wanted = Literal["auto"] | Encoding | None
+Wanted = Literal["auto"] | Encoding | KnownDates | None
 """What functions that scan, and estimators, take for an encoding."""
 
 AS_STORED = "categorical_features"
@@ -104,6 +74,7 @@ def encoding_for(wanted: Wanted) -> Encoding | None:
     ValueError
         If this is no encoding.
     """
+    wanted = wanted.encoding if isinstance(wanted, KnownDates) else wanted
     encoding: Encoding | None = option_of("categories", wanted)
     if encoding is not None and not hasattr(encoding, "chosen"):
         raise ValueError(f"categories must be 'auto', None or Categorical(columns=...); got {wanted!r:.200}")

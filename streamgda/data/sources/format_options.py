@@ -6,9 +6,8 @@ The text is what users may write, and what tells sources that read the same byte
 from __future__ import annotations
 
 import ast
-import codecs
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -39,8 +38,6 @@ _OF_PANDAS = {
     "date_format": "timestamp_parsers",
 }
 """Names of options in pandas, and their names here."""
-
-_FEW = 32  # bytes above ASCII without a letter, as encodings of single bytes have at most
 
 _ALIASES = {"ipc": "feather", "arrow": "feather"}
 
@@ -88,8 +85,19 @@ def format_of(kind: Any, paths: Iterable[str] = ()) -> ds.FileFormat:
     return {"parquet": ds.ParquetFileFormat, "feather": ds.IpcFileFormat, "orc": ds.OrcFileFormat}[word]()
 
 
-def text_of(kind: ds.FileFormat) -> str:
+def text_of(
+    kind: ds.FileFormat, changes: Mapping[str, Any] | None = None, write: Callable[[Any], str] = repr
+) -> str:
     """A format as text that `format_of` reads; options that are as usual are left out.
+
+    Parameters
+    ----------
+    kind : pyarrow.dataset.FileFormat
+        The format.
+    changes : mapping, optional
+        Other values of some options.
+    write : callable, default=repr
+        Writes a value.
 
     Raises
     ------
@@ -97,8 +105,8 @@ def text_of(kind: ds.FileFormat) -> str:
         If an option has a value that cannot be written as text.
     """
     word = word_of(kind)
-    usual = _values(format_of(word))
-    return " ".join([word, *(f"{name}={v!r}" for name, v in _values(kind).items() if v != usual[name])])
+    usual, values = _values(format_of(word)), {**_values(kind), **(changes or {})}
+    return " ".join([word, *(f"{name}={write(v)}" for name, v in values.items() if v != usual[name])])
 
 
 def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
@@ -109,9 +117,7 @@ def with_options(kind: ds.FileFormat, changes: Mapping[str, Any]) -> str:
     >>> with_options(format_of("csv delimiter=;"), {"skip_rows": 1, "column_names": ["width", "kind"]})
     'csv delimiter=; column_names=width,kind skip_rows=1'
     """
-    usual = _values(format_of(word_of(kind)))
-    values = {name: value for name, value in {**_values(kind), **changes}.items() if value != usual[name]}
-    return " ".join([word_of(kind), *(f"{name}={_written(value)}" for name, value in values.items())])
+    return text_of(kind, changes, _written)
 
 
 def _written(value: Any) -> str:
@@ -163,37 +169,6 @@ def _filled(
                 raise ValueError(f"format {word}: {name}={given[name]} cannot be read: {error}") from error
         made.append(one)
     return made
-
-
-class SingleByteEncoding:
-    """An encoding such as Latin-1, in which UTF-8 would be read as other letters without an error.
-
-    Parameters
-    ----------
-    encoding : str
-        The name of any encoding. If it has more than single bytes, it is never called wrong: in it, UTF-8 is
-        an error, or may be such text too.
-
-    Examples
-    --------
-    >>> texts = ["Köln".encode(encoding) for encoding in ("utf8", "latin1")]
-    >>> [SingleByteEncoding("latin1").is_wrong_for(text) for text in texts]
-    [True, False]
-    """
-
-    def __init__(self, encoding: str) -> None:
-        letters = [bytes([byte]).decode(encoding, "ignore") for byte in range(128, 256)]
-        self._utf8 = codecs.getincrementaldecoder("utf-8")() if letters.count("") < _FEW else None
-
-    def is_wrong_for(self, content: bytes) -> bool:
-        """Whether the text, of which this comes next, has letters beyond ASCII that are UTF-8."""
-        if self._utf8 is None:
-            return False
-        try:
-            return not self._utf8.decode(content).isascii()
-        except UnicodeDecodeError:
-            self._utf8 = None
-            return False
 
 
 # ---------------------------------------------------------------------- values of options

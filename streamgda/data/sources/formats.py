@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from os import PathLike
 from typing import Any, Self
@@ -23,8 +23,11 @@ import pyarrow.json
 from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import listed
-from streamgda.data.sources.base import InputFile, Map
+from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
+from streamgda.data.sources.choosing import check_types, choose_roles
+from streamgda.data.sources.column_names import check_named
+from streamgda.data.sources.columns import FIRST_ROWS
 from streamgda.data.sources.decoding import CODECS, decode_file, unpacked
 from streamgda.data.sources.dialects import BEGINNING, check_columns, naming_options
 from streamgda.data.sources.discovery import SUFFIXES, find_files
@@ -35,8 +38,8 @@ from streamgda.data.sources.format_options import format_of, text_of, word_of
 from streamgda.data.sources.lists import is_list
 from streamgda.data.sources.parquet import ParquetSource
 from streamgda.data.sources.planning import Check, Dataset, name_of_format
-from streamgda.data.sources.roles import FIRST_ROWS, Roles, check_named
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups, as_plain
+from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import Footer
@@ -130,7 +133,7 @@ def scan(
     condition = Filter.of(filters, dataset.schema)
     first = dataset.first.path
     with naming_options(first, dataset.format, partial(_beginning, dataset.listing.storage, first)):
-        roles = Roles.choose(dataset.schema, first, *choice, dataset.stored, dataset.first_rows)
+        roles = choose_roles(dataset.schema, first, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 
@@ -153,8 +156,9 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
     made = format_of(kinds[0] if kind is None else kind, listing.files)
-    text_of(made)  # raises for options that no text tells
-    return FormatDataset.of(listing, find, partial(_check_rows, check), made)
+    dataset = FormatDataset.of(listing, find, partial(_check_rows, check), made)
+    _ = dataset.format_as_text  # raises for options that no text tells
+    return dataset
 
 
 def _texts(paths: Any) -> list[str]:
@@ -178,6 +182,11 @@ def _is_text(kind: ds.FileFormat) -> bool:
 @dataclass(frozen=True, eq=False)
 class FormatDataset(Dataset):
     """The files of a dataset of another format than Parquet."""
+
+    @cached_property
+    def format_as_text(self) -> str:  # type: ignore[override]
+        """The format and its options, as text that `format_of` reads."""
+        return text_of(self.format)
 
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
@@ -225,11 +234,10 @@ class FormatDataset(Dataset):
         if _is_text(self.format):
             plain = {*roles.features, *roles.lists}.difference(roles.encoded, read_options.keep)
             columns = pa.schema([_as_float(one) if one.name in plain else one for one in columns])
-        written_as = text_of(self.format)
         for file in files:
             path, version = file.location, file.version or self.listing.files[file.location]
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
-            rows = FileRows(*what, format=self.format, types=columns, written_as=written_as)
+            rows = FileRows(*what, format=self.format, types=columns, written_as=self.format_as_text)
             yield replace(file, splits=[rows], columns=columns)
 
 
@@ -293,11 +301,7 @@ class FileRows(RowGroups):
     written_as: str = ""  # the format and its options, as text
 
     is_remote = False
-
-    @property
-    def identity(self) -> list[Any]:
-        """The file and its version, what is read of it and how, as plain values."""
-        return [*self._rows_and_roles(), self.written_as, str(self.types)]
+    decoded_as = property(lambda rows: (rows.written_as, str(rows.types)))
 
     def enclosing(self, start: int, stop: int) -> tuple[FileRows, int]:
         """The file, which is read from its beginning."""
@@ -338,7 +342,7 @@ class FileRows(RowGroups):
         for name in self.types.names:
             if name not in there.names:
                 raise self._lacks(name)
-        self.read_options.roles.check_types(there, self.path)
+        check_types(self.roles, there, self.path)
         return pa.schema([there.field(name) for name in self.types.names])
 
     def _lacks(self, name: str) -> ValueError:

@@ -18,10 +18,10 @@ from streamgda.data.sources.lists import are_of_one_list, first_length, is_list,
 _ROW: Callable[[int], str] = "row {}".format
 
 
-def with_places(X: Any, lists: Sequence[Any], known: Schema) -> Any:
-    """What `streamgda.data.blocks.arrays.with_places` returns of a frame with these columns of lists.
+def with_lists_spread(X: Any, lists: Sequence[Any], known: Schema) -> Any:
+    """A frame with a column for each place of the lists in some columns, which `with_places` has found.
 
-    If there are none, X itself is a column of lists.
+    If no columns are named, X itself is a column of lists.
     """
     if not lists:
         return _of_column(X, known)

@@ -44,7 +44,7 @@ def length_of(kind: pa.DataType) -> int | None:
 
 
 def expanded(
-    names: Sequence[str], schema: pa.Schema, origin: str, first_rows: Callable[[list[str]], pa.Table] | None
+    names: Sequence[str], schema: pa.Schema, origin: str, first_rows: Callable[[list[str]], pa.Table]
 ) -> tuple[tuple[str, ...], dict[str, int]]:
     """The features that some columns make, and the lengths of those columns that hold lists.
 
@@ -56,7 +56,7 @@ def expanded(
         The columns that there are.
     origin : str
         What errors call the data.
-    first_rows : callable, optional
+    first_rows : callable
         Reads the first rows of some columns, which tell the lengths that types leave open.
 
     Raises
@@ -71,7 +71,7 @@ def expanded(
     own = [name if name in there else column_of(name) for name in names]
     lengths = {name: length_of(kinds[name]) for name in own if name in kinds}
     unknown = [name for name, length in lengths.items() if length is None]
-    rows = first_rows(unknown) if unknown and first_rows else pa.table({name: [] for name in unknown})
+    rows = first_rows(unknown) if unknown else pa.table({})
     lists = {
         name: length or first_length(rows.column(name).combine_chunks(), f"{origin}: column {name!r}")
         for name, length in lengths.items()

@@ -13,18 +13,9 @@ import numpy as np
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, listed
-from streamgda.data.sources.base import (
-    FileSource,
-    InputFile,
-    LazySplit,
-    Map,
-    ScorableSource,
-    ScorableSplit,
-    Source,
-    Split,
-    WrappedSource,
-)
+from streamgda.data.sources.base import FileSource, Map, ScorableSource, Source, WrappedSource
 from streamgda.data.sources.maps import FeatureMap, name_of
+from streamgda.data.sources.splits import InputFile, LazySplit, ScorableSplit, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,6 +77,8 @@ def _mapped_split(part: Split, step: FeatureMap) -> Split:
 class MappedSource(WrappedSource):
     """A source whose features go through a map."""
 
+    n_features = Source.n_features  # by its own names, and not of the source behind the map
+
     def __init__(self, source: Source, step: FeatureMap) -> None:
         super().__init__(source)
         if source.encoded:
@@ -98,11 +91,6 @@ class MappedSource(WrappedSource):
 
     def __repr__(self) -> str:
         return f"{self.source!r} mapped by {name_of(self.step.transformer)}"
-
-    @property
-    def n_features(self) -> int:
-        """How many features the map makes."""
-        return len(self.step.names)
 
     @property
     def schema(self) -> pa.Schema:

@@ -16,14 +16,17 @@ from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
-from streamgda.data.sources.base import FileSource, InputFile, Map, ScorableSource, Split
+from streamgda.data.sources.base import FileSource, Map, ScorableSource
+from streamgda.data.sources.choosing import check_file, check_there, check_types, choose_roles
+from streamgda.data.sources.column_names import check_named
 from streamgda.data.sources.discovery import find_files
 from streamgda.data.sources.encoding import AS_STORED, Wanted
 from streamgda.data.sources.expressions import Filter
-from streamgda.data.sources.format_options import text_of
 from streamgda.data.sources.planning import Dataset, unified_types
-from streamgda.data.sources.roles import Roles, TabularSource, check_named
+from streamgda.data.sources.roles import Roles
 from streamgda.data.sources.row_groups import ReadOptions, RowGroups
+from streamgda.data.sources.splits import InputFile, Split
+from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.retries import retried
 
@@ -115,7 +118,7 @@ def scan_parquet(
     dataset = Dataset.of(find(), find, partial(check_named, target, weight, features))
     choice = target, features, exclude, categories, weight, missing
     condition = Filter.of(filters, dataset.schema)
-    roles = Roles.choose(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
+    roles = choose_roles(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
     return ParquetSource(dataset, roles, condition)
 
 
@@ -131,9 +134,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     """
 
     def __init__(self, dataset: Dataset, roles: Roles, condition: Filter | None = None) -> None:
-        self._dataset = dataset
-        self.target = roles.target
-        self._options = ReadOptions(dataset.listing.storage, roles, condition, root=dataset.listing.root)
+        self._dataset, self._filter = dataset, condition
+        self.target, self.is_quick_to_show = roles.target, len(dataset.listing.files) <= _FEW_FILES
         self._set_roles(roles)
 
     def __repr__(self) -> str:
@@ -155,14 +157,9 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         files = (self._dataset.plan([file], self._options) for file in self._files())
         return (split for (file,) in files for split in file.splits)
 
-    @property
-    def is_quick_to_show(self) -> bool:
-        """Whether there are few files."""
-        return len(self._dataset.listing.files) <= _FEW_FILES
-
     def _files(self) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""
-        files, name_of = self._dataset.files(self._options.filter), self._options.name_of
+        files, name_of = self._dataset.files(self._filter), self._options.name_of
         for depth, part in enumerate(self._roles.parts):
             files = [file for file in files if part.has_file(name_of(file.path), depth)]
         return files
@@ -192,11 +189,10 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def rescanned(self) -> Self:
         """The same source with the files that are there now."""
-        now = self._dataset.relisted(self._roles.check_file)
-        self._roles.check_there(now.schema.names, now.first.path)
-        self._roles.check_types(now.stored, now.first.path)
-        condition = self._options.filter
-        again = None if condition is None else Filter.of(condition.expression, now.schema)
+        now = self._dataset.relisted(partial(check_file, self._roles))
+        check_there(self._roles, now.schema.names, now.first.path)
+        check_types(self._roles, now.stored, now.first.path)
+        again = None if self._filter is None else Filter.of(self._filter.expression, now.schema)
         return type(self)(now, self._roles, again)
 
     def as_read(self, read_options: Mapping[str, Any]) -> Self:
@@ -209,18 +205,18 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)
-        self._options = replace(self._options, roles=roles)
+        listing = self._dataset.listing
+        self._options = ReadOptions(listing.storage, roles, self._filter, root=listing.root)
 
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, condition = self._roles, self._options.filter
-        written_as = text_of(self._dataset.format)
+        roles, written_as = self._roles, self._dataset.format_as_text
         return {
             "target": roles.target,
             "features": list(roles.features),
             "weight": roles.weight,
-            "filters": None if condition is None else condition.identity,
+            "filters": None if self._filter is None else self._filter.identity,
             "missing": roles.missing,
             **({} if roles.groups is None else {"groups": roles.groups}),
             **roles.identity,

@@ -20,12 +20,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from streamgda.data.sources.base import InputFile, Map, group_into_tasks
+from streamgda.data.sources.base import Map
+from streamgda.data.sources.choosing import check_types
+from streamgda.data.sources.columns import FIRST_ROWS, label_kind
 from streamgda.data.sources.discovery import Listing, field_numbers
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
-from streamgda.data.sources.roles import FIRST_ROWS, label_kind
 from streamgda.data.sources.row_groups import VIEWS, ReadOptions, RowGroups, read_buffer, without_views
+from streamgda.data.sources.splits import InputFile, group_into_tasks
 from streamgda.data.storage.filesystems import Storage, Version, conceal
 from streamgda.data.storage.footers import Footer, read_footer
 from streamgda.data.storage.retries import noting_retries, retried, warning_of_retries
@@ -83,6 +85,8 @@ class Dataset:
     format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
     find: Find | None = None
 
+    format_as_text = "parquet"  # with options
+
     @classmethod
     def of(
         cls,
@@ -103,7 +107,7 @@ class Dataset:
         first = known.first if known and is_known else _first_readable(listing, read, check)
         if listing.columns is not None:
             return cls._of_table(listing, find, listing.columns, first)
-        folders = dict.fromkeys(map(_folder, listing.files))
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
         inside = {folder: f"{folder.removeprefix(listing.folder)}/file" for folder in folders}
         keys = _types_of_keys(inside.values(), first.schema.names)
         partitioning = ds.HivePartitioning(keys)
@@ -203,7 +207,8 @@ class Dataset:
             fragments = stand_ins.get_fragments(filter=condition.expression)
             expressions = {name: expressions[name] for name in (names[int(one.path)] for one in fragments)}
         keys = {name: ds.get_partition_keys(expression) for name, expression in expressions.items()}
-        named = ((path, path if path in self.expressions else _folder(path)) for path in self.listing.files)
+        folders = ((path, path.rpartition("/")[0]) for path in self.listing.files)
+        named = ((path, path if path in self.expressions else folder) for path, folder in folders)
         return [InputFile(path, path, None, keys[name]) for path, name in named if name in keys]
 
     def plan(
@@ -257,10 +262,6 @@ def _equal_to(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
     """The expression that is true where the keys have these values."""
     each = (ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in keys)
     return reduce(and_, each, ds.scalar(True))
-
-
-def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:
@@ -454,7 +455,7 @@ class FilePlanner:
                 )
         # Most files have the schema of the first one, which has been checked.
         if not schema.equals(self.stored):
-            self.read_options.roles.check_types(schema, path)
+            check_types(self.read_options.roles, schema, path)
             self._check_label_kind(path, schema)
 
     def _check_label_kind(self, path: str, schema: pa.Schema) -> None:

@@ -25,10 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.block import Block, Places, power_of_two_up_to, rows_per_block
+from streamgda.data.blocks.block import Places, power_of_two_up_to, rows_per_block
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import ScorableSplit
-from streamgda.data.sources.batches import blocks_of_batches, tables_of_batches, unlabelled_blocks
+from streamgda.data.sources.batches import BatchSplit
 from streamgda.data.sources.errors import decoding, opening
 from streamgda.data.sources.expressions import Filter, filtering
 from streamgda.data.sources.roles import Roles
@@ -65,11 +64,6 @@ class ReadOptions:
     keep: tuple[str, ...] = ()
     root: str = ""
 
-    @cached_property
-    def is_remote(self) -> bool:
-        """Whether the files are."""
-        return not self.storage.is_local
-
     def name_of(self, path: str) -> str:
         """The name of a file in its dataset, by which its rows have their folds and parts."""
         return path.removeprefix(self.root).lstrip("/")
@@ -100,7 +94,7 @@ class _Remote(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RowGroups(ScorableSplit):
+class RowGroups(BatchSplit):
     """Consecutive row groups of a file, with the partition keys of the file.
 
     There may be a million splits, so `groups` has the numbers and the rows of row groups as bytes of int64.
@@ -115,8 +109,10 @@ class RowGroups(ScorableSplit):
     n_bytes: int | None = field(default=None, compare=False)
     remote: deque[Future[_Remote]] | None = field(default=None, compare=False, repr=False)  # until it is read
 
-    is_remote = property(attrgetter("read_options.is_remote"))
-    n_to_fetch = property(lambda groups: groups._n_to_fetch())
+    roles = property(attrgetter("read_options.roles"))
+    keep = property(attrgetter("read_options.keep"))
+    decoded_as = ()  # what tells other formats apart, as plain values
+    is_remote = property(lambda groups: not groups.read_options.storage.is_local)
 
     @property
     def rows_of_group(self) -> dict[int, int]:
@@ -124,18 +120,10 @@ class RowGroups(ScorableSplit):
         numbers, rows = np.frombuffer(self.groups, np.int64).reshape(2, -1).tolist()
         return dict(zip(numbers, rows, strict=True))
 
-    def blocks(self) -> Iterator[Block]:
-        """Read the row groups, each once, and cut them into blocks."""
-        return blocks_of_batches(self._batches(), self.read_options.roles)
-
-    def tables(self) -> Iterator[pa.Table]:
-        """Read the row groups as tables."""
-        return tables_of_batches(self._batches(), self.read_options.roles)
-
     def labels_ahead(self) -> tuple[int, int] | None:
         """How many of the first rows have been looked at, and how many labels these have."""
-        target = self.read_options.roles.target
-        if target is None or target in self.partition or target in self.read_options.roles.derived:
+        target = self.roles.target
+        if target is None or target in self.partition or target in self.roles.derived:
             return None
         of_labels = ReadOptions(self.read_options.storage, Roles((target,), None, None, "raise"), None)
         with closing(replace(self, read_options=of_labels)._batches()) as batches:
@@ -145,25 +133,22 @@ class RowGroups(ScorableSplit):
     @property
     def identity(self) -> list[Any]:
         """The file and its version, the row groups, and what is read of them, as plain values."""
-        return self._rows_and_roles()
-
-    def _rows_and_roles(self) -> list[Any]:
         condition = None if self.read_options.filter is None else self.read_options.filter.identity
         keys = {name: _plain_key(value) for name, value in self.partition.items()}
         self.version.warn_if_size_alone(self.path)
         rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, condition]
-        roles = self.read_options.roles
+        roles = self.roles
         labels = [] if roles.target is None else [roles.target, roles.weight]
         made = [roles.identity] if roles.identity else []
         encoded = [roles.encoded_as] if roles.encoded else []
         parts = [part.identity for part in roles.parts]
-        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts]
+        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts, *self.decoded_as]
 
     @property
     def keeps_all_rows(self) -> bool:
         """Whether all rows are read. A filter of partition keys alone keeps all or no rows of a file."""
         by_partition = all(name in self.partition for name in self.read_options.filter_columns.names)
-        return self.read_options.roles.keeps_all_rows and by_partition
+        return self.roles.keeps_all_rows and by_partition
 
     def enclosing(self, start: int, stop: int) -> tuple[RowGroups, int]:
         """The row groups that hold some rows, and how many rows come before them."""
@@ -174,20 +159,17 @@ class RowGroups(ScorableSplit):
         n_rows, n_before = int(rows[inside].sum()), int((ends - rows)[inside][0])
         return replace(self, groups=part, n_rows=n_rows, n_bytes=None), n_before
 
-    def features(self) -> Iterator[tuple[Block, Mapping[str, pa.Array]]]:
-        """Read the features, each row group once, and the columns kept beside them."""
-        return unlabelled_blocks(self._batches(), self.read_options.roles, self.read_options.keep)
-
     def fetched(self) -> RowGroups:
         """The same row groups; if they are remote, their first bytes are being fetched."""
         if not self.is_remote or self.remote:
             return self
         return replace(self, remote=deque([request_threads().submit(self._fetch)]))
 
-    def _n_to_fetch(self) -> int:
+    @property
+    def n_to_fetch(self) -> int:  # type: ignore[override]
         """The bytes that numbers take, without compression, up to those of a step."""
         options = self.read_options
-        n_values = (self.n_rows or 0) * max(len(options.columns), len(options.roles.features))
+        n_values = (self.n_rows or 0) * max(len(options.columns), len(self.roles.features))
         return min(8 * n_values, STEP) if self.is_remote else 0
 
     def _fetch(self) -> _Remote:
@@ -231,9 +213,9 @@ class RowGroups(ScorableSplit):
     def _batches_of_run(
         self, parquet: pq.ParquetFile, run: Mapping[int, int], places: Places
     ) -> Iterator[tuple[pa.RecordBatch, Places]]:
-        n_features, keep, n_rows = len(self.read_options.roles.features), self.read_options.keep, 0
+        n_features, n_rows = len(self.roles.features), 0
         with decoding(self.path):
-            for decoded in decode(parquet, list(run), self._stored, n_features, keep):
+            for decoded in decode(parquet, list(run), self._stored, n_features, self.keep):
                 rows = np.arange(n_rows, n_rows + decoded.num_rows)
                 n_rows += len(rows)
                 batch = self._with_keys(decoded) if self.partition else decoded
@@ -285,11 +267,10 @@ class RowGroups(ScorableSplit):
     def _parquet(
         self, file: pa.NativeFile, metadata: pq.FileMetaData | None, *, is_whole: bool
     ) -> pq.ParquetFile:
-        options = self.read_options
-        plain = {*self.partition, *options.filter_columns.names}
-        target = options.roles.target
-        coded = [*options.roles.encoded, *([] if target is None else [target])]
-        labels = sorted(name for name in coded if name not in plain.union(options.keep))
+        plain = {*self.partition, *self.read_options.filter_columns.names}
+        target = self.roles.target
+        coded = [*self.roles.encoded, *([] if target is None else [target])]
+        labels = sorted(name for name in coded if name not in plain.union(self.keep))
         opened = partial(
             pq.ParquetFile,
             file,
@@ -298,7 +279,7 @@ class RowGroups(ScorableSplit):
             page_checksum_verification=True,
         )
         parquet = opened(metadata=metadata, read_dictionary=labels)
-        metadata, keep = parquet.metadata, set(options.keep) - plain
+        metadata, keep = parquet.metadata, set(self.keep) - plain
         dictionaries = read_as_dictionaries(metadata, self.rows_of_group, labels, keep)
         as_wanted = dictionaries == labels
         return parquet if as_wanted else opened(metadata=metadata, read_dictionary=dictionaries)

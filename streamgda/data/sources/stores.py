@@ -123,6 +123,28 @@ class ChangedChunkError(ValueError):
     """A chunk is not in the version that the pass was planned for."""
 
 
+@dataclass(frozen=True)
+class PlannedArrays:
+    """The arrays of a group as they were when a pass was planned.
+
+    Attributes
+    ----------
+    described : str
+        A digest of what the documents say of the arrays: shapes, types, chunks, codecs and fill values.
+    documents : mapping of str to tuple
+        The versions of the documents; empty if the store cannot list what it holds.
+    blosc : tuple of str
+        The paths of arrays whose chunks end in Blosc.
+    shards : mapping of str to ShardIndex
+        Where the shards of an array have their index, by its path.
+    """
+
+    described: str
+    documents: Mapping[str, ChunkVersion | None]
+    blosc: tuple[str, ...]
+    shards: Mapping[str, ShardIndex]
+
+
 class WatchedStore(WrapperStore[Store]):
     """A store that raises an error if an object that was listed for the plan has vanished or changed.
 
@@ -130,38 +152,29 @@ class WatchedStore(WrapperStore[Store]):
     of a shard, which is its index, is requested once. If the documents that describe the arrays were listed,
     so were all objects, and no request is made for any other.
 
-    Blosc reads past the end of a truncated chunk. So in the arrays whose paths are in `blosc`, the length of
-    a chunk is compared with the length in its header.
+    Blosc reads past the end of a truncated chunk. So in arrays that end in it, the length of a chunk is
+    compared with the length in its header.
 
-    A shard that has lost bytes would be read from wrong places. So the end of its last chunk, by its index in
-    `shards`, is compared with its size.
+    A shard that has lost bytes would be read from wrong places. So the end of its last chunk, by its index,
+    is compared with its size.
     """
 
     def __init__(
-        self,
-        store: Store,
-        chunks: Mapping[str, ChunkVersion | None],
-        documents: Mapping[str, ChunkVersion | None],
-        blosc: tuple[str, ...],
-        shards: Mapping[str, ShardIndex],
+        self, store: Store, chunks: Mapping[str, ChunkVersion | None], arrays: PlannedArrays
     ) -> None:
         super().__init__(store)
-        self._chunks = chunks
-        self._documents = documents
-        self._blosc = blosc
-        self._shards = shards
-        self._versions = {**chunks, **documents}
+        self._chunks, self._arrays, self._versions = chunks, arrays, {**chunks, **arrays.documents}
         self._ends: dict[str, asyncio.Future[Buffer | None]] = {}
         self._folder = _local_folder(store)
 
     def _with_store(self, store: Store) -> WatchedStore:
-        return WatchedStore(store, self._chunks, self._documents, self._blosc, self._shards)
+        return WatchedStore(store, self._chunks, self._arrays)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Read an object, and check that it is there in the version that was planned for."""
-        if self._documents and key not in self._versions:
+        if self._arrays.documents and key not in self._versions:
             return None
         if isinstance(byte_range, SuffixByteRequest):
             if key not in self._ends:
@@ -184,17 +197,16 @@ class WatchedStore(WrapperStore[Store]):
             await self._check_length(key, len(answer), min(request.end, size) - request.start)
         if not len(answer):  # an empty shard would be read as fill values
             raise ValueError(f"{self._store}/{key} is empty")
-        if key in self._chunks and byte_range is None and key.startswith(self._blosc):
+        if key in self._chunks and byte_range is None and key.startswith(self._arrays.blosc):
             _check_blosc(f"{self._store}/{key}", answer)
-        if key in self._chunks and (index := self._shard_index(key)) is not None:
+        shards = self._arrays.shards.items()
+        index = next((index for prefix, index in shards if key.startswith(prefix)), None)
+        if key in self._chunks and index is not None:
             await self._check_shard(key, index, answer, byte_range)
         version = None if self._folder is None else self._versions.get(key)
         if version is not None and version != _version_of(self._folder, key):
             raise self._changed(key)
         return answer
-
-    def _shard_index(self, key: str) -> ShardIndex | None:
-        return next((index for prefix, index in self._shards.items() if key.startswith(prefix)), None)
 
     async def _check_shard(
         self, key: str, index: ShardIndex, answer: Buffer, byte_range: ByteRequest | None

@@ -30,14 +30,15 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StoreLike
 
 from streamgda.data.blocks.arrays import array_blocks, group_codes
 from streamgda.data.blocks.block import Block, Missing, Places, check_missing, without_missing
-from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import ROWS_PER_TASK, Map, ScorableSource, ScorableSplit, lists_of
+from streamgda.data.sources.base import Map, ScorableSource
 from streamgda.data.sources.errors import add_place
+from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit, lists_of
 from streamgda.data.sources.stores import (
     ChangedChunkError,
     ChunkVersion,
+    PlannedArrays,
     ShardIndex,
     WatchedStore,
     ends_in_blosc,
@@ -203,11 +204,6 @@ class ZarrSource(ScorableSource):
         return f"<Zarr {self.origin}: {'; '.join([roles, *map(str, self.parts)])}>"
 
     @property
-    def missing_rows(self) -> Literal["raise", "marginal"]:
-        """How rows in which features are missing are to be learnt."""
-        return "marginal" if self.missing == "marginal" else "raise"
-
-    @property
     def n_features(self) -> int:
         """How many features a row has."""
         return int(self.arrays()[0].shape[1])
@@ -249,7 +245,7 @@ class ZarrSource(ScorableSource):
         if len(set(self.names)) < len(self.names):
             raise ValueError(f"{self.origin}: features, target and weight must be arrays of their own")
         try:
-            arrays = _opened(self.store, self._paths, self.zarr_format)
+            arrays = self.opened(self.store)
         except ValueError:
             below = zarr.open_group(self.store, path=self.path, mode="r").members(max_depth=None)
             names = sorted(name for name, member in below if isinstance(member, zarr.Array))
@@ -277,9 +273,15 @@ class ZarrSource(ScorableSource):
             raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")
         return arrays
 
-    @property
-    def _paths(self) -> list[str]:
-        return [f"{self.path}/{name}".lstrip("/") for name in self.names]
+    def opened(self, store: Store) -> list[zarr.Array[Any]]:
+        """The arrays in a store. The metadata of all of them is requested at the same time."""
+        paths = [f"{self.path}/{name}".lstrip("/") for name in self.names]
+        opened = partial(open_array, store=store, mode="r", zarr_format=self.zarr_format)
+
+        async def open_all() -> list[zarr.AsyncArray[Any]]:
+            return await asyncio.gather(*(opened(path=path) for path in paths))
+
+        return [zarr.Array(array) for array in result_of(open_all())]
 
     def _check_written(self, labels: zarr.Array[Any], stored: Container[str]) -> None:
         for key in _keys_of_rows([labels], 0, labels.shape[0]):
@@ -326,7 +328,6 @@ class ZarrSource(ScorableSource):
         size = max(step, ROWS_PER_TASK // step * step)
         stored = stored_versions(self.store, self.path)
         bounds = [(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
-        described = digest([_description(array) for array in arrays])
         shards = {f"{array.path}/": index for array in arrays if (index := ShardIndex.of(array))}
         blosc = tuple(f"{array.path}/" for array in arrays if ends_in_blosc(array))
         keys = [_keys_of_metadata(array) for array in arrays]
@@ -334,18 +335,11 @@ class ZarrSource(ScorableSource):
         documents = {key: stored[key] for key in chain(*keys) if key in stored} if is_listed else {}
         if is_listed and self.target is not None and self.unwritten_labels == "raise":
             self._check_written(arrays[1], stored)
+        planned = PlannedArrays(_described(arrays), documents, blosc, shards)
+        keys_of = partial(_keys_of_rows, arrays)
         return [
-            ZarrRows(
-                self,
-                described,
-                start,
-                stop,
-                {key: stored[key] for key in _keys_of_rows(arrays, start, stop) & stored.keys()},
-                blosc,
-                shards,
-                documents,
-            )
-            for start, stop in bounds
+            ZarrRows(self, *rows, {key: stored[key] for key in keys_of(*rows) & stored.keys()}, planned)
+            for rows in bounds
         ]
 
 
@@ -355,19 +349,14 @@ class ZarrRows(ScorableSplit):
 
     Zarr reads a chunk that is not there as the fill value. So a chunk that has vanished must be told from one
     that was never written. A chunk that was written anew is recognised by size and time on a local disk, and
-    by size in other stores. `described` is a digest of what the documents say of the arrays: shapes, types,
-    chunks, codecs and fill values. `documents` has their versions; it is empty if the store cannot list what
-    it holds.
+    by size in other stores.
     """
 
     source: ZarrSource
-    described: str
     start: int
     stop: int
     stored: Mapping[str, ChunkVersion | None]
-    blosc: tuple[str, ...]
-    shards: Mapping[str, ShardIndex]
-    documents: Mapping[str, ChunkVersion | None]
+    arrays: PlannedArrays
 
     n_rows = property(lambda self: self.stop - self.start)
 
@@ -412,7 +401,7 @@ class ZarrRows(ScorableSplit):
         """
         source = self.source
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
-        rows = [source.origin, self.described, self.start, self.stop, versions]
+        rows = [source.origin, self.arrays.described, self.start, self.stop, versions]
         roles = [source.features, source.target, source.weight, source.groups, source.kept]
         parts = [part.identity for part in source.parts]
         return [*rows, *roles, source.missing, source.unwritten_labels, *parts]
@@ -428,9 +417,9 @@ class ZarrRows(ScorableSplit):
     def _slabs(self) -> Iterator[tuple[Places, Sequence[NDArray[Any]]]]:
         """Slabs of consecutive rows of all the arrays, and their places."""
         source = self.source
-        store = WatchedStore(source.store, self.stored, self.documents, self.blosc, self.shards)
-        arrays = _opened(store, source._paths, source.zarr_format)
-        if digest([_description(array) for array in arrays]) != self.described:
+        store = WatchedStore(source.store, self.stored, self.arrays)
+        arrays = source.opened(store)
+        if _described(arrays) != self.arrays.described:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
         try:
@@ -453,14 +442,11 @@ class ZarrRows(ScorableSplit):
         self, places: Places, arrays: Sequence[NDArray[Any]]
     ) -> tuple[Places, Sequence[NDArray[Any]]]:
         """The rows of a slab that are in the parts to be read, and their places."""
-        if not self.source.parts:
+        if not (parts := self.source.parts):
             return places, arrays
         by_name, n_rows = dict(zip(self.source.names, arrays, strict=True)), len(arrays[0])
 
-        def read(name: str) -> tuple[Labels, Codes]:
-            return group_codes(by_name[name], n_rows, places)
-
-        rows = rows_of_parts(self.source.parts, places, n_rows, read)
+        rows = rows_of_parts(parts, places, n_rows, lambda name: group_codes(by_name[name], n_rows, places))
         return places.take(rows), [array[rows] for array in arrays]
 
 
@@ -503,24 +489,15 @@ def _keys_of_metadata(array: zarr.Array[Any]) -> tuple[str, ...]:
     return tuple(f"{array.path}/{name}" for name in names)
 
 
-def _description(array: zarr.Array[Any]) -> dict[str, Any]:
-    """What the documents say of an array that its values depend on, as plain values."""
-    first, *_ = _keys_of_metadata(array)
-    documents = array.metadata.to_buffer_dict(default_buffer_prototype())
-    described: dict[str, Any] = json.loads(documents[first.rpartition("/")[2]].to_bytes())
-    described.pop("attributes", None)
-    return described
-
-
-def _opened(store: Store, paths: Sequence[str], zarr_format: Literal[2, 3]) -> list[zarr.Array[Any]]:
-    """The arrays at some paths. The metadata of all of them is requested at the same time."""
-
-    async def open_all() -> list[zarr.AsyncArray[Any]]:
-        return await asyncio.gather(
-            *(open_array(store=store, path=path, mode="r", zarr_format=zarr_format) for path in paths)
-        )
-
-    return [zarr.Array(array) for array in result_of(open_all())]
+def _described(arrays: Iterable[zarr.Array[Any]]) -> str:
+    """A digest of what the documents say of arrays that their values depend on."""
+    described = []
+    for array in arrays:
+        first, *_ = _keys_of_metadata(array)
+        documents = array.metadata.to_buffer_dict(default_buffer_prototype())
+        described.append(json.loads(documents[first.rpartition("/")[2]].to_bytes()))
+        described[-1].pop("attributes", None)
+    return digest(described)
 
 
 # ---------------------------------------------------------------------- slabs of rows

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.options import Option, option_of
 from streamgda.data.sources.batches import labels_of
-from streamgda.data.sources.roles import label_kind, matching, types_of
+from streamgda.data.sources.column_names import matching
+from streamgda.data.sources.columns import label_kind, types_of
 from streamgda.extensions.categories.columns import Categories, MixedColumns, coded
 
 Treatment = Literal["features", "naive", "separate", "common"]

@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 from streamgda.data.blocks.arrays import array_blocks, column_names, with_columns
 from streamgda.data.blocks.labels import Labels, as_labels
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.base import Source, Split, group_into_tasks
+from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Scheduler
+from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.data.storage.retries import StorageError
 from streamgda.extensions.exact.state import ExactClassStatistics
 from streamgda.extensions.private.clipping import GRID, Clipping, sensitivity

@@ -24,8 +24,9 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import callers_level
-from streamgda.data.sources.base import LazySplit, Source, Split
+from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Scheduler
+from streamgda.data.sources.splits import LazySplit, Split
 from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method, Softmax
 from streamgda.extensions.ridge.classifier import RidgeClassifier
 from streamgda.extensions.ridge.features import RandomFeatures

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from streamgda.data.blocks.block import FoldRule
-from streamgda.data.sources.base import InputFile
+from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage import tables
 from streamgda.data.storage.documents import SENSELESS, digest
 from streamgda.data.storage.fetching import read_ahead

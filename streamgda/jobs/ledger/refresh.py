@@ -8,9 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal, cast
 
-from streamgda.data.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Split, group_into_tasks
+from streamgda.data.sources.base import FileSource, Map
 from streamgda.data.sources.maps import is_of_map
 from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.data.sources.splits import ROWS_PER_TASK, InputFile, Split, group_into_tasks
 from streamgda.data.storage.filesystems import Version
 from streamgda.data.storage.retries import repeated
 from streamgda.jobs.ledger.drift import RefreshReport

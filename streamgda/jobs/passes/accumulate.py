@@ -11,8 +11,9 @@ import numpy as np
 
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.options import refusing_renamed
-from streamgda.data.sources.base import ROWS_PER_TASK, Map, Source, Split, group_into_tasks
+from streamgda.data.sources.base import Map, Source
 from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.data.sources.splits import ROWS_PER_TASK, Split, group_into_tasks
 from streamgda.data.storage.paths import Path
 from streamgda.data.storage.retries import RETRIES, retried
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for

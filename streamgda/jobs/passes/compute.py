@@ -16,8 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from streamgda.data.blocks.wording import counted
-from streamgda.data.sources.base import LazySplit, Map, Source
+from streamgda.data.sources.base import Map, Source
 from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.data.sources.splits import LazySplit
 from streamgda.data.storage.retries import warning_of_retries
 from streamgda.data.storage.threads import DaemonThreads
 from streamgda.jobs.passes.graph import Graph, Outcome

@@ -14,7 +14,7 @@ from functools import partial, reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.data.sources.base import Groups, LazySplit, Split
+from streamgda.data.sources.splits import Groups, LazySplit, Split
 from streamgda.data.storage.retries import noting_retries
 from streamgda.jobs.passes.plan import FAN_IN, Fold, Merge, Plan, in_place, read_group, runs_of
 

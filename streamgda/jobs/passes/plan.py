@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import add, iadd
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streamgda.data.sources.base import Groups
+from streamgda.data.sources.splits import Groups
 from streamgda.data.storage.retries import RETRIES, repeated
 
 if TYPE_CHECKING:

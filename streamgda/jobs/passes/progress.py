@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from streamgda.data.sources.base import Groups, total
 from streamgda.data.sources.running import PassProgress, Progress
+from streamgda.data.sources.splits import Groups, total
 
 
 class Listener:

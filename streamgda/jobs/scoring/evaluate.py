@@ -16,9 +16,10 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.dates import moments_of_days
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import check_known, listed
-from streamgda.data.sources.base import ScorableSource, Source, Split, group_into_tasks, total
+from streamgda.data.sources.base import ScorableSource, Source
 from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress
+from streamgda.data.sources.splits import Split, group_into_tasks, total
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
 from streamgda.jobs.passes.plan import Plan
 from streamgda.jobs.scoring import inference

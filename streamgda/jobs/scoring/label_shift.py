@@ -17,8 +17,9 @@ from sklearn.utils import check_scalar
 
 from streamgda.data.blocks.block import Block, mixed
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.sources.base import ScorableSplit, Source, group_into_tasks
+from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.data.sources.splits import ScorableSplit, group_into_tasks
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
 from streamgda.jobs.scoring.inference import Model, pieces_of, score_piece, snapshot, with_features_of

@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.wording import RowError
-from streamgda.data.sources.base import ScorableSource, Source, group_into_tasks
+from streamgda.data.sources.base import ScorableSource, Source
 from streamgda.data.sources.conversion import is_arrow, is_zarr_path
 from streamgda.data.sources.discovery import is_table
 from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.data.sources.splits import group_into_tasks
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.passes import compute

@@ -21,8 +21,9 @@ from streamgda.data.blocks.block import Block, FoldRule
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.schema import UNNAMED, Schema
 from streamgda.data.blocks.wording import RowError, abridged, named
-from streamgda.data.sources.base import Source, Split, group_into_tasks
+from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Progress, Scheduler
+from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
 from streamgda.jobs.scoring.inference import maps_and_model

@@ -28,9 +28,10 @@ from streamgda.data.blocks.arrays import (
 )
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
 from streamgda.data.blocks.wording import counted, named
-from streamgda.data.sources.base import Source, Split
+from streamgda.data.sources.base import Source
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
+from streamgda.data.sources.splits import Split
 from streamgda.jobs.passes.accumulate import accumulate_folds, read_into
 from streamgda.jobs.selection.candidates import Candidate, common_encoding, statistics_for_all
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD

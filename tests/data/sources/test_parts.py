@@ -37,7 +37,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.data.blocks.block import FoldRule
-from streamgda.data.sources.base import LazySplit
+from streamgda.data.sources.splits import LazySplit
 from tests.logged_filesystem import NotingHandler
 
 N = 3_000

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 import streamgda
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import StatisticsLedger, accumulate, scan_parquet
-from streamgda.data.sources.base import group_into_tasks
+from streamgda.data.sources.splits import group_into_tasks
 from streamgda.data.storage import footers
 from streamgda.jobs.passes.compute import opening_on
 from tests.logged_filesystem import note

@@ -38,7 +38,8 @@ from streamgda import (
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.parts import Part
-from streamgda.data.sources.base import Source, Split
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.splits import Split
 from streamgda.data.storage.fetching import read_ahead
 from streamgda.jobs.passes.accumulate import accumulate_folds
 from streamgda.statistics.required import Required

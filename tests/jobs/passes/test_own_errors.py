@@ -16,7 +16,8 @@ from sklearn.base import clone
 from streamgda import GaussianNB, StatisticsLedger, accumulate, evaluate, predict_dataset, scan_parquet
 from streamgda.cli.errors import describe
 from streamgda.data.blocks.arrays import array_blocks
-from streamgda.data.sources.base import Source, Split
+from streamgda.data.sources.base import Source
+from streamgda.data.sources.splits import Split
 
 AT_ONCE = 4  # seconds, on a busy machine; three retries take at least five
 

@@ -29,7 +29,7 @@ from streamgda import (
     predict_dataset,
     scan_parquet,
 )
-from streamgda.data.sources.base import Split, group_into_tasks
+from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.jobs.passes.compute import compute_plan
 from streamgda.jobs.passes.plan import Plan
 from tests.logged_filesystem import NotingHandler

@@ -118,7 +118,7 @@ def test_the_columns_of_a_data_frame_are_matched_by_name():
 @pytest.mark.slow_cases("cluster", "threads")
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "cluster"])
 def test_every_scheduler_gives_the_same_bits(folder, scheduler, request, monkeypatch):
-    monkeypatch.setattr("streamgda.data.sources.base.ROWS_PER_TASK", 200)  # or all would be one task
+    monkeypatch.setattr("streamgda.data.sources.splits.ROWS_PER_TASK", 200)  # or all would be one task
     fitted = QuadraticDiscriminantAnalysis().fit(X, Y)
     source = scan_parquet(folder, "y", features=["u", "v"], weight="w")
     expected = evaluate(fitted, source, scheduler="synchronous")

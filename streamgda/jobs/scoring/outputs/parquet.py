@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from streamgda.data.sources.base import ScorableSplit
 from streamgda.data.sources.errors import decoding
+from streamgda.data.sources.splits import ScorableSplit
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.filesystems import resolve
 from streamgda.data.storage.footers import read_footer

@@ -29,7 +29,7 @@ from zarr.storage import MemoryStore
 
 from streamgda.data.blocks.block import power_of_two_up_to
 from streamgda.data.blocks.wording import RowError
-from streamgda.data.sources.base import RowRange, ScorableSplit
+from streamgda.data.sources.splits import RowRange, ScorableSplit
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.filesystems import by_fsspec, reached, resolve
 from streamgda.data.storage.paths import AnyFileSystem, Path
