@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from streamgda.data.sources.base import ROWS_PER_TASK, FileSource, InputFile, Map, Split, group_into_tasks
 from streamgda.data.sources.maps import is_of_map
@@ -154,21 +154,11 @@ class Reader:
             else:
                 finish = partial(self._write_large, group[0])
                 parts = list(group_into_tasks(group[0].splits))
-                yield Plan(parts, self._state_of, None, self._add, finish, retries=0)
+                yield Plan(parts, self._state_of, None, _add, finish, retries=0)
 
     def _read_small(self, files: Iterable[InputFile], _: None) -> list[Any]:
         """Read some files one by one, and write their entries."""
-        unread: list[Any] = []
-
-        def entries() -> Iterator[Entry]:
-            for file in files:
-                state = self._state_of([file], None)
-                if isinstance(state, str):
-                    unread.append((file.path, state))
-                else:
-                    yield _entry_of(file, state)
-
-        return [*self.entries.write(entries()), *unread]
+        return self._written((file, self._state_of([file], None)) for file in files)
 
     def _state_of(self, splits: Iterable[Split], _: None) -> State | str:
         """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
@@ -180,17 +170,26 @@ class Reader:
                 raise
             return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
-    def _add(self, total: State | str, part: State | str) -> State | str:
-        if isinstance(total, str) or isinstance(part, str):
-            return total if isinstance(total, str) else part
-        return cast("State", cast("Any", total) + part)
-
     def _write_large(self, file: InputFile, state: State | str) -> list[Any]:
-        if isinstance(state, str):
-            return [(file.path, state)]
-        return self.entries.write([_entry_of(file, state)])
+        return self._written([(file, state)])
+
+    def _written(self, states: Iterable[tuple[InputFile, State | str]]) -> list[Any]:
+        """Write the entries of files. Return their records, and why others could not be read, by path."""
+        unread: list[Any] = []
+
+        def entries() -> Iterator[Entry]:
+            for file, state in states:
+                if isinstance(state, str):
+                    unread.append((file.path, state))
+                else:
+                    record = FileRecord.of(file)._replace(rows=state.n_rows, dropped=state.n_dropped)
+                    yield Entry(record, *table_of(state))
+
+        return [*self.entries.write(entries()), *unread]
 
 
-def _entry_of(file: InputFile, state: State) -> Entry:
-    record = FileRecord.of(file)._replace(rows=state.n_rows, dropped=state.n_dropped)
-    return Entry(record, *table_of(state))
+def _add(total: Any, part: Any) -> Any:
+    """The sum of two states of a file; or why one of them could not be read."""
+    if isinstance(total, str):
+        return total
+    return part if isinstance(part, str) else total + part
