@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import prod
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -128,28 +128,6 @@ def evaluate(
     return evaluation
 
 
-@overload
-def progressive_score(
-    model: Model,
-    batches: Iterable[Batch] | Source,
-    *,
-    step: None = None,
-    half_life: float | None = None,
-    time: str | None = None,
-) -> Evaluation: ...
-
-
-@overload
-def progressive_score(
-    model: Model,
-    batches: Iterable[Batch] | Source,
-    *,
-    step: int,
-    half_life: float | None = None,
-    time: str | None = None,
-) -> list[Evaluation]: ...
-
-
 def progressive_score(
     model: Model,
     batches: Iterable[Batch] | Source,
@@ -157,7 +135,7 @@ def progressive_score(
     step: int | None = None,
     half_life: float | None = None,
     time: str | None = None,
-) -> Evaluation | list[Evaluation]:
+) -> Any:
     """Test, then train, batch by batch: each batch is scored by the model that learnt the batches before it.
 
     Parameters

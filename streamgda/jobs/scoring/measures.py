@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,12 +194,6 @@ class Measures(Locked):
             If the temperature is not within that grid.
         """
         return loss_at(self._mean_losses, temperature)
-
-    @overload
-    def conformal_quantile(self, coverage: float, by: Literal["all"] = "all") -> float: ...
-
-    @overload
-    def conformal_quantile(self, coverage: float, by: Literal["class"]) -> Array: ...
 
     def conformal_quantile(self, coverage: float, by: Literal["all", "class"] = "all") -> float | Array:
         """The least log-odds ln p / (1 − p) of a class in a set that holds the class of a row.
