@@ -15,18 +15,16 @@ from streamgda.data.blocks.block import checked_weights
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.wording import counted, named
 from streamgda.data.storage.saving import Loadable
-from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
+from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, losses_when_divided
 from streamgda.jobs.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
-from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
+from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, N_TENTHS, PROBABILITY, WEIGHT, Measures
 from streamgda.models.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
 from streamgda.statistics.locking import at_one_moment
 
-_CALIBRATION_BINS = 10
-
 _VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
-_INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
+_INNER_EDGES = np.linspace(0.0, 1.0, N_TENTHS + 1)[1:-1]
 
 _WEIGHTED_SUMS = (
     *("_confusion", "_calibration", "_losses", "_loss_weight", "_ranks", "_log_loss", "_squared_error"),
@@ -80,23 +78,6 @@ class Evaluation(Measures, Loadable):
 
     _kind = "evaluation"
     _columns = frozenset({"label", "confusion", "calibration", "odds", "odds_weights"})
-
-    def __init__(self, pos_label: Any = None) -> None:
-        self.pos_label = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
-        self.classes: Labels = labels.no_labels()
-        self.n_rows = 0
-        self.n_dropped = 0
-        self._is_weighted = False
-        self._log_loss = 0.0
-        self._squared_error = 0.0
-        self._losses, self._ranks, self._loss_weight = np.zeros(N_LOSSES), np.zeros(N_RANKS), 0.0
-        self._allocate(0)
-
-    def _allocate(self, n_classes: int) -> None:
-        self._confusion = np.zeros((n_classes, n_classes))
-        self._scores = [ScoreHistogram(most_exact(n_classes)) for _ in range(n_classes)]
-        self._calibration = np.zeros((n_classes, 3, _CALIBRATION_BINS))
-        self._squared_weights = np.zeros(n_classes)
 
     # ------------------------------------------------------------------ adding rows
 
@@ -203,16 +184,11 @@ class Evaluation(Measures, Loadable):
         self._loss_weight += float(loss_weight.sum())
         if not share:
             self._losses += np.inf
-        step = max(1, _VALUES_AT_ONCE // len(classes))
-        if len(codes) <= step:
-            log_odds = self._add_scores(scores, truth, weight)
-            self._add_losses(calibration.undo(scores), truth, loss_weight)
-        else:
-            log_odds = np.empty(scores.shape, order="F")
-            for start in range(0, len(codes), step):
-                some = slice(start, start + step)
-                log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
-                self._add_losses(calibration.undo(scores[some]), truth[some], loss_weight[some])
+        log_odds, step = np.empty(scores.shape, order="F"), max(1, _VALUES_AT_ONCE // len(classes))
+        for start in range(0, len(codes), step):
+            some = slice(start, start + step)
+            log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
+            self._add_losses(calibration.undo(scores[some]), truth[some], loss_weight[some])
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
 
@@ -233,7 +209,7 @@ class Evaluation(Measures, Loadable):
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
         rows = np.arange(len(truth))
-        sums, size = self._calibration.reshape(-1), _CALIBRATION_BINS
+        sums, size = self._calibration.reshape(-1), N_TENTHS
         places = np.searchsorted(_INNER_EDGES, probabilities[rows, truth]) + truth * 3 * size
         np.add.at(sums, places + MEMBERS * size, weight)
         are_low = probabilities <= _INNER_EDGES[0]  # all but ten of a row, at most
@@ -337,7 +313,7 @@ class Evaluation(Measures, Loadable):
             odds[k], weights[k] = histogram.odds, histogram.weights.ravel()
         matrices = {
             "confusion": self._confusion,
-            "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
+            "calibration": self._calibration.reshape(n_classes, 3 * N_TENTHS),
         }
         document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
         document |= {"loss_weight": self._loss_weight, "ranks": self._ranks, "pos_label": self.pos_label}
@@ -399,7 +375,7 @@ def _check_saved(columns: dict[str, Any], n_classes: int) -> None:
     for k in range(n_classes):
         odds = columns["odds"][k]
         n_odds = N_BINS if odds is None else len(odds)
-        lengths = {"confusion": n_classes, "calibration": 3 * _CALIBRATION_BINS, "odds_weights": 2 * n_odds}
+        lengths = {"confusion": n_classes, "calibration": 3 * N_TENTHS, "odds_weights": 2 * n_odds}
         for name, length in lengths.items():
             values = columns[name][k]
             if values is None or len(values) != length:
