@@ -181,7 +181,8 @@ def predict_dataset(
     splits, types = source.to_score(beside, compute.opening_on(scheduler))
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
-    output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *prediction.fields])
+    kept = (Field(column.name, (column.name,), column.type) for column in types)
+    output = _output_at(out, filesystem, [*kept, *prediction.fields])
     if source.overlaps(output.storage, output.path):
         raise ValueError(
             f"{out} lies in the folder of the input, where predictions would be taken for data; "
@@ -246,10 +247,10 @@ def _checked_place(out: Path) -> Address:
 
 def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output:
     if not is_zarr_path(out):
-        return ParquetOutput.at(out, filesystem, fields)
+        return ParquetOutput(out, filesystem, fields)
     from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
 
-    return ZarrOutput.at(out, filesystem, fields)
+    return ZarrOutput(out, filesystem, fields)
 
 
 def _fingerprint(model: Model) -> str:

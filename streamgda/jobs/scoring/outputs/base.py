@@ -27,7 +27,8 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.sources.base import JoinedSplits, ScorableSplit
 from streamgda.data.sources.errors import add_place
 from streamgda.data.storage.fetching import fetch_ahead, request_threads
-from streamgda.data.storage.filesystems import Storage, reached
+from streamgda.data.storage.filesystems import reached, resolve
+from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.data.storage.retries import retried
 from streamgda.data.storage.threads import wait_for
 
@@ -62,11 +63,6 @@ class Field:
     columns: tuple[str, ...]
     type: pa.DataType
     attributes: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, column: pa.Field) -> Self:
-        """The field of a column that is copied from the input."""
-        return cls(column.name, (column.name,), column.type)
 
 
 @dataclass(frozen=True)
@@ -165,28 +161,28 @@ class Writes:
         future.result()
 
 
-@dataclass(eq=False)
 class Output(ABC):
     """A folder that holds predictions and nothing else, written part by part.
 
+    Parameters
+    ----------
+    path : path or URL
+        The folder.
+    filesystem : pyarrow or fsspec filesystem, optional
+        Where it is. If None, inferred from the path.
+    fields : iterable of Field
+        What is written for each row.
+
     Attributes
     ----------
-    storage : Storage
-        Where it is.
-    path : str
-        The folder there.
-    fields : tuple of Field
-        What is written for each row.
     run : str
         Where the run keeps what it has not finished, or shows that it goes on.
     """
 
-    storage: Storage
-    path: str
-    fields: tuple[Field, ...]
-
-    def __post_init__(self) -> None:
-        self.path = self.path.rstrip("/")
+    def __init__(self, path: Path, filesystem: AnyFileSystem | None, fields: Iterable[Field]) -> None:
+        storage, name = resolve(path, filesystem)
+        self.storage, folder = storage.unwrapped(name)
+        self.path, self.fields = folder.rstrip("/"), tuple(fields)
         self.run, self._has_begun = f"{self.path}/{_RUN}{uuid.uuid4().hex}", False
 
     @cached_property
