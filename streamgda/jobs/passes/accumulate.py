@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.sources.base import ROWS_PER_TASK, Map, Source, Split, group_into_tasks
 from streamgda.data.sources.running import Progress, Scheduler
@@ -20,7 +19,6 @@ from streamgda.jobs.passes.plan import Plan
 from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows, policy_of
@@ -163,41 +161,6 @@ def accumulate(
     reading = policy.read(read, empty, note=note_read if progress is True else None)
     warn_unless_enough_reads(reading)
     return reading.statistics
-
-
-def accumulate_folds(
-    source: Source,
-    required: Required,
-    *,
-    rule: FoldRule,
-    missing: MissingRows | None = None,
-    scheduler: Scheduler = None,
-    progress: Progress = False,
-    **options: Any,
-) -> FoldStatistics:
-    """Read a source once and return the statistics of the rows of each fold.
-
-    Parameters
-    ----------
-    source : Source
-        What to read. Its blocks must hold the groups that the rule needs.
-    rule : FoldRule
-        Which fold each row belongs to.
-    missing : {"raise", "marginal"} or Marginal, optional
-        As for `accumulate`, but rows are read once.
-    required, **options
-        As for `empty_statistics`. The patterns of observed features are those of all folds together.
-    scheduler, progress
-        As for `accumulate`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `accumulate` does.
-    """
-    _check_source(source)
-    empty = empty_statistics(required, missing=missing or source.missing_rows, **options)
-    return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
 S = TypeVar("S", bound=Readable)

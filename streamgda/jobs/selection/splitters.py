@@ -31,7 +31,7 @@ from streamgda.data.blocks.wording import counted, named
 from streamgda.data.sources.base import Source, Split
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
-from streamgda.jobs.passes.accumulate import accumulate_folds, read_into
+from streamgda.jobs.passes.accumulate import read_into
 from streamgda.jobs.selection.candidates import Candidate, common_encoding, statistics_for_all
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
 from streamgda.models.estimators.reading import check_batch, check_no_name, encoded_columns
@@ -121,8 +121,8 @@ def read_folds(
     with remedying(_LEARN):
         rules, n_reads = _rules_for(candidates, source, how)
         if all(own is None for own in rules):
-            states = [accumulate_folds(source, rule=rule, **params, **how)] * len(candidates)
-            return states, source, 1
+            state = read_into(source, FoldStatistics(empty_statistics(**params), rule), **how)
+            return [state] * len(candidates), source, 1
         firsts = [next(i for i, one in enumerate(rules) if one == own) for own in rules]
         empties = {}
         for i in firsts:
