@@ -106,8 +106,8 @@ def states_by_key(
 class FoldStatistics(Locked):
     """Statistics of labelled rows: one state for each fold.
 
-    A search reads rows into them, and `StatisticsLedger.fold_statistics` returns them. They take the memory of
-    one state for each fold.
+    Searches read rows into them, and `StatisticsLedger.fold_statistics` returns them. They take the memory
+    of one state for each fold.
 
     Parameters
     ----------
