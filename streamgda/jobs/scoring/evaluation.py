@@ -311,16 +311,13 @@ class Evaluation(Measures, Loadable):
         odds, weights = np.empty((2, n_classes), dtype=object)
         for k, histogram in enumerate(self._scores):
             odds[k], weights[k] = histogram.odds, histogram.weights.ravel()
-        matrices = {
-            "confusion": self._confusion,
-            "calibration": self._calibration.reshape(n_classes, 3 * N_TENTHS),
-        }
+        calibration = self._calibration.reshape(n_classes, 3 * N_TENTHS)
+        columns = {"label": self.classes, "confusion": self._confusion, "calibration": calibration}
         document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
         document |= {"loss_weight": self._loss_weight, "ranks": self._ranks, "pos_label": self.pos_label}
         if self._is_weighted:
             document["squared_weights"] = self._squared_weights
-        columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
-        return columns, {"kind": "Evaluation", **document}
+        return {**columns, "odds": odds, "odds_weights": weights}, {"kind": "Evaluation", **document}
 
     @classmethod
     def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:

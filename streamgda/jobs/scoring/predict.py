@@ -23,15 +23,9 @@ from streamgda.data.storage.documents import digest
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.jobs.scoring.inference import (
-    Decision,
-    Model,
-    maps_and_model,
-    scan_for,
-    snapshot,
-    with_features_of,
-)
+from streamgda.jobs.scoring.inference import Model
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from streamgda.models.estimators.priors import in_pairs
@@ -166,9 +160,9 @@ def predict_dataset(
     >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
     ((4, 2), ['a', 'b'])
     """
-    whole, (maps, model) = model, maps_and_model(model)
-    model = snapshot(model)
-    decision = Decision.of(model, threshold, costs, pos_label)
+    whole, (maps, model) = model, inference.maps_and_model(model)
+    model = inference.snapshot(model)
+    decision = inference.Decision.of(model, threshold, costs, pos_label)
     prediction = PredictionColumns.of(model, columns, decision, top, quantile)
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
@@ -176,7 +170,7 @@ def predict_dataset(
     for name in set(beside).intersection(prediction.names):
         raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
     out = _checked_place(out)
-    source = with_features_of(model, as_scorable(whole, source), maps)
+    source = inference.with_features_of(model, as_scorable(whole, source), maps)
     scheduler = compute.scheduler_for(source, scheduler)
     splits, types = source.to_score(beside, compute.opening_on(scheduler))
     if not splits:
@@ -229,7 +223,7 @@ def as_scorable(model: Model, source: Any) -> ScorableSource:
     """The source of a dataset that can be read without labels; TypeError for what cannot be."""
     if not (isinstance(source, Source | PathLike | Sequence) or is_arrow(source) or is_table(source)):
         raise TypeError(f"a dataset is needed, got {type(source).__name__}: {_REMEDY}")
-    source = scan_for(model, source)
+    source = inference.scan_for(model, source)
     if not isinstance(source, ScorableSource):
         raise TypeError(f"{source!r} cannot be scored part by part: {_REMEDY}")
     return source

@@ -16,16 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
-from streamgda.data.blocks.arrays import (
-    array_blocks,
-    as_table,
-    column_labels,
-    columns_of_other_types,
-    group_codes,
-    readable,
-    with_columns,
-    with_places,
-)
+from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
 from streamgda.data.blocks.wording import counted, named
 from streamgda.data.sources.base import Source, Split
@@ -81,7 +72,7 @@ class HashedKFold(BaseCrossValidator):
         """The fold of each row: shape (n_rows,)."""
         if groups is None:
             return folds_of_rows(np.arange(n_rows), self.n_splits)
-        labels, codes = group_codes(groups, n_rows)
+        labels, codes = arrays.group_codes(groups, n_rows)
         return folds_of_groups(labels, self.n_splits)[codes]
 
 
@@ -302,11 +293,11 @@ class ArraySource(Source):
     ) -> None:
         if y is None:
             raise ValueError("models are compared on labelled rows, but the target y is None")
-        X = with_places(as_table(X))
+        X = arrays.with_places(arrays.as_table(X))
         check_batch(X)
         check_no_name(y)
-        if not columns_of_other_types(X):
-            readable(X)
+        if not arrays.columns_of_other_types(X):
+            arrays.readable(X)
         self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
         self.encoding = encoding
 
@@ -317,12 +308,12 @@ class ArraySource(Source):
         """The same rows, grouped by a column of the frame. This column is then not a feature."""
         if self.groups is not None:
             return self
-        names = column_labels(self.rows) or []
+        names = arrays.column_labels(self.rows) or []
         if column not in names:
             raise ValueError(
                 f"there is no column {column!r} to group the rows by; X has {names or 'no names'}"
             )
-        rest = with_columns(self.rows, [name for name in names if name != column])
+        rest = arrays.with_columns(self.rows, [name for name in names if name != column])
         return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]), self.encoding)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
@@ -330,7 +321,7 @@ class ArraySource(Source):
         made, places = encoded_columns(self.rows, self.encoding), Places(start=start)
         names = None if made is None else made.schema.feature_names
         rows = self.rows if made is None else made
-        return array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
+        return arrays.array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
 
     def splits(self) -> list[Split]:
         """All the rows."""

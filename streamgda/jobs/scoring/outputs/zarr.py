@@ -308,18 +308,12 @@ def _dtype_of(field: Field) -> str:
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return "string"
-    if pa.types.is_date32(kind):
-        return "datetime64[D]"
-    if pa.types.is_timestamp(kind):
-        return f"datetime64[{kind.unit}]"
-    if pa.types.is_duration(kind):
-        return f"timedelta64[{kind.unit}]"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return str(np.dtype(kind.to_pandas_dtype()))
-    raise ValueError(
-        f"column {field.name!r} is {field.type}, which no Zarr array can hold; write Parquet, or do not "
-        "keep it"
-    )
+    dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
+    if dtype.kind == "O":
+        raise ValueError(
+            f"column {field.name!r} is {kind}, which no Zarr array can hold; write Parquet, or do not keep it"
+        )
+    return str(dtype)
 
 
 def _values_of(table: pa.Table, field: Field, array: zarr.Array[Any]) -> Any:
