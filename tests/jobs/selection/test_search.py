@@ -356,7 +356,7 @@ def test_after_ctrl_c_a_fitted_search_is_as_it_was(tmp_path, at):
 def test_a_search_that_is_wrongly_asked_for_keeps_what_it_has_found():
     X, y = rows()
     search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1, 0.2]}).fit(X, y)
-    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+    with pytest.raises(ValueError, match="there is no parameter 'depth'"):
         search.set_params(param_grid={"depth": [1]}).fit(X, y)
     assert "shrinkage" in search.best_params_
 
@@ -399,8 +399,8 @@ def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
         ({"cv": 1}, "at least 2 folds"),
         ({"cv": "five"}, "cv must be .* got 'five'$"),
         ({"cv": list(KFold(3).split(range(400)))}, "got a list. If it .* name the fold of each row"),
-        ({"param_grid": {"shrinkag": [1]}}, "Invalid parameter 'shrinkag' .* mean 'shrinkage'"),
-        ({"param_grid": {"regparam": [1]}}, "Invalid parameter 'regparam'"),
+        ({"param_grid": {"shrinkag": [1]}}, "there is no parameter 'shrinkag'; did you mean 'shrinkage'"),
+        ({"param_grid": {"regparam": [1]}}, "LinearDiscriminantAnalysis: there is no parameter 'regparam'"),
         ({"scoring": ["accuracy", "log_loss"]}, "refit is False or one of"),
         ({"scoring": ["accuracy"]}, r"refit is False or one of \['accuracy'\]; got True"),
         ({"groups": "who", "fold": "who"}, "groups or fold, not both"),
