@@ -131,33 +131,28 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    _check_source(source)
+    if not isinstance(source, Source):
+        raise TypeError(
+            f"only a source can be accumulated, got {type(source).__name__}; scan makes a source of "
+            "a path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
+            "ClassStatistics().update(X, y), or become a source by scan_arrow"
+        )
     check_whole(retries, "retries", 0)
     if rows_per_task is not None:
         check_whole(rows_per_task, "rows_per_task", 1)
-    empty = empty_statistics(
-        Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact),
-        missing=missing or source.missing_rows,
-        rule=rule,
-    )
+    required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    empty = empty_statistics(required, missing=missing or source.missing_rows, rule=rule)
     policy, states = None if missing is None else policy_of(missing), None
     if checkpoint is not None:
         from streamgda.jobs.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
 
         states = Checkpoint.at(checkpoint, source, empty if policy is None else policy.first(empty))
-    read = partial(
-        read_into,
-        source if policy is None else source.pinned(),
-        scheduler=scheduler,
-        progress=progress,
-        rows_per_task=rows_per_task,
-        retries=retries,
-        checkpoint=states,
-    )
+    how: dict[str, Any] = {"rows_per_task": rows_per_task, "retries": retries, "checkpoint": states}
     if policy is None:
-        return read(empty)
+        return read_into(source, empty, scheduler, progress, **how)
     from streamgda.models.estimators.several_reads import note_read, warn_unless_enough_reads
 
+    read = partial(read_into, source.pinned(), scheduler=scheduler, progress=progress, **how)
     reading = policy.read(read, empty, note=note_read if progress is True else None)
     warn_unless_enough_reads(reading)
     return reading.statistics
@@ -233,15 +228,6 @@ def _rows_beside_state(
 
 def _labels_ahead(split: Split) -> tuple[int, int]:
     return retried(split.labels_ahead) or (0, 0)
-
-
-def _check_source(source: object) -> None:
-    if not isinstance(source, Source):
-        raise TypeError(
-            f"only a source can be accumulated, got {type(source).__name__}; scan makes a source of "
-            "a path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
-            "ClassStatistics().update(X, y), or become a source by scan_arrow"
-        )
 
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:

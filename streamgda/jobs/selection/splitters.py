@@ -18,7 +18,7 @@ from sklearn.model_selection import BaseCrossValidator
 
 from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
-from streamgda.data.blocks.wording import counted, named
+from streamgda.data.blocks.wording import check_known, counted, named
 from streamgda.data.sources.base import Source, Split
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
@@ -309,10 +309,7 @@ class ArraySource(Source):
         if self.groups is not None:
             return self
         names = arrays.column_labels(self.rows) or []
-        if column not in names:
-            raise ValueError(
-                f"there is no column {column!r} to group the rows by; X has {names or 'no names'}"
-            )
+        check_known([column], names, repr(self))
         rest = arrays.with_columns(self.rows, [name for name in names if name != column])
         return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]), self.encoding)
 
