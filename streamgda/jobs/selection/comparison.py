@@ -233,14 +233,13 @@ def compare(
     """
     trials = Trials(states[0], scorings)
     folds = tested_folds(states[0])
-    different = {id(state): state for state in states}
-    columns = []
-    for fold, *trainings in zip(folds, *(state.held_out(folds) for state in different.values()), strict=True):
-        of_state = dict(zip(different, (training for _, training in trainings), strict=True))
-        pairs = zip(candidates, states, strict=True)
-        columns.append([trials.add(one, of_state[id(state)], [fold], state) for one, state in pairs])
-    n_reads = trials.read(source, **how)
-    return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
+    by_candidate: list[list[Trial]] = [[] for _ in candidates]
+    for state in {id(state): state for state in states}.values():  # which candidates may share
+        for fold, training in state.held_out(folds):
+            for candidate, own, row in zip(candidates, states, by_candidate, strict=True):
+                if own is state:
+                    row.append(trials.add(candidate, training, [fold], state))
+    return Comparison(folds, by_candidate, trials.read(source, **how))
 
 
 _AMOUNTS = re.compile(r"\b(rank [\d,]+ of|[\d,]+ rows?|\(of weight [^)]*\))")
