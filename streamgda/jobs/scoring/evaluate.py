@@ -20,7 +20,7 @@ from streamgda.data.sources.base import ScorableSource, Source, Split, group_int
 from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
-from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.plan import Plan, runs_of
 from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
@@ -33,7 +33,7 @@ from streamgda.statistics.kernels.threads import in_threads
 
 Batch = Sequence[Any]
 
-_ROWS_AT_ONCE = 1 << 12
+_ROWS_AT_ONCE = 1 << 12  # that make up for a call for each class
 _BLOCKS_OF_RUN = 4  # of rows in memory
 _ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 
@@ -314,7 +314,9 @@ def _evaluate_blocks(
     calibration = Calibration(float(model.temperature))
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for pieces in _enough(inference.pieces_of(block, len(labels))):
+        every = inference.pieces_of(block, len(labels))
+        n_together = 1 + _ROWS_AT_ONCE // every[0].stop if every else 1
+        for pieces in runs_of(every, n_together):
             some = slice(pieces[0].start, pieces[-1].stop)
             scores = _posterior_scores(model, block, pieces)
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
@@ -324,13 +326,7 @@ def _evaluate_blocks(
     return evaluation
 
 
-def _enough(pieces: list[slice]) -> Iterator[list[slice]]:
-    """Yield neighbouring pieces with enough rows to make up for a call for each class."""
-    size = 1 + _ROWS_AT_ONCE // max(1, pieces[0].stop) if pieces else 1
-    yield from (pieces[i : i + size] for i in range(0, len(pieces), size))
-
-
-def _posterior_scores(model: Model, block: Block, pieces: list[slice]) -> Array:
+def _posterior_scores(model: Model, block: Block, pieces: Sequence[slice]) -> Array:
     """The posterior scores of the rows of neighbouring pieces: (n, K)."""
     n_classes, first = len(model.known_labels), pieces[0].start
     result = np.empty((pieces[-1].stop - first, n_classes), order=order_of(n_classes))
