@@ -16,7 +16,7 @@ from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.wording import counted, named
 from streamgda.data.storage.saving import Loadable
 from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, losses_when_divided
-from streamgda.jobs.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
+from streamgda.jobs.scoring.curves import LOWER_EDGES, Array, ScoreHistogram, most_exact
 from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, N_TENTHS, PROBABILITY, WEIGHT, Measures
 from streamgda.models.gaussians.calibration import UNCALIBRATED, Calibration
 from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
@@ -321,16 +321,15 @@ class Evaluation(Measures, Loadable):
 
     @classmethod
     def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
-        evaluation = cls()
+        evaluation, n_classes = cls(), len(columns["label"])
         evaluation.classes = labels.as_labels(columns["label"])
-        _check_saved(columns, len(columns["label"]))
-        evaluation._allocate(len(evaluation.classes))
-        most = most_exact(max(1, len(evaluation.classes)))
-        for k in range(len(evaluation.classes)):
+        _check_saved(columns, n_classes)
+        evaluation._allocate(n_classes)
+        for k in range(n_classes):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
             weights = columns["odds_weights"][k].reshape(2, -1).copy()
-            evaluation._scores[k] = ScoreHistogram(most, columns["odds"][k], weights)
+            evaluation._scores[k] = ScoreHistogram(most_exact(n_classes), columns["odds"][k], weights)
         for name in _PLAIN:
             kind, value = type(getattr(evaluation, name)), document[name]
             if type(value) not in {kind, int} or not 0 <= value < np.inf:
@@ -348,7 +347,7 @@ class Evaluation(Measures, Loadable):
         rows = evaluation._confusion.sum(axis=1)
         equal = rows * (rows.sum() / max(1, evaluation.n_rows)) if evaluation._is_weighted else rows
         squares = np.array(document.get("squared_weights", equal), np.float64)
-        if squares.shape != rows.shape or not ((squares >= 0) & (squares < np.inf)).all():
+        if squares.shape != rows.shape or not _are_weights(squares):
             raise ValueError("its squared weights are of no rows")
         evaluation._squared_weights = squares
         return evaluation
@@ -370,17 +369,17 @@ def _check_saved(columns: dict[str, Any], n_classes: int) -> None:
     if (columns["label"][1:] <= columns["label"][:-1]).any():
         raise ValueError("its labels are not sorted, or one stands twice")
     for k in range(n_classes):
-        odds = columns["odds"][k]
-        n_odds = N_BINS if odds is None else len(odds)
-        lengths = {"confusion": n_classes, "calibration": 3 * N_TENTHS, "odds_weights": 2 * n_odds}
+        odds = LOWER_EDGES if columns["odds"][k] is None else columns["odds"][k]
+        lengths = {"confusion": n_classes, "calibration": 3 * N_TENTHS, "odds_weights": 2 * len(odds)}
         for name, length in lengths.items():
-            values = columns[name][k]
-            if values is None or len(values) != length:
-                raise ValueError(f"its {name} are not of {length:,} numbers for each class")
-            if not ((values >= 0) & (values < np.inf)).all():
-                raise ValueError(f"its {name} hold a number that is negative or not finite")
-        if odds is not None and (np.isnan(odds).any() or not (odds[1:] > odds[:-1]).all()):
+            if len(columns[name][k]) != length or not _are_weights(columns[name][k]):
+                raise ValueError(f"its {name} are not {length:,} weights for each class")
+        if np.isnan(odds).any() or not (odds[1:] > odds[:-1]).all():
             raise ValueError("its odds are not sorted")
+
+
+def _are_weights(values: Array) -> bool:
+    return bool(((values >= 0) & (values < np.inf)).all())
 
 
 def _check_logarithms(scores: Array) -> None:
