@@ -139,15 +139,8 @@ class PredictionColumns:
         """The names of the columns in a table."""
         return [name for field in self.fields for name in field.columns]
 
-    def compute(self, block: Block, labels_of: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
+    def compute(self, block: Block) -> dict[str, Any]:
         """The columns of the rows of a block, by name.
-
-        Parameters
-        ----------
-        block : Block
-            Rows.
-        labels_of : callable
-            Converts positions of classes to labels.
 
         Raises
         ------
@@ -168,8 +161,9 @@ class PredictionColumns:
             for scores in score_piece(self.model, block, piece, n_best):
                 for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, piece][:, scores.positions] = column.values(self, scores).T
+        labels = pa.array(self.labels)
         columns = [
-            labels_of(values) if column.holds_labels else values
+            labels.take(pa.array(values)) if column.holds_labels else values
             for (column, _), array in zip(entries, arrays, strict=True)
             for values in array
         ]

@@ -283,9 +283,7 @@ def _predicted_rows(part: Part, columns: PredictionColumns, output: Output) -> R
 def _table(
     columns: PredictionColumns, output: Output, block: Block, beside: Mapping[str, pa.Array]
 ) -> pa.Table:
-    classes = pa.array(columns.labels)
-    predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
-    table = pa.table({**beside, **predictions})
+    table = pa.table({**beside, **columns.compute(block)})
     try:
         return output.in_schema(table)
     except RowError as error:
