@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -190,21 +191,13 @@ def pieces(
     schema : pyarrow.Schema
         The types that the columns will have; strings in a dictionary may become strings.
     """
-    columns = {
-        name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in beside.items()
-    }
-    n_rows = len(block.codes)
-    n_bytes = np.full(n_rows, 8.0 * n_columns)
+    columns = {name: pa.array(values) for name, values in beside.items()}
+    n_bytes = np.full(len(block.codes), 8.0 * n_columns)
     for name, column in columns.items():
         n_bytes += _bytes_of_rows(column, schema.field(name).type)
-    ends = n_bytes.cumsum()
-    start, stop = 0, -1
-    while stop < n_rows:
-        before = ends[start - 1] if start else 0.0
-        fitting = int(np.searchsorted(ends, before + _BYTES_OF_PIECE, side="right"))
-        stop = min(max(fitting, start + 1), n_rows)
+    cuts = np.flatnonzero(np.diff(n_bytes.cumsum() // _BYTES_OF_PIECE)) + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(n_bytes)]):
         yield block.between(start, stop), {name: column[start:stop] for name, column in columns.items()}
-        start = stop
 
 
 def _bytes_of_rows(column: pa.Array, kind: pa.DataType) -> float | NDArray[np.float64]:
