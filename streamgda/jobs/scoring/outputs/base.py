@@ -135,7 +135,6 @@ class Writes:
     """
 
     def __init__(self) -> None:
-        self._n_bytes = 0
         self._waiting: deque[tuple[int, Future[Any]]] = deque()
 
     def __enter__(self) -> Self:
@@ -143,22 +142,17 @@ class Writes:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         wait([future for _, future in self._waiting])
-        while error is None and self._waiting:
-            self._finish_first()
+        for _, future in self._waiting if error is None else ():
+            future.result()
 
     def begin(self, n_bytes: int, write: Callable[..., object], *arguments: object) -> Future[Any]:
         """Call a function in another thread as soon as there is room for so many bytes."""
-        while self._waiting and (self._waiting[0][1].done() or self._n_bytes + n_bytes > _MOST_BYTES_WAITING):
-            self._finish_first()
+        room = _MOST_BYTES_WAITING - n_bytes
+        while self._waiting and (self._waiting[0][1].done() or sum(n for n, _ in self._waiting) > room):
+            self._waiting.popleft()[1].result()
         future = request_threads().submit(write, *arguments)
         self._waiting.append((n_bytes, future))
-        self._n_bytes += n_bytes
         return future
-
-    def _finish_first(self) -> None:
-        n_bytes, future = self._waiting.popleft()
-        self._n_bytes -= n_bytes
-        future.result()
 
 
 class Output(ABC):
