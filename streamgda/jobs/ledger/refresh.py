@@ -61,19 +61,18 @@ class RefreshPlan:
         self, now: Iterable[FileRecord], held: Iterable[FileRecord] = (), **outcome: Any
     ) -> RefreshReport:
         """The report of a refresh that has found these files, after which some files are held."""
-        now = in_order(now)
-        read = [record for record in now if self.before.get(record.path) is not record]
-        sizes = [] if outcome.get("dry_run") else [(record.rows, record.dropped) for record in read]
-        return RefreshReport(
-            added=tuple(record.path for record in read if record.path not in self.before),
-            changed=tuple(record.path for record in read if record.path in self.before),
-            reused=tuple(record.path for record in now if self.before.get(record.path) is record),
-            dropped=self.dropped,
-            rows=sum(rows for rows, _ in sizes),
-            rows_held=sum(record.rows for record in held),
-            rows_dropped=sum(dropped for _, dropped in sizes),
-            **outcome,
-        )
+        paths: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
+        n_read = n_dropped = 0
+        for record in in_order(now):
+            if self.before.get(record.path) is record:
+                paths["reused"].append(record.path)
+                continue
+            paths["changed" if record.path in self.before else "added"].append(record.path)
+            if not outcome.get("dry_run"):
+                n_read, n_dropped = n_read + record.rows, n_dropped + record.dropped
+        changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
+        changes |= {"dropped": self.dropped, "rows": n_read, "rows_dropped": n_dropped}
+        return RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
 
 
 def plan_refresh(
