@@ -89,20 +89,15 @@ def plan_refresh(
     for unknown in sorted({*exclude} - paths):
         raise ValueError(f"exclude: the source has no file {unknown!r}; paths are as in ledger.files")
     paths -= {*exclude}
-    known: list[FileRecord] = []
-    unread: dict[tuple[Any, ...], InputFile] = {}
-    for file in (file for file in files if file.path in paths):
+    wanted = {FileRecord.of(file).identity: file for file in files if file.path in paths}
+    for file in wanted.values():
         if file.version is not None:
             file.version.warn_if_size_alone(file.path)
-        identity, record = FileRecord.of(file).identity, before.get(file.path)
-        if record is not None and record.identity == identity and record.table in there:
-            known.append(record)
-        else:
-            unread[identity] = file
-    # A refresh that was refused or killed may have read some of them.
-    found = entries.found(there.keys() - {record.table for record in records}) if unread else {}
-    known = in_order([*known, *(found[one] for one in unread if one in found)])
-    missing = [file for one, file in unread.items() if one not in found]
+    read_before = {record.identity: record for record in records if record.table in there}
+    if not wanted.keys() <= read_before.keys():  # a refresh that was refused or killed may have read them
+        read_before = entries.found(there.keys() - {record.table for record in records}) | read_before
+    known = in_order(read_before[one] for one in wanted if one in read_before)
+    missing = [file for one, file in wanted.items() if one not in read_before]
     return RefreshPlan(before, known, missing, tuple(sorted(before.keys() - paths))), there
 
 
