@@ -120,11 +120,9 @@ class StatisticsLedger:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
-        if missing is not None:
-            policy_of(missing)
+        policy_of(missing or "raise")  # raises if it names none
         self.missing, self.rule = missing, rule
-        in_folds = {"folds": folds, "groups": groups}
-        self._options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
+        self._options = {**self.required.keywords(), "folds": folds, "groups": groups, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         where, name = resolve(path, filesystem)
         self._storage, folder = where.unwrapped(name)

@@ -195,6 +195,7 @@ class Measures(Locked):
         """
         return loss_at(self._mean_losses, temperature)
 
+    @at_one_moment
     def conformal_quantile(self, coverage: float, by: Literal["all", "class"] = "all") -> float | Array:
         """The least log-odds ln p / (1 − p) of a class in a set that holds the class of a row.
 
@@ -240,11 +241,9 @@ class Measures(Locked):
             raise ValueError(
                 f"coverage is a number between 0 and 1, and by 'all' or 'class'; got {coverage!r} and {by!r}"
             )
-        with self.lock:
-            scores, squares = self._scores, self._squared_weights
         if by == "all":
-            return _least_odds(scores, squares.sum(), coverage)
-        by_class = zip(scores, squares, strict=True)
+            return _least_odds(self._scores, self._squared_weights.sum(), coverage)
+        by_class = zip(self._scores, self._squared_weights, strict=True)
         return np.array([_least_odds([own], square, coverage) for own, square in by_class])
 
     @property
