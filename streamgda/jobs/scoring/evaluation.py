@@ -194,10 +194,8 @@ class Evaluation(Measures, Loadable):
 
     def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> None:
         """Add the losses at other temperatures of the rows that have a weight."""
-        if (rows := np.flatnonzero(weight)).size == len(weight):
-            self._losses += losses_when_divided(scores, truth, weight)
-        elif len(rows):
-            self._losses += losses_when_divided(scores[rows], truth[rows], weight[rows])
+        rows: Any = slice(None) if weight.all() else np.flatnonzero(weight)
+        self._losses += losses_when_divided(scores[rows], truth[rows], weight[rows])
 
     def _add_scores(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> Array:
         """Add rows to all sums that need no more than their scores; return the log-odds."""
