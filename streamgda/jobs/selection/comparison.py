@@ -25,7 +25,7 @@ from streamgda.data.sources.base import Source, Split, group_into_tasks
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.scoring.inference import maps_and_model
+from streamgda.jobs.scoring.inference import maps_and_model, pieces_of
 from streamgda.jobs.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.jobs.selection.candidates import Candidate
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
@@ -39,7 +39,6 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows
 
-_VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
 _MOST_NAMED = 10
 
 
@@ -373,9 +372,7 @@ def _score_block(
         )
     truth = positions[block.codes]
     weights = block.row_weights
-    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(classes)))
-    for start in range(0, len(truth), size):
-        piece = slice(start, min(start + size, len(truth)))
+    for piece in pieces_of(block, len(classes)):
         rows = block.matrix(piece.start, piece.stop)
         for number, (scorer, kinds) in models.items():
             if number in held_out.failures:
@@ -383,7 +380,7 @@ def _score_block(
             try:
                 scored = scorer.score(rows, truth[piece], weights[piece], log_joint=LOG_LIKELIHOOD in kinds)
             except ValueError as error:
-                held_out.failures[number] = _named_in(block, start, error)
+                held_out.failures[number] = _named_in(block, piece.start, error)
                 continue
             if number not in held_out.metrics:
                 held_out.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}
