@@ -20,7 +20,6 @@ from streamgda.statistics.base import Readable, Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
@@ -233,6 +232,5 @@ def _labels_ahead(split: Split) -> tuple[int, int]:
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     state: Any = empty.copy()
-    with single_blas_thread():
-        state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
+    state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
     return cast("S", state)

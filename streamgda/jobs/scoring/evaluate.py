@@ -28,7 +28,6 @@ from streamgda.models.estimators.forgetting import Times, factor_after, times_of
 from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows, missing_for
 from streamgda.models.gaussians.calibration import Calibration
 from streamgda.models.gaussians.posteriors import Array, order_of
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.kernels.threads import in_threads
 
 Batch = Sequence[Any]
@@ -284,10 +283,9 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 
 def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, float]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
-    with single_blas_thread():
-        model, decision, share = shared
-        blocks = (block for split in splits for block in split.blocks())
-        return _evaluate_blocks(model, blocks, decision, share)
+    model, decision, share = shared
+    blocks = (block for split in splits for block in split.blocks())
+    return _evaluate_blocks(model, blocks, decision, share)
 
 
 def _share_of(n_rows: int | None) -> float:

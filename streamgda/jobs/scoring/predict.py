@@ -29,7 +29,6 @@ from streamgda.jobs.scoring.inference import Model
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from streamgda.models.estimators.priors import in_pairs
-from streamgda.statistics.kernels.blas import single_blas_thread
 
 _FORMAT = 1
 
@@ -266,7 +265,7 @@ def _fingerprint(model: Model) -> str:
 def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
-    with single_blas_thread(), Writes() as writes:
+    with Writes() as writes:
         summaries = (output.write(part, _predicted_rows(part, columns, output), writes) for part in parts)
         return sum(summaries, PredictionSummary())
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -36,7 +37,6 @@ from streamgda.models.estimators.scores import Finalised, score_finalised
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows
 
 _MOST_NAMED = 10
@@ -340,15 +340,13 @@ class HeldOutScores:
 def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
     """One task: score the rows of consecutive splits, in order."""
     held_out = HeldOutScores()
-    with single_blas_thread():
-        for split in splits:
-            for block in split.blocks():
-                held_out.n_dropped += block.n_dropped
-                held_out.n_rows += len(block.codes)
-                same = block.in_schema(models.schema)
-                for fold, rows in models.rule.split(same):
-                    if fold in models.by_fold:
-                        _score_block(held_out, models.classes, models.by_fold[fold], block.take(rows))
+    for block in chain.from_iterable(split.blocks() for split in splits):
+        held_out.n_dropped += block.n_dropped
+        held_out.n_rows += len(block.codes)
+        same = block.in_schema(models.schema)
+        for fold, rows in models.rule.split(same):
+            if fold in models.by_fold:
+                _score_block(held_out, models.classes, models.by_fold[fold], block.take(rows))
     return held_out
 
 
