@@ -318,7 +318,7 @@ class Unread(Source):
         ),
         ({"shrinkage": [0.1, "auto"], "pooling": [0.5]}, "pooling"),
         ({"covariance_estimator": [EmpiricalCovariance()]}, "needs all the rows in memory"),
-        ({"rag_param": [1]}, "Invalid parameter 'rag_param'"),
+        ({"rag_param": [1]}, "there is no parameter 'rag_param'; did you mean 'reg_param'"),
     ],
 )
 def test_all_candidates_are_checked_before_the_data_is_read(grid, message):

@@ -82,8 +82,8 @@ def states_by_key(
 class FoldStatistics(Locked):
     """Statistics of labelled rows: one state for each fold.
 
-    `accumulate_folds` and `StatisticsLedger.fold_statistics` make them. They take the memory of one state for
-    each fold.
+    Searches read rows into them, and `StatisticsLedger.fold_statistics` returns them. They take the memory
+    of one state for each fold.
 
     Parameters
     ----------

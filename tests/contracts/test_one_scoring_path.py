@@ -150,8 +150,8 @@ def test_a_column_added_to_the_table_is_predicted(tmp_path, monkeypatch):
     X, y = rows_of(4, 3)
     entry = COLUMNS["log_density"]
     largest = type(entry)(
-        lambda classes: [Field("largest", ("largest",), pa.float64())],
-        lambda scores: scores.probabilities.max(axis=1),
+        lambda _: [Field("largest", ("largest",), pa.float64())],
+        lambda _, scores: scores.probabilities.max(axis=1),
     )
     monkeypatch.setitem(COLUMNS, "largest", largest)
     source = written(tmp_path, X, y, 100)

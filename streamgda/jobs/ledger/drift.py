@@ -367,9 +367,7 @@ class _Size:
 
 def _sizes(statistics: Statistics) -> tuple[dict[Any, _Size], _Size]:
     """The size of each class, and that of a class that is not there."""
-    with statistics.lock:
-        weights, rows, counts = statistics.weights, statistics.effective_counts, statistics.counts
-        classes = statistics.classes.tolist()
+    weights, rows, counts = statistics.weights, statistics.effective_counts, statistics.counts
     typical, total = weights / rows, weights.sum()  # Σ w² / Σ w of each class, the weight of a typical row
     squares, shares = (weights * typical).sum(), weights / total
     together = total * (total / squares)
@@ -382,7 +380,7 @@ def _sizes(statistics: Statistics) -> tuple[dict[Any, _Size], _Size]:
     columns = (counts, shares, rows, of_share, of_scatter, freedom)
     sizes = (_Size(*values) for values in zip(*(column.tolist() for column in columns), strict=True))
     absent = _Size(0, 0.0, 0.0, together, math.nan, math.nan)
-    return dict(zip(classes, sizes, strict=True)), absent
+    return dict(zip(statistics.classes.tolist(), sizes, strict=True)), absent
 
 
 def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Statistics, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -89,13 +89,13 @@ def _as_json(partition: tuple[tuple[str, Any], ...]) -> str:
     return json.dumps(dict(partition), default=str)
 
 
-def listed(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
-    """The records as plain values, by column, so that a list of many files is short and read soon."""
+def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
+    """The values of the records as lists, by name, so that a document of many files is short."""
     return {name: [record[i] for record in records] for i, name in enumerate(FileRecord._fields)}
 
 
 def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
-    """The records that `listed` has listed."""
+    """The records whose values `as_lists` has listed."""
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 
@@ -106,7 +106,10 @@ def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
 
 @dataclass(frozen=True)
 class LedgerFile:
-    """What ``ledger.parquet`` holds: how files are read, the files that count, and their merged state."""
+    """What ``ledger.parquet`` holds: how files are read, the files that count, and their merged state.
+
+    If it is not there, `reads` is empty, and no file counts.
+    """
 
     reads: Mapping[str, Any]
     records: list[FileRecord]
@@ -115,8 +118,8 @@ class LedgerFile:
     path: str
 
     @classmethod
-    def at(cls, path: str, storage: Storage) -> LedgerFile | None:
-        """What lies at a path; None if nothing does.
+    def at(cls, path: str, storage: Storage) -> LedgerFile:
+        """What lies at a path.
 
         Raises
         ------
@@ -127,7 +130,7 @@ class LedgerFile:
             table, document = tables.read(path, COLUMNS, storage)
             return cls(document["reads"], records_in(document.pop("files")), table, document, path)
         except FileNotFoundError:
-            return None
+            return cls({}, [], None, {}, path)
         except SENSELESS as error:
             raise ValueError(
                 f"{path} is damaged: {one_line(error)}; delete it, and refresh the ledger, which finds its "
@@ -136,12 +139,12 @@ class LedgerFile:
 
     def commit(self, storage: Storage) -> None:
         """Replace what lies there, which ends a refresh."""
-        known = {"format_version": FORMAT, "reads": self.reads, "files": listed(self.records)}
+        known = {"format_version": FORMAT, "reads": self.reads, "files": as_lists(self.records)}
         tables.write(self.path, self.table, {**self.document, **known}, storage)
 
     def state(self, empty: State) -> State:
         """The merged statistics, of the kind of `empty`."""
-        return state_in(self.table, self.document, self.path, empty)
+        return state_in(self.table, self.document, self.path, empty) if self.reads else empty
 
 
 class Entry(NamedTuple):
@@ -165,6 +168,18 @@ class _Table:
         """The entry of a file."""
         start, stop = self.ends[record.place], self.ends[record.place + 1]
         return Entry(record, self.rows.slice(start, stop - start), self.documents[record.place])
+
+    def states(self, run: Sequence[FileRecord], empty: State) -> Iterator[tuple[int, Any]]:
+        """Yield the states of neighbours, in order; several may come together, with their number."""
+        if isinstance(empty, FoldStatistics):
+            for entry in list(map(self.entry, run)):
+                yield 1, state_in(entry.table, entry.document, self.path, empty)
+            return
+        start, stop = run[0].place, run[-1].place + 1
+        ends = self.ends[start : stop + 1]
+        lengths = [after - before for before, after in pairwise(ends)]
+        rows = self.rows.slice(ends[0], sum(lengths))
+        yield from states_of(rows, self.documents[start:stop], lengths, self.path)
 
 
 @dataclass(frozen=True)
@@ -228,7 +243,7 @@ class Entries:
             "format_version": FORMAT,
             "kind": "LedgerEntries",
             "reads": self.reads,
-            "files": listed(records),
+            "files": as_lists(records),
             "lengths": [len(entry.table) for entry in run],
             "common": common,
             "own": [{k: v for k, v in e.document.items() if v != common[k]} for e in run],
@@ -251,9 +266,7 @@ class Entries:
     def parts(self, records: Sequence[FileRecord], empty: State) -> Iterator[tuple[list[FileRecord], Any]]:
         """Yield the states of some files, in order; of neighbours in a table, as one `JoinedStates`."""
         for table, run in self._runs(records):
-            start, stop = (table.ends[one.place + last] for last, one in ((0, run[0]), (1, run[-1])))
-            documents = table.documents[run[0].place : run[-1].place + 1]
-            for n, part in _states_of(table.rows.slice(start, stop - start), documents, table, run, empty):
+            for n, part in table.states(run, empty):
                 if part.n_rows != sum(record.rows for record in run[:n]):
                     raise self._damaged(run[0].table, f"it has {part.n_rows} rows of {run[0].path}")
                 yield run[:n], part
@@ -360,18 +373,6 @@ def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
     _, metadata = state.empty.to_columns()
     rule = {"n_folds": state.rule.n_folds, "column": state.rule.column}
     return table, {**metadata, "kind": "FoldStatistics", "rule": rule, "n_dropped": state.n_dropped}
-
-
-def _states_of(
-    rows: pa.Table, documents: Sequence[Any], table: _Table, run: Sequence[FileRecord], empty: State
-) -> Iterator[tuple[int, Any]]:
-    """The states of a run of files; several may come together, with their number."""
-    if not isinstance(empty, FoldStatistics):
-        lengths = [table.ends[one.place + 1] - table.ends[one.place] for one in run]
-        yield from states_of(rows, documents, lengths, table.path)
-        return
-    for entry in map(table.entry, list(run)):
-        yield 1, state_in(entry.table, entry.document, table.path, empty)
 
 
 def state_in(table: pa.Table, metadata: Mapping[str, Any], path: str, empty: State) -> State:

@@ -22,7 +22,7 @@ from streamgda.data.storage.documents import digest, to_json
 from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
-from streamgda.jobs.ledger.entries import Entries, FileRecord, LedgerFile, State, table_of, total_of
+from streamgda.jobs.ledger.entries import Entries, FileRecord, LedgerFile, State, as_lists, table_of, total_of
 from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
 from streamgda.jobs.passes.compute import scheduler_for
 from streamgda.statistics.base import Statistics
@@ -120,11 +120,9 @@ class StatisticsLedger:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
         self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
-        if missing is not None:
-            policy_of(missing)
+        policy_of(missing or "raise")  # raises if it names none
         self.missing, self.rule = missing, rule
-        in_folds = {"folds": folds, "groups": groups}
-        self._options = {**self.required.keywords(), **in_folds, **to_metadata(rule)}
+        self._options = {**self.required.keywords(), "folds": folds, "groups": groups, **to_metadata(rule)}
         self._empty = self._state_of_no_rows()
         where, name = resolve(path, filesystem)
         self._storage, folder = where.unwrapped(name)
@@ -149,7 +147,11 @@ class StatisticsLedger:
     @property
     def files(self) -> pa.Table:
         """The files that count: path, size, time and rows of each; partition keys are columns."""
-        return pa.Table.from_pylist([_row_of(record) for record in self._existing().records])
+        columns: dict[str, Any] = as_lists(self._existing().records)
+        columns["modified"] = pa.array(columns["modified"], pa.timestamp("ns", "UTC"))
+        keys = pa.Table.from_pylist(list(map(json.loads, columns["partition"])))
+        shown = {name: columns[name] for name in ("path", "size", "modified", "rows", "dropped")}
+        return pa.table({**shown, **dict(zip(keys.column_names, keys.columns, strict=True))})
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -228,25 +230,26 @@ class StatisticsLedger:
             for record, state in self._entries(before.reads).states(chosen, self._empty):
                 total += state if weights[record.path] == 1 else state.decay(weights[record.path])
         except FileNotFoundError:
-            if (now := self._file()) is None or now.records == before.records:
+            if self._file().records == before.records:
                 raise
             return self._state(weights)  # a refresh has ended meanwhile
         return total
 
     def _existing(self) -> LedgerFile:
-        if (before := self._file()) is None:
+        before = self._file()
+        if not before.reads:
             self._names()  # which may be those of an older ledger
             raise ValueError(f"{self!r} holds nothing yet: refresh it with a source first")
         return before
 
-    def _file(self) -> LedgerFile | None:
+    def _file(self) -> LedgerFile:
         return LedgerFile.at(f"{self._folder}/{LEDGER}", self._storage)
 
     def _entries(self, reads: Mapping[str, Any]) -> Entries:
         return Entries(self._storage, f"{self._folder}/{ENTRIES}", digest(reads, 4))
 
     def _check_alike(self, before: LedgerFile, reads: Mapping[str, Any]) -> None:
-        for name in dict.fromkeys((*reads, *before.reads)):
+        for name in dict.fromkeys((*reads, *before.reads)) if before.reads else ():
             ours, value = before.reads.get(name), reads.get(name)
             if ours != value and (name, ours) != ("missing", "raise"):  # no row of those files lacks anything
                 option = AS_NAMED.get(name, name)
@@ -363,7 +366,7 @@ class StatisticsLedger:
             before = self._file()
             source, reads = self._as_read(source, before)
             scheduler, entries = scheduler_for(source, scheduler), self._entries(reads)
-            planned, there = plan_refresh(source.files(), exclude, before.records if before else (), entries)
+            planned, there = plan_refresh(source.files(), exclude, before.records, entries)
             if dry_run:
                 return planned.report([*planned.known, *map(FileRecord.of, planned.missing)], dry_run=True)
             now, skipped = planned.known, dict[str, str]()
@@ -376,13 +379,14 @@ class StatisticsLedger:
                 now = planned.after(new, skipped, there)
             state, drift, alarms = self._merged(entries, planned, now, before, **limits)
             outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
-            if alarms and not accept and before:
+            if alarms and not accept:
                 return planned.report(now, before.records, is_refused=True, **outcome)
+            report = planned.report(now, now, **outcome)
             now = entries.joined(now, there)
-            if before is None or now != before.records:
-                LedgerFile(reads, now, *state, f"{self._folder}/{LEDGER}").commit(self._storage)
+            if not before.reads or now != before.records:
+                LedgerFile(reads, now, *state, before.path).commit(self._storage)
             entries.tidy({record.table for record in now}, there)
-            return planned.report(now, now, **outcome)
+            return report
 
     def _check_source(self, source: Any) -> None:
         if not isinstance(source, FileSource):
@@ -423,12 +427,11 @@ class StatisticsLedger:
                         self._storage.filesystem.delete_file(f"{self._folder}/{name}")
             yield
 
-    def _as_read(self, source: Any, before: LedgerFile | None) -> tuple[FileSource, dict[str, Any]]:
+    def _as_read(self, source: Any, before: LedgerFile) -> tuple[FileSource, dict[str, Any]]:
         """The source with the features in the order of the ledger, and what is read."""
-        known = before.reads if before else {}
-        if before:  # first, else the error would be of columns that have other types or are not there
-            asked = source.read_options
-            self._check_alike(before, {**known, **{name: asked.get(name) for name in ("format", "columns")}})
+        known, asked = before.reads, source.read_options
+        # First, else the error would be of columns that have other types or are not there.
+        self._check_alike(before, {**known, **{name: asked.get(name) for name in ("format", "columns")}})
         with self._naming(known):
             source = source.as_read(known).rescanned()
         if not known.get("maps"):  # which are given the features in an order of their own
@@ -436,23 +439,17 @@ class StatisticsLedger:
         if self.groups is not None:
             source = source.with_groups(self.groups)
         reads = json.loads(to_json({**source.read_options, **self._options}))
-        if before:
-            self._check_alike(before, reads)
+        self._check_alike(before, reads)
         return source, reads
 
     def _merged(
-        self,
-        entries: Entries,
-        plan: RefreshPlan,
-        now: list[FileRecord],
-        before: LedgerFile | None,
-        **limits: Any,
+        self, entries: Entries, plan: RefreshPlan, now: list[FileRecord], before: LedgerFile, **limits: Any
     ) -> tuple[tuple[pa.Table, Mapping[str, Any]], DriftReport, dict[str, str]]:
         """The state of the files, as a table with its document; and how new files compare with those held."""
-        records, empty = (before.records if before else []), self._empty
-        if before and now == records:
+        records, empty = before.records, self._empty
+        if before.reads and now == records:
             return (before.table, before.document), DriftReport(), {}
-        old = before.state(empty) if before else empty
+        old = before.state(empty)
         baseline, new, alarms = Baseline(total_of(old)), empty.copy(), dict[str, str]()
         # The states are merged in the order of the paths. So what follows all that is held is added to it.
         n_merged = len(records) if now[: len(records)] == records else 0
@@ -462,26 +459,13 @@ class StatisticsLedger:
                 new += part
             total += part
             del part  # or it would be in memory while the next one is read
-        if not before:
+        if not before.reads:
             total_of(total).schema.warn_of_misread()
         if limits and old.n_rows:
             for record, state in entries.states(list(filter(plan.is_new, now)), empty):
                 if said := baseline.drift(total_of(state)).alarms(**limits):
                     alarms[record.path] = "; ".join(said)
         return table_of(total), baseline.drift(total_of(new)), alarms
-
-
-def _row_of(record: FileRecord) -> dict[str, Any]:
-    import pandas as pd
-
-    time = None if record.modified is None else pd.Timestamp(record.modified, tz="UTC")
-    sizes = {"path": record.path, "size": record.size, "modified": time, "rows": record.rows}
-    return {**sizes, "dropped": record.dropped, **_keys_of(record)}
-
-
-def _keys_of(record: FileRecord) -> dict[str, Any]:
-    keys: dict[str, Any] = json.loads(record.partition)
-    return keys
 
 
 def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:

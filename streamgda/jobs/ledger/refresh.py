@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from streamgda.data.sources.base import FileSource, Map
 from streamgda.data.sources.maps import is_of_map
@@ -18,7 +18,7 @@ from streamgda.jobs.ledger.drift import RefreshReport
 from streamgda.jobs.ledger.entries import Entries, Entry, FileRecord, State, in_order, table_of
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.compute import compute_plans, opening_on
-from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.plan import Plan, runs_of
 
 OnError = Literal["raise", "skip"]
 
@@ -65,16 +65,15 @@ class RefreshPlan:
         paths: dict[str, list[str]] = {"added": [], "changed": [], "reused": []}
         n_read = n_dropped = 0
         for record in in_order(now):
-            former = self.before.get(record.path)
-            paths["added" if former is None else "reused" if former is record else "changed"].append(
-                record.path
-            )
-            if former is not record and not outcome.get("dry_run"):
+            if self.before.get(record.path) is record:
+                paths["reused"].append(record.path)
+                continue
+            paths["changed" if record.path in self.before else "added"].append(record.path)
+            if not outcome.get("dry_run"):
                 n_read, n_dropped = n_read + record.rows, n_dropped + record.dropped
         changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
-        held_rows = sum(record.rows for record in held)
-        changes |= {"dropped": self.dropped, "rows_dropped": n_dropped}
-        return RefreshReport(**changes, rows=n_read, rows_held=held_rows, **outcome)
+        changes |= {"dropped": self.dropped, "rows": n_read, "rows_dropped": n_dropped}
+        return RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
 
 
 def plan_refresh(
@@ -91,20 +90,15 @@ def plan_refresh(
     for unknown in sorted({*exclude} - paths):
         raise ValueError(f"exclude: the source has no file {unknown!r}; paths are as in ledger.files")
     paths -= {*exclude}
-    known: list[FileRecord] = []
-    unread: dict[tuple[Any, ...], InputFile] = {}
-    for file in (file for file in files if file.path in paths):
+    wanted = {FileRecord.of(file).identity: file for file in files if file.path in paths}
+    for file in wanted.values():
         if file.version is not None:
             file.version.warn_if_size_alone(file.path)
-        identity, record = FileRecord.of(file).identity, before.get(file.path)
-        if record is not None and record.identity == identity and record.table in there:
-            known.append(record)
-        else:
-            unread[identity] = file
-    # A refresh that was refused or killed may have read some of them.
-    found = entries.found(there.keys() - {record.table for record in records}) if unread else {}
-    known = in_order([*known, *(found[one] for one in unread if one in found)])
-    missing = [file for one, file in unread.items() if one not in found]
+    read_before = {record.identity: record for record in records if record.table in there}
+    if not wanted.keys() <= read_before.keys():  # a refresh that was refused or killed may have read them
+        read_before = entries.found(there.keys() - {record.table for record in records}) | read_before
+    known = in_order(read_before[one] for one in wanted if one in read_before)
+    missing = [file for one, file in wanted.items() if one not in read_before]
     return RefreshPlan(before, known, missing, tuple(sorted(before.keys() - paths))), there
 
 
@@ -150,26 +144,16 @@ class Reader:
         """One task reads many small files, and several read a large one."""
         for group in group_into_tasks(files):
             if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
-                runs = [group[i : i + _FILES_PER_TASK] for i in range(0, len(group), _FILES_PER_TASK)]
+                runs = list(runs_of(group, _FILES_PER_TASK))
                 yield Plan(runs, self._read_small, None, retries=0)
             else:
                 finish = partial(self._write_large, group[0])
                 parts = list(group_into_tasks(group[0].splits))
-                yield Plan(parts, self._state_of, None, self._add, finish, retries=0)
+                yield Plan(parts, self._state_of, None, _add, finish, retries=0)
 
     def _read_small(self, files: Iterable[InputFile], _: None) -> list[Any]:
         """Read some files one by one, and write their entries."""
-        unread: list[Any] = []
-
-        def entries() -> Iterator[Entry]:
-            for file in files:
-                state = self._state_of([file], None)
-                if isinstance(state, str):
-                    unread.append((file.path, state))
-                else:
-                    yield _entry_of(file, state)
-
-        return [*self.entries.write(entries()), *unread]
+        return self._written((file, self._state_of([file], None)) for file in files)
 
     def _state_of(self, splits: Iterable[Split], _: None) -> State | str:
         """Read some rows of a file; or, if it is to be skipped, return why they cannot be read."""
@@ -181,17 +165,26 @@ class Reader:
                 raise
             return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
-    def _add(self, total: State | str, part: State | str) -> State | str:
-        if isinstance(total, str) or isinstance(part, str):
-            return total if isinstance(total, str) else part
-        return cast("State", cast("Any", total) + part)
-
     def _write_large(self, file: InputFile, state: State | str) -> list[Any]:
-        if isinstance(state, str):
-            return [(file.path, state)]
-        return self.entries.write([_entry_of(file, state)])
+        return self._written([(file, state)])
+
+    def _written(self, states: Iterable[tuple[InputFile, State | str]]) -> list[Any]:
+        """Write the entries of files. Return their records, and why others could not be read, by path."""
+        unread: list[Any] = []
+
+        def entries() -> Iterator[Entry]:
+            for file, state in states:
+                if isinstance(state, str):
+                    unread.append((file.path, state))
+                else:
+                    record = FileRecord.of(file)._replace(rows=state.n_rows, dropped=state.n_dropped)
+                    yield Entry(record, *table_of(state))
+
+        return [*self.entries.write(entries()), *unread]
 
 
-def _entry_of(file: InputFile, state: State) -> Entry:
-    record = FileRecord.of(file)._replace(rows=state.n_rows, dropped=state.n_dropped)
-    return Entry(record, *table_of(state))
+def _add(total: Any, part: Any) -> Any:
+    """The sum of two states of a file; or why one of them could not be read."""
+    if isinstance(total, str):
+        return total
+    return part if isinstance(part, str) else total + part

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.sources.base import Map, Source
 from streamgda.data.sources.running import Progress, Scheduler
@@ -21,9 +20,7 @@ from streamgda.jobs.passes.plan import Plan
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType, kind_named
 from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.kernels import Workspace
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
@@ -134,71 +131,31 @@ def accumulate(
     array([[2.],
            [8.]])
     """
-    _check_source(source)
+    if not isinstance(source, Source):
+        raise TypeError(
+            f"only a source can be accumulated, got {type(source).__name__}; scan makes a source of "
+            "a path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
+            "ClassStatistics().update(X, y), or become a source by scan_arrow"
+        )
     check_whole(retries, "retries", 0)
     if rows_per_task is not None:
         check_whole(rows_per_task, "rows_per_task", 1)
-    empty = empty_statistics(
-        Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact),
-        missing=missing or source.missing_rows,
-        rule=rule,
-    )
+    required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    empty = empty_statistics(required, missing=missing or source.missing_rows, rule=rule)
     policy, states = None if missing is None else policy_of(missing), None
     if checkpoint is not None:
         from streamgda.jobs.passes.checkpoint import Checkpoint  # and with it pyarrow, where it is used
 
         states = Checkpoint.at(checkpoint, source, empty if policy is None else policy.first(empty))
-    read = partial(
-        read_into,
-        source if policy is None else source.pinned(),
-        scheduler=scheduler,
-        progress=progress,
-        rows_per_task=rows_per_task,
-        retries=retries,
-        checkpoint=states,
-    )
+    how: dict[str, Any] = {"rows_per_task": rows_per_task, "retries": retries, "checkpoint": states}
     if policy is None:
-        return read(empty)
+        return read_into(source, empty, scheduler, progress, **how)
     from streamgda.models.estimators.several_reads import note_read, warn_unless_enough_reads
 
+    read = partial(read_into, source.pinned(), scheduler=scheduler, progress=progress, **how)
     reading = policy.read(read, empty, note=note_read if progress is True else None)
     warn_unless_enough_reads(reading)
     return reading.statistics
-
-
-def accumulate_folds(
-    source: Source,
-    required: Required,
-    *,
-    rule: FoldRule,
-    missing: MissingRows | None = None,
-    scheduler: Scheduler = None,
-    progress: Progress = False,
-    **options: Any,
-) -> FoldStatistics:
-    """Read a source once and return the statistics of the rows of each fold.
-
-    Parameters
-    ----------
-    source : Source
-        What to read. Its blocks must hold the groups that the rule needs.
-    rule : FoldRule
-        Which fold each row belongs to.
-    missing : {"raise", "marginal"} or Marginal, optional
-        As for `accumulate`, but rows are read once.
-    required, **options
-        As for `empty_statistics`. The patterns of observed features are those of all folds together.
-    scheduler, progress
-        As for `accumulate`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As `accumulate` does.
-    """
-    _check_source(source)
-    empty = empty_statistics(required, missing=missing or source.missing_rows, **options)
-    return read_into(source, FoldStatistics(empty, rule), scheduler, progress)
 
 
 S = TypeVar("S", bound=Any)
@@ -274,18 +231,8 @@ def _labels_ahead(split: Split) -> tuple[int, int]:
     return retried(split.labels_ahead) or (0, 0)
 
 
-def _check_source(source: object) -> None:
-    if not isinstance(source, Source):
-        raise TypeError(
-            f"only a source can be accumulated, got {type(source).__name__}; scan makes a source of "
-            "a path, scan_dask makes a source of a Dask collection, and rows in memory are added by "
-            "ClassStatistics().update(X, y), or become a source by scan_arrow"
-        )
-
-
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
     state: Any = empty.copy()
-    with single_blas_thread():
-        state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
+    state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
     return cast("S", state)

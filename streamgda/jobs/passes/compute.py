@@ -135,12 +135,8 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
         raise TypeError(f"progress must be True, False or a function; got {progress!r}")
     start, groups = time.monotonic(), [group for plan in plans for group in plan.groups]
     with single_blas_thread(), warning_of_retries() as errors, telling(progress, groups) as listener:
-        n_rows, n_tasks = listener.total_rows, counted(len(groups), "task")
-        _log.info(
-            "pass planned: %s rows in %s",
-            "an unknown number of" if n_rows is None else f"{n_rows:,}",
-            n_tasks,
-        )
+        n_rows = "an unknown number of" if listener.total_rows is None else f"{listener.total_rows:,}"
+        _log.info("pass planned: %s rows in %s", n_rows, counted(len(groups), "task"))
         _log.info("pass started on %s", client_of(scheduler) or scheduler or "Dask's default scheduler")
         n_threads = _own_threads(plans, scheduler)
         if n_threads is None:
@@ -148,9 +144,8 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
             errors.extend(outcome.errors)
             states = [outcome.state] if len(plans) == 1 else outcome.state
         else:
-            from streamgda.jobs.passes.threads import (
-                compute_in_threads,  # and with it pyarrow, where it is used
-            )
+            # Here, and with it pyarrow, where it is used.
+            from streamgda.jobs.passes.threads import compute_in_threads
 
             states = compute_in_threads(plans, n_threads, listener)
         listener.finish(states)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streamgda.data.sources.splits import Groups, LazySplit, Split
 from streamgda.data.storage.retries import noting_retries
 from streamgda.jobs.passes.plan import FAN_IN, Fold, Merge, Plan, in_place, read_group, runs_of
+from streamgda.statistics.kernels.blas import single_blas_thread
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -151,9 +152,9 @@ def _delayed_in(group: Iterable[Split]) -> list[Delayed]:
 
 
 def _noting(call: Callable[..., Any], *parts: Any) -> Outcome:
-    """Run any task: call a function with the states of other tasks, and note the errors of storage."""
+    """Run any task, on one BLAS thread, with the states of other tasks, and note the errors of storage."""
     outcomes = [part if isinstance(part, Outcome) else Outcome(part) for part in parts]
-    with noting_retries() as errors:
+    with single_blas_thread(), noting_retries() as errors:
         state = call(*(outcome.state for outcome in outcomes))
     return Outcome(state, [*(error for outcome in outcomes for error in outcome.errors), *errors])
 

@@ -57,8 +57,8 @@ def _calls(plan: Plan, runs: Sequence[Run]) -> Iterator[Callable[[], Any]]:
             if plan.checkpoint and run.is_there:
                 yield partial(plan.checkpoint.read, run.name)
             else:
-                group = [split.fetched() for split in groups[0][:1]] + list(groups[0][1:])
-                yield partial(read_group, group, plan.fold, plan.shared, plan.retries)
+                first, *others = groups[0]
+                yield partial(read_group, [first.fetched(), *others], plan.fold, plan.shared, plan.retries)
 
 
 def _state_of(plan: Plan, runs: Sequence[Run], states: Iterator[Any], listener: Listener) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -34,36 +35,52 @@ class Column:
     Attributes
     ----------
     fields : callable
-        Returns the names and types of its quantities, for the classes of a model. Their type is the same.
+        Returns the names and types of its quantities, for the columns to predict. Their type is the same.
     values : callable
-        Returns its values for the scores of n rows: (n,), or (n, number of columns).
+        Returns its values for these columns and the scores of n rows: (n,), or (n, number of columns).
     holds_labels : bool
         Whether the values are positions of classes, to be replaced by their labels.
     """
 
-    fields: Callable[[Labels], list[Field]]
-    values: Callable[[RowScores], NDArray[Any]]
+    fields: Callable[[PredictionColumns], list[Field]]
+    values: Callable[[PredictionColumns, RowScores], NDArray[Any]]
     holds_labels: bool = False
 
 
-def _number(name: str) -> Callable[[Labels], list[Field]]:
-    return lambda classes: [Field(name, (name,), pa.float64())]
+def _number(name: str) -> Callable[[PredictionColumns], list[Field]]:
+    return lambda _: [Field(name, (name,), pa.float64())]
 
 
-def _for_each_class(name: str, prefix: str, kind: pa.DataType) -> Callable[[Labels], list[Field]]:
-    def fields(classes: Labels) -> list[Field]:
-        columns = tuple(f"{prefix}_{label}" for label in classes)
-        return [Field(name, columns, kind, {"classes": classes.tolist()})]
+def _for_each_class(name: str, prefix: str, kind: pa.DataType) -> Callable[[PredictionColumns], list[Field]]:
+    def fields(columns: PredictionColumns) -> list[Field]:
+        names = tuple(f"{prefix}_{label}" for label in columns.labels)
+        return [Field(name, names, kind, {"classes": columns.labels.tolist()})]
 
     return fields
 
 
-COLUMNS: dict[str, Column] = {  # all but the labels, of which a row may have several, and the sets
+def _labels(columns: PredictionColumns) -> list[Field]:
+    names = ["predicted_label", *(f"predicted_label_{rank}" for rank in range(2, columns.top + 1))]
+    return [Field(name, (name,), pa.array(columns.labels).type) for name in names]
+
+
+def _ranked(columns: PredictionColumns, scores: RowScores) -> NDArray[np.intp]:
+    if columns.decision.is_by_posterior:
+        return scores.best(columns.top)
+    return columns.decision.ranked(scores.posterior_scores, columns.top)
+
+
+COLUMNS: dict[str, Column] = {
+    "label": Column(_labels, _ranked, holds_labels=True),
     "probabilities": Column(
-        _for_each_class("probabilities", "probability", pa.float64()), lambda scores: scores.probabilities
+        _for_each_class("probabilities", "probability", pa.float64()), lambda _, scores: scores.probabilities
     ),
-    "log_density": Column(_number("log_density"), lambda scores: scores.log_density),
-    "distance": Column(_number("distance"), lambda scores: scores.distance),
+    "log_density": Column(_number("log_density"), lambda _, scores: scores.log_density),
+    "distance": Column(_number("distance"), lambda _, scores: scores.distance),
+    "set": Column(
+        _for_each_class("set", "in_set", pa.bool_()),
+        lambda columns, scores: scores.log_odds >= columns.least_odds,
+    ),
 }
 
 
@@ -93,9 +110,8 @@ class PredictionColumns:
         ValueError
             If a name is unknown, or there is none.
         """
-        names = ["label", *COLUMNS, "set"]
-        if isinstance(columns, str) or not columns or not set(columns) <= set(names):
-            raise ValueError(f"columns must be some of {', '.join(map(repr, names))}; got {columns!r}")
+        if isinstance(columns, str) or not columns or not set(columns) <= COLUMNS.keys():
+            raise ValueError(f"columns must be some of {', '.join(map(repr, COLUMNS))}; got {columns!r}")
         n_classes = len(model.known_labels)
         if not 1 <= top <= n_classes:
             raise ValueError(f"top is a number of labels, from 1 to {n_classes}; got {top!r}")
@@ -124,15 +140,8 @@ class PredictionColumns:
         """The names of the columns in a table."""
         return [name for field in self.fields for name in field.columns]
 
-    def compute(self, block: Block, labels_of: Callable[[NDArray[Any]], Any]) -> dict[str, Any]:
+    def compute(self, block: Block) -> dict[str, Any]:
         """The columns of the rows of a block, by name.
-
-        Parameters
-        ----------
-        block : Block
-            Rows.
-        labels_of : callable
-            Converts positions of classes to labels.
 
         Raises
         ------
@@ -152,9 +161,10 @@ class PredictionColumns:
         for piece in pieces_of(block, 1 if is_best_alone else len(self.labels)):
             for scores in score_piece(self.model, block, piece, n_best):
                 for (column, _), array in zip(entries, arrays, strict=True):
-                    array[:, piece][:, scores.positions] = column.values(scores).T
+                    array[:, piece][:, scores.positions] = column.values(self, scores).T
+        labels = pa.array(self.labels)
         columns = [
-            labels_of(values) if column.holds_labels else values
+            labels.take(pa.array(values)) if column.holds_labels else values
             for (column, _), array in zip(entries, arrays, strict=True)
             for values in array
         ]
@@ -162,22 +172,7 @@ class PredictionColumns:
 
     @cached_property
     def _entries(self) -> list[tuple[Column, list[Field]]]:
-        sets = Column(
-            _for_each_class("set", "in_set", pa.bool_()), lambda scores: scores.log_odds >= self.least_odds
-        )
-        by_name = {**COLUMNS, "set": sets, "label": Column(self._of_labels, self._ranked, holds_labels=True)}
-        kinds = [by_name[name] for name in self.columns]
-        return [(kind, kind.fields(self.labels)) for kind in kinds]
-
-    def _of_labels(self, classes: Labels) -> list[Field]:
-        names = ["predicted_label", *(f"predicted_label_{rank}" for rank in range(2, self.top + 1))]
-        kind = pa.array(classes).type
-        return [Field(name, (name,), kind) for name in names]
-
-    def _ranked(self, scores: RowScores) -> NDArray[np.intp]:
-        if self.decision.is_by_posterior:
-            return scores.best(self.top)
-        return self.decision.ranked(scores.posterior_scores, self.top)
+        return [(COLUMNS[name], COLUMNS[name].fields(self)) for name in self.columns]
 
 
 def pieces(
@@ -196,21 +191,13 @@ def pieces(
     schema : pyarrow.Schema
         The types that the columns will have; strings in a dictionary may become strings.
     """
-    columns = {
-        name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in beside.items()
-    }
-    n_rows = len(block.codes)
-    n_bytes = np.full(n_rows, 8.0 * n_columns)
+    columns = {name: pa.array(values) for name, values in beside.items()}
+    n_bytes = np.full(len(block.codes), 8.0 * n_columns)
     for name, column in columns.items():
         n_bytes += _bytes_of_rows(column, schema.field(name).type)
-    ends = n_bytes.cumsum()
-    start, stop = 0, -1
-    while stop < n_rows:
-        before = ends[start - 1] if start else 0.0
-        fitting = int(np.searchsorted(ends, before + _BYTES_OF_PIECE, side="right"))
-        stop = min(max(fitting, start + 1), n_rows)
+    cuts = np.flatnonzero(np.diff(n_bytes.cumsum() // _BYTES_OF_PIECE)) + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(n_bytes)]):
         yield block.between(start, stop), {name: column[start:stop] for name, column in columns.items()}
-        start = stop
 
 
 def _bytes_of_rows(column: pa.Array, kind: pa.DataType) -> float | NDArray[np.float64]:

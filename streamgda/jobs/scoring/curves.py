@@ -130,17 +130,15 @@ class ScoreHistogram:
         odds, are_members, added = map(
             np.concatenate, zip((_NONE, np.empty(0, bool), _NONE), *waiting, strict=True)
         )
-        either, places = np.unique(np.concatenate([known, odds]), return_inverse=True)
-        if len(either) <= self._most_exact:
-            total = np.zeros((2, len(either)))
-            total[:, places[: len(known)]] = weights
-            _add_at(total, places[len(known) :], are_members, added)
-            self._all = either, total, ()
-        else:
-            bins = bins_of(known)
-            total = np.array([np.bincount(bins, side, N_BINS) for side in weights], dtype=float)
-            _add_at(total, bins_of(odds), are_members, added)
-            self._all = None, total, ()
+        every = np.concatenate([known, odds])
+        either, places = np.unique(every, return_inverse=True)
+        n_kept, are_exact = len(either), len(either) <= self._most_exact
+        if not are_exact:
+            n_kept, places = N_BINS, bins_of(every)
+        before = [np.bincount(places[: len(known)], side, n_kept) for side in weights]
+        total = np.array(before, dtype=np.float64)  # which are integers if there were no rows
+        _add_at(total, places[len(known) :], are_members, added)
+        self._all = either if are_exact else None, total, ()
         return self._all
 
     def limit(self, most_exact: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from math import prod
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,19 +21,18 @@ from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress
 from streamgda.data.sources.splits import Split, group_into_tasks, total
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
-from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.passes.plan import Plan, runs_of
 from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
 from streamgda.models.estimators.forgetting import Times, factor_after, times_of, weights_after
 from streamgda.models.estimators.reading import check_batch, check_no_name, check_rows, missing_for
 from streamgda.models.gaussians.posteriors import Array, order_of
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.kernels.threads import in_threads
 
 Batch = Sequence[Any]
 
-_ROWS_AT_ONCE = 1 << 12
+_ROWS_AT_ONCE = 1 << 12  # that make up for a call for each class
 _BLOCKS_OF_RUN = 4  # of rows in memory
 _ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 
@@ -128,28 +127,6 @@ def evaluate(
     return evaluation
 
 
-@overload
-def progressive_score(
-    model: Model,
-    batches: Iterable[Batch] | Source,
-    *,
-    step: None = None,
-    half_life: float | None = None,
-    time: str | None = None,
-) -> Evaluation: ...
-
-
-@overload
-def progressive_score(
-    model: Model,
-    batches: Iterable[Batch] | Source,
-    *,
-    step: int,
-    half_life: float | None = None,
-    time: str | None = None,
-) -> list[Evaluation]: ...
-
-
 def progressive_score(
     model: Model,
     batches: Iterable[Batch] | Source,
@@ -157,7 +134,7 @@ def progressive_score(
     step: int | None = None,
     half_life: float | None = None,
     time: str | None = None,
-) -> Evaluation | list[Evaluation]:
+) -> Any:
     """Test, then train, batch by batch: each batch is scored by the model that learnt the batches before it.
 
     Parameters
@@ -306,10 +283,9 @@ def _batches_of(batches: Iterable[Batch] | Source) -> Iterator[Batch]:
 
 def evaluate_splits(splits: Iterable[Split], shared: tuple[Model, inference.Decision, float]) -> Evaluation:
     """One task: the evaluation of a model on consecutive splits, in order."""
-    with single_blas_thread():
-        model, decision, share = shared
-        blocks = (block for split in splits for block in split.blocks())
-        return _evaluate_blocks(model, blocks, decision, share)
+    model, decision, share = shared
+    blocks = (block for split in splits for block in split.blocks())
+    return _evaluate_blocks(model, blocks, decision, share)
 
 
 def _share_of(n_rows: int | None) -> float:
@@ -335,7 +311,9 @@ def _evaluate_blocks(
     evaluation, labels = Evaluation(), model.known_labels
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        for pieces in _enough(inference.pieces_of(block, len(labels))):
+        every = inference.pieces_of(block, len(labels))
+        n_together = 1 + _ROWS_AT_ONCE // every[0].stop if every else 1
+        for pieces in runs_of(every, n_together):
             some = slice(pieces[0].start, pieces[-1].stop)
             scores = _posterior_scores(model, block, pieces)
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
@@ -345,13 +323,7 @@ def _evaluate_blocks(
     return evaluation
 
 
-def _enough(pieces: list[slice]) -> Iterator[list[slice]]:
-    """Yield neighbouring pieces with enough rows to make up for a call for each class."""
-    size = 1 + _ROWS_AT_ONCE // max(1, pieces[0].stop) if pieces else 1
-    yield from (pieces[i : i + size] for i in range(0, len(pieces), size))
-
-
-def _posterior_scores(model: Model, block: Block, pieces: list[slice]) -> Array:
+def _posterior_scores(model: Model, block: Block, pieces: Sequence[slice]) -> Array:
     """The posterior scores of the rows of neighbouring pieces: (n, K)."""
     n_classes, first = len(model.known_labels), pieces[0].start
     result = np.empty((pieces[-1].stop - first, n_classes), order=order_of(n_classes))

@@ -15,17 +15,15 @@ from streamgda.data.blocks.block import checked_weights
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.wording import counted, named
 from streamgda.data.storage.saving import Loadable
-from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, N_LOSSES, losses_when_divided
-from streamgda.jobs.scoring.curves import N_BINS, Array, ScoreHistogram, most_exact
-from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, PROBABILITY, WEIGHT, Measures
+from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, losses_when_divided
+from streamgda.jobs.scoring.curves import LOWER_EDGES, Array, ScoreHistogram, most_exact
+from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, N_TENTHS, PROBABILITY, WEIGHT, Measures
 from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
 from streamgda.statistics.locking import at_one_moment
 
-_CALIBRATION_BINS = 10
-
 _VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
-_INNER_EDGES = np.linspace(0.0, 1.0, _CALIBRATION_BINS + 1)[1:-1]
+_INNER_EDGES = np.linspace(0.0, 1.0, N_TENTHS + 1)[1:-1]
 
 _WEIGHTED_SUMS = (
     *("_confusion", "_calibration", "_losses", "_loss_weight", "_ranks", "_log_loss", "_squared_error"),
@@ -79,23 +77,6 @@ class Evaluation(Measures, Loadable):
 
     _kind = "evaluation"
     _columns = frozenset({"label", "confusion", "calibration", "odds", "odds_weights"})
-
-    def __init__(self, pos_label: Any = None) -> None:
-        self.pos_label = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
-        self.classes: Labels = labels.no_labels()
-        self.n_rows = 0
-        self.n_dropped = 0
-        self._is_weighted = False
-        self._log_loss = 0.0
-        self._squared_error = 0.0
-        self._losses, self._ranks, self._loss_weight = np.zeros(N_LOSSES), np.zeros(N_RANKS), 0.0
-        self._allocate(0)
-
-    def _allocate(self, n_classes: int) -> None:
-        self._confusion = np.zeros((n_classes, n_classes))
-        self._scores = [ScoreHistogram(most_exact(n_classes)) for _ in range(n_classes)]
-        self._calibration = np.zeros((n_classes, 3, _CALIBRATION_BINS))
-        self._squared_weights = np.zeros(n_classes)
 
     # ------------------------------------------------------------------ adding rows
 
@@ -202,25 +183,18 @@ class Evaluation(Measures, Loadable):
         self._loss_weight += float(loss_weight.sum())
         if not share:
             self._losses += np.inf
-        step = max(1, _VALUES_AT_ONCE // len(classes))
-        if len(codes) <= step:
-            log_odds = self._add_scores(scores, truth, weight)
-            self._add_losses(scores * temperature, truth, loss_weight)
-        else:
-            log_odds = np.empty(scores.shape, order="F")
-            for start in range(0, len(codes), step):
-                some = slice(start, start + step)
-                log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
-                self._add_losses(scores[some] * temperature, truth[some], loss_weight[some])
+        log_odds, step = np.empty(scores.shape, order="F"), max(1, _VALUES_AT_ONCE // len(classes))
+        for start in range(0, len(codes), step):
+            some = slice(start, start + step)
+            log_odds[some] = self._add_scores(scores[some], truth[some], weight[some])
+            self._add_losses(scores[some] * temperature, truth[some], loss_weight[some])
         for k, histogram in enumerate(self._scores):
             histogram.add(log_odds[:, k], truth == k, weight)
 
     def _add_losses(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> None:
         """Add the losses at other temperatures of the rows that have a weight."""
-        if (rows := np.flatnonzero(weight)).size == len(weight):
-            self._losses += losses_when_divided(scores, truth, weight)
-        elif len(rows):
-            self._losses += losses_when_divided(scores[rows], truth[rows], weight[rows])
+        rows: Any = slice(None) if weight.all() else np.flatnonzero(weight)
+        self._losses += losses_when_divided(scores[rows], truth[rows], weight[rows])
 
     def _add_scores(self, scores: Array, truth: NDArray[np.intp], weight: Array) -> Array:
         """Add rows to all sums that need no more than their scores; return the log-odds."""
@@ -232,7 +206,7 @@ class Evaluation(Measures, Loadable):
 
     def _add_probabilities(self, probabilities: Array, truth: NDArray[np.intp], weight: Array) -> None:
         rows = np.arange(len(truth))
-        sums, size = self._calibration.reshape(-1), _CALIBRATION_BINS
+        sums, size = self._calibration.reshape(-1), N_TENTHS
         places = np.searchsorted(_INNER_EDGES, probabilities[rows, truth]) + truth * 3 * size
         np.add.at(sums, places + MEMBERS * size, weight)
         are_low = probabilities <= _INNER_EDGES[0]  # all but ten of a row, at most
@@ -334,29 +308,25 @@ class Evaluation(Measures, Loadable):
         odds, weights = np.empty((2, n_classes), dtype=object)
         for k, histogram in enumerate(self._scores):
             odds[k], weights[k] = histogram.odds, histogram.weights.ravel()
-        matrices = {
-            "confusion": self._confusion,
-            "calibration": self._calibration.reshape(n_classes, 3 * _CALIBRATION_BINS),
-        }
+        calibration = self._calibration.reshape(n_classes, 3 * N_TENTHS)
+        columns = {"label": self.classes, "confusion": self._confusion, "calibration": calibration}
         document = {**{name: getattr(self, name) for name in _PLAIN}, "losses": self._losses}
         document |= {"loss_weight": self._loss_weight, "ranks": self._ranks, "pos_label": self.pos_label}
         if self._is_weighted:
             document["squared_weights"] = self._squared_weights
-        columns = {"label": self.classes, **matrices, "odds": odds, "odds_weights": weights}
-        return columns, {"kind": "Evaluation", **document}
+        return {**columns, "odds": odds, "odds_weights": weights}, {"kind": "Evaluation", **document}
 
     @classmethod
     def _from_saved(cls, columns: dict[str, Any], document: dict[str, Any]) -> Self:
-        evaluation = cls()
+        evaluation, n_classes = cls(), len(columns["label"])
         evaluation.classes = labels.as_labels(columns["label"])
-        _check_saved(columns, len(columns["label"]))
-        evaluation._allocate(len(evaluation.classes))
-        most = most_exact(max(1, len(evaluation.classes)))
-        for k in range(len(evaluation.classes)):
+        _check_saved(columns, n_classes)
+        evaluation._allocate(n_classes)
+        for k in range(n_classes):
             evaluation._confusion[k] = columns["confusion"][k]
             evaluation._calibration[k] = columns["calibration"][k].reshape(3, -1)
             weights = columns["odds_weights"][k].reshape(2, -1).copy()
-            evaluation._scores[k] = ScoreHistogram(most, columns["odds"][k], weights)
+            evaluation._scores[k] = ScoreHistogram(most_exact(n_classes), columns["odds"][k], weights)
         for name in _PLAIN:
             kind, value = type(getattr(evaluation, name)), document[name]
             if type(value) not in {kind, int} or not 0 <= value < np.inf:
@@ -374,7 +344,7 @@ class Evaluation(Measures, Loadable):
         rows = evaluation._confusion.sum(axis=1)
         equal = rows * (rows.sum() / max(1, evaluation.n_rows)) if evaluation._is_weighted else rows
         squares = np.array(document.get("squared_weights", equal), np.float64)
-        if squares.shape != rows.shape or not ((squares >= 0) & (squares < np.inf)).all():
+        if squares.shape != rows.shape or not _are_weights(squares):
             raise ValueError("its squared weights are of no rows")
         evaluation._squared_weights = squares
         return evaluation
@@ -396,17 +366,17 @@ def _check_saved(columns: dict[str, Any], n_classes: int) -> None:
     if (columns["label"][1:] <= columns["label"][:-1]).any():
         raise ValueError("its labels are not sorted, or one stands twice")
     for k in range(n_classes):
-        odds = columns["odds"][k]
-        n_odds = N_BINS if odds is None else len(odds)
-        lengths = {"confusion": n_classes, "calibration": 3 * _CALIBRATION_BINS, "odds_weights": 2 * n_odds}
+        odds = LOWER_EDGES if columns["odds"][k] is None else columns["odds"][k]
+        lengths = {"confusion": n_classes, "calibration": 3 * N_TENTHS, "odds_weights": 2 * len(odds)}
         for name, length in lengths.items():
-            values = columns[name][k]
-            if values is None or len(values) != length:
-                raise ValueError(f"its {name} are not of {length:,} numbers for each class")
-            if not ((values >= 0) & (values < np.inf)).all():
-                raise ValueError(f"its {name} hold a number that is negative or not finite")
-        if odds is not None and (np.isnan(odds).any() or not (odds[1:] > odds[:-1]).all()):
+            if len(columns[name][k]) != length or not _are_weights(columns[name][k]):
+                raise ValueError(f"its {name} are not {length:,} weights for each class")
+        if np.isnan(odds).any() or not (odds[1:] > odds[:-1]).all():
             raise ValueError("its odds are not sorted")
+
+
+def _are_weights(values: Array) -> bool:
+    return bool(((values >= 0) & (values < np.inf)).all())
 
 
 def _check_logarithms(scores: Array) -> None:

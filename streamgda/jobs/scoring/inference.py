@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -19,7 +18,6 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.data.sources.conversion import as_source
 from streamgda.data.sources.encoding import KnownDates, by_names
-from streamgda.data.storage.paths import Address
 from streamgda.models.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.models.estimators.reading import PREDICT_INCOMPLETE
 from streamgda.models.estimators.scores import RowScores
@@ -177,12 +175,10 @@ def snapshot(model: Any) -> Any:
     NotFittedError
         If it is not fitted.
     """
-    if isinstance(model, str | PathLike):
-        raise TypeError(f"a model is needed, got the path {Address(model)}; load reads the model from it")
     if not isinstance(model, GaussianClassifier):
         raise TypeError(
-            f"a model of this project is needed, got {type(model).__name__}; Evaluation.update takes the "
-            "scores of any classifier"
+            f"a model of this project is needed, got {type(model).__name__}; load reads one from a file, and "
+            "Evaluation.update takes the scores of any classifier"
         )
     return model.snapshot()
 

@@ -27,7 +27,6 @@ from streamgda.jobs.scoring.predict import as_scorable
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.reading import check_rows
 from streamgda.models.gaussians.posteriors import Array, posteriors
-from streamgda.statistics.kernels.blas import single_blas_thread
 
 _MOST_STEPS = 2000
 _LEAST_GAIN = 1e-4  # of the log-likelihood of all rows, which moves a share by 0.014 standard errors
@@ -245,9 +244,8 @@ def sample_splits(splits: Iterable[ScorableSplit], shared: tuple[Model, int]) ->
     """One task: the sample of the rows of consecutive splits."""
     model, most = shared
     sample = _Sample(np.empty(0, np.uint64), np.empty((0, len(model.classes_))), most)
-    with single_blas_thread():
-        for split in splits:
-            for block, _ in split.features():
-                is_full = len(sample.keys) == most
-                sample += _sample_of(model, block, most, sample.keys[-1] if is_full else _LAST)
+    for split in splits:
+        for block, _ in split.features():
+            is_full = len(sample.keys) == most
+            sample += _sample_of(model, block, most, sample.keys[-1] if is_full else _LAST)
     return sample

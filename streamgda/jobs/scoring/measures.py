@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.labels import Labels, position_of
+from streamgda.data.blocks.labels import Labels, no_labels, position_of
 from streamgda.data.blocks.wording import as_html, counted
-from streamgda.jobs.scoring.calibration import best_temperature, loss_at, warned_of
-from streamgda.jobs.scoring.curves import Array, ScoreHistogram
+from streamgda.jobs.scoring.calibration import N_LOSSES, best_temperature, loss_at, warned_of
+from streamgda.jobs.scoring.curves import Array, ScoreHistogram, most_exact
 from streamgda.statistics.locking import Locked, at_one_moment
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROBABILITY, MEMBERS, WEIGHT = 0, 1, 2  # the rows of the calibration sums of a class
 
-N_RANKS = 20
+N_TENTHS, N_RANKS = 10, 20
 
 _ROWS_SHOWN = 20
 _OF_EACH_CLASS = (
@@ -29,7 +29,7 @@ _OF_EACH_CLASS = (
 
 
 class Measures(Locked):
-    """The measures of an evaluation, whose sums a subclass adds up.
+    """The sums of an evaluation, which a subclass adds up, and the measures that they give.
 
     Attributes
     ----------
@@ -49,20 +49,20 @@ class Measures(Locked):
         Weight of the rows by how many classes have greater scores than their own; infinite if not known.
     """
 
-    classes: Labels
-    pos_label: Any
-    n_rows: int
-    n_dropped: int
-    _is_weighted: bool
-    _log_loss: float
-    _squared_error: float
-    _losses: Array
-    _loss_weight: float
-    _confusion: Array
-    _scores: list[ScoreHistogram]
-    _calibration: Array
-    _squared_weights: Array
-    _ranks: Array
+    def __init__(self, pos_label: Any = None) -> None:
+        self.pos_label = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
+        self.classes: Labels = no_labels()
+        self.n_rows = self.n_dropped = 0
+        self._is_weighted = False
+        self._log_loss = self._squared_error = self._loss_weight = 0.0
+        self._losses, self._ranks = np.zeros(N_LOSSES), np.zeros(N_RANKS)
+        self._allocate(0)
+
+    def _allocate(self, n_classes: int) -> None:
+        self._confusion = np.zeros((n_classes, n_classes))
+        self._scores = [ScoreHistogram(most_exact(n_classes)) for _ in range(n_classes)]
+        self._calibration = np.zeros((n_classes, 3, N_TENTHS))
+        self._squared_weights = np.zeros(n_classes)
 
     @property
     def weight(self) -> float:
@@ -195,12 +195,7 @@ class Measures(Locked):
         """
         return loss_at(self._mean_losses, temperature)
 
-    @overload
-    def conformal_quantile(self, coverage: float, by: Literal["all"] = "all") -> float: ...
-
-    @overload
-    def conformal_quantile(self, coverage: float, by: Literal["class"]) -> Array: ...
-
+    @at_one_moment
     def conformal_quantile(self, coverage: float, by: Literal["all", "class"] = "all") -> float | Array:
         """The least log-odds ln p / (1 − p) of a class in a set that holds the class of a row.
 
@@ -246,11 +241,9 @@ class Measures(Locked):
             raise ValueError(
                 f"coverage is a number between 0 and 1, and by 'all' or 'class'; got {coverage!r} and {by!r}"
             )
-        with self.lock:
-            scores, squares = self._scores, self._squared_weights
         if by == "all":
-            return _least_odds(scores, squares.sum(), coverage)
-        by_class = zip(scores, squares, strict=True)
+            return _least_odds(self._scores, self._squared_weights.sum(), coverage)
+        by_class = zip(self._scores, self._squared_weights, strict=True)
         return np.array([_least_odds([own], square, coverage) for own, square in by_class])
 
     @property

@@ -24,19 +24,12 @@ from streamgda.data.storage.documents import digest
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
+from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
-from streamgda.jobs.scoring.inference import (
-    Decision,
-    Model,
-    maps_and_model,
-    scan_for,
-    snapshot,
-    with_features_of,
-)
+from streamgda.jobs.scoring.inference import Model
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 from streamgda.models.estimators.priors import in_pairs
-from streamgda.statistics.kernels.blas import single_blas_thread
 
 _FORMAT = 1
 
@@ -167,9 +160,9 @@ def predict_dataset(
     >>> group["probabilities"].shape, group["probabilities"].attrs["classes"]
     ((4, 2), ['a', 'b'])
     """
-    whole, (maps, model) = model, maps_and_model(model)
-    model = snapshot(model)
-    decision = Decision.of(model, threshold, costs, pos_label)
+    whole, (maps, model) = model, inference.maps_and_model(model)
+    model = inference.snapshot(model)
+    decision = inference.Decision.of(model, threshold, costs, pos_label)
     prediction = PredictionColumns.of(model, columns, decision, top, quantile)
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
@@ -177,12 +170,13 @@ def predict_dataset(
     for name in set(beside).intersection(prediction.names):
         raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
     out = _checked_place(out)
-    source = with_features_of(model, as_scorable(whole, source), maps)
+    source = inference.with_features_of(model, as_scorable(whole, source), maps)
     scheduler = compute.scheduler_for(source, scheduler)
     splits, types = source.to_score(beside, compute.opening_on(scheduler))
     if not splits:
         raise ValueError(f"there is nothing to predict: {source!r} has no rows")
-    output = _output_at(out, filesystem, [*(Field.of(column) for column in types), *prediction.fields])
+    kept = (Field(column.name, (column.name,), column.type) for column in types)
+    output = _output_at(out, filesystem, [*kept, *prediction.fields])
     if source.overlaps(output.storage, output.path):
         raise ValueError(
             f"{out} lies in the folder of the input, where predictions would be taken for data; "
@@ -229,7 +223,7 @@ def as_scorable(model: Model, source: Any) -> ScorableSource:
     """The source of a dataset that can be read without labels; TypeError for what cannot be."""
     if not (isinstance(source, Source | PathLike | Sequence) or is_arrow(source) or is_table(source)):
         raise TypeError(f"a dataset is needed, got {type(source).__name__}: {_REMEDY}")
-    source = scan_for(model, source)
+    source = inference.scan_for(model, source)
     if not isinstance(source, ScorableSource):
         raise TypeError(f"{source!r} cannot be scored part by part: {_REMEDY}")
     return source
@@ -247,10 +241,10 @@ def _checked_place(out: Path) -> Address:
 
 def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Output:
     if not is_zarr_path(out):
-        return ParquetOutput.at(out, filesystem, fields)
+        return ParquetOutput(out, filesystem, fields)
     from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
 
-    return ZarrOutput.at(out, filesystem, fields)
+    return ZarrOutput(out, filesystem, fields)
 
 
 def _fingerprint(model: Model) -> str:
@@ -272,7 +266,7 @@ def _fingerprint(model: Model) -> str:
 def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
-    with single_blas_thread(), Writes() as writes:
+    with Writes() as writes:
         summaries = (output.write(part, _predicted_rows(part, columns, output), writes) for part in parts)
         return sum(summaries, PredictionSummary())
 
@@ -289,9 +283,7 @@ def _predicted_rows(part: Part, columns: PredictionColumns, output: Output) -> R
 def _table(
     columns: PredictionColumns, output: Output, block: Block, beside: Mapping[str, pa.Array]
 ) -> pa.Table:
-    classes = pa.array(columns.labels)
-    predictions = columns.compute(block, lambda codes: classes.take(pa.array(codes)))
-    table = pa.table({**beside, **predictions})
+    table = pa.table({**beside, **columns.compute(block)})
     try:
         return output.in_schema(table)
     except RowError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from streamgda.data.blocks.arrays import column_labels
 from streamgda.data.blocks.options import check_not_renamed
+from streamgda.data.blocks.wording import check_known
 from streamgda.data.registry import OPTIONS
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.encoding import Encoding
@@ -95,12 +95,9 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
                 f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
             )
         check_not_renamed(chosen.get_params(), rest, ValueError)
-        for name in set(rest) - set(chosen.get_params()):
-            if name.partition("__")[0] in OPTIONS:
-                continue  # a word may stand for the option, which then tells what it lacks
-            close = difflib.get_close_matches(name, chosen.get_params(), n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"Invalid parameter {name!r} for estimator {type(chosen).__name__}{hint}")
+        # A word may stand for an option, which then tells what it lacks.
+        names = [name for name in rest if name.partition("__")[0] not in OPTIONS]
+        check_known(names, chosen.get_params(), type(chosen).__name__, "parameter")
         candidate = clone(chosen).set_params(**rest)
         candidate._validate_params()
         candidate._check_learns_in_parts()

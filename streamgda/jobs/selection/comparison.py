@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -26,7 +27,7 @@ from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.scoring.inference import maps_and_model
+from streamgda.jobs.scoring.inference import maps_and_model, pieces_of
 from streamgda.jobs.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.jobs.selection.candidates import Candidate
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
@@ -37,10 +38,8 @@ from streamgda.models.estimators.scores import Finalised, score_finalised
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.folded import FoldStatistics
-from streamgda.statistics.kernels.blas import single_blas_thread
 from streamgda.statistics.missing import MissingRows
 
-_VALUES_AT_ONCE = 1 << 18  # limit on the numbers in a block of rows, or of their scores: 2 MB
 _MOST_NAMED = 10
 
 
@@ -234,14 +233,13 @@ def compare(
     """
     trials = Trials(states[0], scorings)
     folds = tested_folds(states[0])
-    different = {id(state): state for state in states}
-    columns = []
-    for fold, *trainings in zip(folds, *(state.held_out(folds) for state in different.values()), strict=True):
-        of_state = dict(zip(different, (training for _, training in trainings), strict=True))
-        pairs = zip(candidates, states, strict=True)
-        columns.append([trials.add(one, of_state[id(state)], [fold], state) for one, state in pairs])
-    n_reads = trials.read(source, **how)
-    return Comparison(folds, [list(row) for row in zip(*columns, strict=True)], n_reads)
+    by_candidate: list[list[Trial]] = [[] for _ in candidates]
+    for state in {id(state): state for state in states}.values():  # which candidates may share
+        for fold, training in state.held_out(folds):
+            for candidate, own, row in zip(candidates, states, by_candidate, strict=True):
+                if own is state:
+                    row.append(trials.add(candidate, training, [fold], state))
+    return Comparison(folds, by_candidate, trials.read(source, **how))
 
 
 _AMOUNTS = re.compile(r"\b(rank [\d,]+ of|[\d,]+ rows?|\(of weight [^)]*\))")
@@ -343,15 +341,13 @@ class HeldOutScores:
 def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScores:
     """One task: score the rows of consecutive splits, in order."""
     held_out = HeldOutScores()
-    with single_blas_thread():
-        for split in splits:
-            for block in split.blocks():
-                held_out.n_dropped += block.n_dropped
-                held_out.n_rows += len(block.codes)
-                same = block.in_schema(models.schema)
-                for fold, rows in models.rule.split(same):
-                    if fold in models.by_fold:
-                        _score_block(held_out, models.classes, models.by_fold[fold], block.take(rows))
+    for block in chain.from_iterable(split.blocks() for split in splits):
+        held_out.n_dropped += block.n_dropped
+        held_out.n_rows += len(block.codes)
+        same = block.in_schema(models.schema)
+        for fold, rows in models.rule.split(same):
+            if fold in models.by_fold:
+                _score_block(held_out, models.classes, models.by_fold[fold], block.take(rows))
     return held_out
 
 
@@ -375,9 +371,7 @@ def _score_block(
         )
     truth = positions[block.codes]
     weights = block.row_weights
-    size = max(1, _VALUES_AT_ONCE // max(block.n_features, len(classes)))
-    for start in range(0, len(truth), size):
-        piece = slice(start, min(start + size, len(truth)))
+    for piece in pieces_of(block, len(classes)):
         rows = block.matrix(piece.start, piece.stop)
         for number, (scorer, kinds) in models.items():
             if number in held_out.failures:
@@ -385,7 +379,7 @@ def _score_block(
             try:
                 scored = scorer.score(rows, truth[piece], weights[piece], log_joint=LOG_LIKELIHOOD in kinds)
             except ValueError as error:
-                held_out.failures[number] = _named_in(block, start, error)
+                held_out.failures[number] = _named_in(block, piece.start, error)
                 continue
             if number not in held_out.metrics:
                 held_out.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}

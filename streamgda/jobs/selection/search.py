@@ -287,7 +287,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         params = [candidate.params for candidate in candidates]
         self.cv_results_ = results_table(params, comparison.times(), comparison.reasons())
         for name, values in comparison.filled(names, self.error_score).items():
-            self.cv_results_ |= self._columns(comparison, name, values)
+            self.cv_results_ |= scores_table("score" if isinstance(self.scoring, str) else name, values)
         if self.calibrate is not None:
             self.cv_results_[CALIBRATION] = comparison.best_calibrations()
         scorers = {name: RowScorer(name) for name in names}
@@ -298,12 +298,6 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         by = self.refit if self.multimetric_ else "score"
         if by is not False:
             self._select(candidates, by, states)
-
-    def _columns(self, comparison: Comparison, name: str, values: Array) -> Results:
-        key = "score" if isinstance(self.scoring, str) else name
-        splits = {f"split{i}_test_{key}": column for i, column in enumerate(values.T)}
-        with np.errstate(invalid="ignore"):
-            return splits | scores_table(key, values.mean(axis=1), values.std(axis=1))
 
     def _select(self, candidates: list[Candidate], by: Any, states: Sequence[FoldStatistics]) -> None:
         """Set the best candidate by a scoring, and make its model."""
@@ -424,10 +418,13 @@ def results_table(
     return table
 
 
-def scores_table(name: str, means: Array, deviations: Array) -> Results:
-    """The means, deviations and ranks of the scores of candidates; those without a score come last."""
+def scores_table(name: str, scores: Array) -> Results:
+    """The scores of candidates, their means, deviations and ranks; candidates without a score come last."""
+    splits = {f"split{i}_test_{name}": column for i, column in enumerate(scores.T)}
+    with np.errstate(invalid="ignore"):
+        means, deviations = scores.mean(axis=1), scores.std(axis=1)
     ranks = rankdata(np.where(np.isnan(means), np.inf, -means), method="min").astype(np.int32)
-    return {f"mean_test_{name}": means, f"std_test_{name}": deviations, f"rank_test_{name}": ranks}
+    return splits | {f"mean_test_{name}": means, f"std_test_{name}": deviations, f"rank_test_{name}": ranks}
 
 
 def _columns_of_params(params: Sequence[Mapping[str, Any]]) -> Results:

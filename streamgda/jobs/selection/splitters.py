@@ -16,23 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import BaseCrossValidator
 
-from streamgda.data.blocks.arrays import (
-    array_blocks,
-    as_table,
-    column_labels,
-    columns_of_other_types,
-    group_codes,
-    readable,
-    with_columns,
-    with_places,
-)
+from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
-from streamgda.data.blocks.wording import counted, named
+from streamgda.data.blocks.wording import check_known, counted, named
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.conversion import as_source, is_dask
 from streamgda.data.sources.encoding import Encoding
 from streamgda.data.sources.splits import Split
-from streamgda.jobs.passes.accumulate import accumulate_folds, read_into
+from streamgda.jobs.passes.accumulate import read_into
 from streamgda.jobs.selection.candidates import Candidate, common_encoding, statistics_for_all
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
 from streamgda.models.estimators.reading import check_batch, check_no_name, encoded_columns
@@ -82,7 +73,7 @@ class HashedKFold(BaseCrossValidator):
         """The fold of each row: shape (n_rows,)."""
         if groups is None:
             return folds_of_rows(np.arange(n_rows), self.n_splits)
-        labels, codes = group_codes(groups, n_rows)
+        labels, codes = arrays.group_codes(groups, n_rows)
         return folds_of_groups(labels, self.n_splits)[codes]
 
 
@@ -122,8 +113,8 @@ def read_folds(
     with remedying(_LEARN):
         rules, n_reads = _rules_for(candidates, source, how)
         if all(own is None for own in rules):
-            states = [accumulate_folds(source, rule=rule, **params, **how)] * len(candidates)
-            return states, source, 1
+            state = read_into(source, FoldStatistics(empty_statistics(**params), rule), **how)
+            return [state] * len(candidates), source, 1
         firsts = [next(i for i, one in enumerate(rules) if one == own) for own in rules]
         empties = {}
         for i in firsts:
@@ -303,11 +294,11 @@ class ArraySource(Source):
     ) -> None:
         if y is None:
             raise ValueError("models are compared on labelled rows, but the target y is None")
-        X = with_places(as_table(X))
+        X = arrays.with_places(arrays.as_table(X))
         check_batch(X)
         check_no_name(y)
-        if not columns_of_other_types(X):
-            readable(X)
+        if not arrays.columns_of_other_types(X):
+            arrays.readable(X)
         self.rows, self.labels, self.weights, self.groups = X, y, sample_weight, groups
         self.encoding = encoding
 
@@ -318,12 +309,9 @@ class ArraySource(Source):
         """The same rows, grouped by a column of the frame. This column is then not a feature."""
         if self.groups is not None:
             return self
-        names = column_labels(self.rows) or []
-        if column not in names:
-            raise ValueError(
-                f"there is no column {column!r} to group the rows by; X has {names or 'no names'}"
-            )
-        rest = with_columns(self.rows, [name for name in names if name != column])
+        names = arrays.column_labels(self.rows) or []
+        check_known([column], names, repr(self))
+        rest = arrays.with_columns(self.rows, [name for name in names if name != column])
         return ArraySource(rest, self.labels, self.weights, np.asarray(self.rows[column]), self.encoding)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
@@ -331,7 +319,7 @@ class ArraySource(Source):
         made, places = encoded_columns(self.rows, self.encoding), Places(start=start)
         names = None if made is None else made.schema.feature_names
         rows = self.rows if made is None else made
-        return array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
+        return arrays.array_blocks(rows, self.labels, self.weights, names, groups=self.groups, places=places)
 
     def splits(self) -> list[Split]:
         """All the rows."""

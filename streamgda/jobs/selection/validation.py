@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -95,12 +96,9 @@ def report_failures(comparison: Comparison, error_score: Any) -> None:
         return
     first = next(reason for reason in comparison.reasons() if reason)
     if n_failed == n_trials or (isinstance(error_score, str) and error_score == "raise"):
-        raise ValueError(f"{n_failed} of {n_trials} fits failed. The first: " + first)
-    warnings.warn(
-        (f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: " + first),
-        FitFailedWarning,
-        stacklevel=4,
-    )
+        raise ValueError(f"{n_failed} of {n_trials} fits failed. The first: {first}")
+    message = f"{n_failed} of {n_trials} fits failed, with a score of {error_score}. The first: {first}"
+    warnings.warn(message, FitFailedWarning, stacklevel=4)
 
 
 def learning_curve(
@@ -162,21 +160,17 @@ def learning_curve(
     fold_options = {"cv": cv, "groups": groups, "fold": fold}
     (states,), source, _ = read_folds([candidate], [name], X, y, sample_weight, **fold_options, **how)
     folds, trials = tested_folds(states), Trials(states, [name])
-    pairs: list[list[tuple[Trial, ...]]] = []
+    made: list[Trial] = []
     sizes = []
-    for size in _ticks(n_parts, len(states.folds)):
-        pairs.append([])
-        for held_out in folds:
-            place = states.folds.index(held_out)
-            parts = [*states.folds[place + 1 :], *states.folds[:place]][:size]
-            training = states.merged(parts)
-            sizes.append(training.n_rows)
-            pairs[-1].append(
-                tuple(trials.add(candidate, training, some, states) for some in (parts, [held_out]))
-            )
+    for size, held_out in product(_ticks(n_parts, len(states.folds)), folds):
+        place = states.folds.index(held_out)
+        parts = [*states.folds[place + 1 :], *states.folds[:place]][:size]
+        training = states.merged(parts)
+        sizes.append(training.n_rows)
+        made += [trials.add(candidate, training, tested, states) for tested in (parts, [held_out])]
     trials.read(source, **how)
-    scores = np.array([[[trial.scores[name] for trial in pair] for pair in row] for row in pairs])
-    means = np.reshape(sizes, (len(pairs), len(folds))).mean(axis=1)
+    scores = np.reshape([trial.scores[name] for trial in made], (-1, len(folds), 2))
+    means = np.reshape(sizes, (-1, len(folds))).mean(axis=1)
     return np.rint(means).astype(np.int64), scores[..., 0], scores[..., 1]
 
 

@@ -36,13 +36,11 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.data.blocks.arrays import array_blocks
-from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.parts import Part
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.splits import Split
 from streamgda.data.storage.fetching import read_ahead
-from streamgda.jobs.passes.accumulate import accumulate_folds
-from streamgda.statistics.required import Required
+from tests.folds import read_folds
 from tests.logged_filesystem import NotingHandler, note
 
 N = 1000
@@ -127,7 +125,7 @@ class SourceContract:
 
     @pytest.mark.slow_cases(*VARIANTS)
     def test_the_states_of_folds_add_up_to_that_of_all_rows(self, tmp_path):
-        states = accumulate_folds(self.scan(rows(), tmp_path), Required(), rule=FoldRule(3))
+        states = read_folds(self.scan(rows(), tmp_path), 3)
         assert states.folds == [0, 1, 2]
         assert min(states[fold].n_rows for fold in states.folds) > N / 4
         assert states.total().allclose(in_memory(rows()), rtol=1e-12)

@@ -853,7 +853,8 @@ def test_many_small_tables_are_joined(data, tmp_path, ledger, monkeypatch):
     monkeypatch.setattr("streamgda.jobs.ledger.entries._MOST_SMALL", 3)
     for night in range(8):
         put(data / f"{night:02}.parquet", rows(5), night)
-        ledger.refresh(scan(data))
+        report = ledger.refresh(scan(data))
+        assert (report.changed, report.rows) == ((), 5 if night else 165)
         assert tables(ledger) == named(ledger)
         assert len(tables(ledger)) <= 4
     fresh = StatisticsLedger(tmp_path / "fresh")

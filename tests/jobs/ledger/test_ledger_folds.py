@@ -12,11 +12,11 @@ from streamgda import (
     QuadraticDiscriminantAnalysis,
     StatisticsLedger,
     StatisticsSearchCV,
+    accumulate,
     scan_parquet,
 )
-from streamgda.data.blocks.block import FoldRule
-from streamgda.jobs.passes.accumulate import accumulate, accumulate_folds
 from streamgda.statistics.required import Required
+from tests.folds import read_folds
 
 
 @pytest.fixture
@@ -39,9 +39,7 @@ def wines(folder):
 def test_a_ledger_has_the_folds_of_a_pass(folder, kept):
     ledger = StatisticsLedger(folder / "_ledger", **kept, folds=4)
     ledger.refresh(wines(folder))
-    expected = accumulate_folds(
-        wines(folder), Required.of(**{"covariance_type": "full", **kept}), rule=FoldRule(4)
-    )
+    expected = read_folds(wines(folder), 4, required=Required.of(**{"covariance_type": "full", **kept}))
     again = StatisticsLedger(folder / "_ledger", **kept, folds=4).fold_statistics()
     assert again.n_rows == 178
     for fold in range(4):
@@ -69,9 +67,7 @@ def test_a_nightly_search_reads_what_is_new(folder):
     report = ledger.refresh(wines(folder))
     assert report.added == ("2.parquet",)
     assert [entry.label for entry in report.drift] == [0, 1, 2]
-    new = accumulate_folds(
-        scan_parquet(folder / "2.parquet", "target", exclude=["cask"]), Required(), rule=FoldRule(5)
-    )
+    new = read_folds(scan_parquet(folder / "2.parquet", "target", exclude=["cask"]), 5)
     after = ledger.fold_statistics()
     assert all(after[fold].allclose((before + new)[fold]) for fold in range(5))  # old rows kept their folds
     grid = {"reg_param": [0.001, 0.01, 0.1]}
@@ -94,7 +90,7 @@ def test_entries_of_folds_are_chosen_and_weighted(folder):
 def test_groups_share_a_fold_in_a_ledger(folder):
     ledger = StatisticsLedger(folder / "_ledger", "tied", folds=5, groups="cask")
     ledger.refresh(wines(folder))
-    expected = accumulate_folds(wines(folder).with_groups("cask"), Required("tied"), rule=FoldRule(5, "cask"))
+    expected = read_folds(wines(folder).with_groups("cask"), 5, "cask", Required("tied"))
     assert all(ledger.fold_statistics()[fold].allclose(expected[fold]) for fold in range(5))
     StatisticsSearchCV(LinearDiscriminantAnalysis(), {"shrinkage": [0.1]}).fit(ledger.fold_statistics())
 

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from streamgda import ClassStatistics, QuadraticDiscriminantAnalysis, accumulate, scan_arrow, scan_parquet
 from streamgda.data.sources.base import Source
 from streamgda.jobs.passes.accumulate import accumulate_splits
+from streamgda.jobs.passes.graph import _noting
 from tests.data.sources.test_wide_row_groups import rows_and_peak
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
@@ -113,7 +114,7 @@ def test_blas_has_one_thread_during_a_pass_and_then_as_many_as_before(rows):
     with threadpool_limits(2, "blas"):
         before = blas_threads()
         accumulate(stream())
-        accumulate_splits(stream().splits(), ClassStatistics())  # as a worker of a cluster does
+        _noting(accumulate_splits, stream().splits(), ClassStatistics())  # as a worker of a cluster does
         assert blas_threads() == before
     assert set(before) == {2}
     assert set(seen) == {1}

@@ -176,7 +176,7 @@ def test_what_cannot_be_judged_is_refused(folder):
         evaluate(GaussianNB(), source)
     with pytest.raises(TypeError, match="a model of this project is needed"):
         evaluate(object(), source)
-    with pytest.raises(TypeError, match="got the path m.parquet; load reads the model from it"):
+    with pytest.raises(TypeError, match="got str; load reads one from a file"):
         evaluate("m.parquet", source)
     with pytest.raises(ValueError, match="a source brings its own target"):
         evaluate(fitted, source, Y)

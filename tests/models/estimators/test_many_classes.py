@@ -153,5 +153,5 @@ def test_blocks_of_classes_rank_as_the_densities_do(small_blocks, estimator, spr
 def test_parquet_is_not_asked_for_more_columns_than_it_is_read_with(tmp_path):
     probabilities = Field("probabilities", ("probability",) * 1_000_000, pa.float64())
     with pytest.raises(ValueError, match="1,000,000 columns are more than pyarrow reads.*columns=.'label'."):
-        ParquetOutput.at(tmp_path / "out", None, [probabilities])
+        ParquetOutput(tmp_path / "out", None, [probabilities])
     assert not (tmp_path / "out").exists()

@@ -27,7 +27,8 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.sources.errors import add_place
 from streamgda.data.sources.splits import JoinedSplits, ScorableSplit
 from streamgda.data.storage.fetching import fetch_ahead
-from streamgda.data.storage.filesystems import Storage, reached
+from streamgda.data.storage.filesystems import reached, resolve
+from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.data.storage.reading import request_threads
 from streamgda.data.storage.retries import retried
 from streamgda.data.storage.threads import wait_for
@@ -63,11 +64,6 @@ class Field:
     columns: tuple[str, ...]
     type: pa.DataType
     attributes: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, column: pa.Field) -> Self:
-        """The field of a column that is copied from the input."""
-        return cls(column.name, (column.name,), column.type)
 
 
 @dataclass(frozen=True)
@@ -140,7 +136,6 @@ class Writes:
     """
 
     def __init__(self) -> None:
-        self._n_bytes = 0
         self._waiting: deque[tuple[int, Future[Any]]] = deque()
 
     def __enter__(self) -> Self:
@@ -148,46 +143,41 @@ class Writes:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         wait([future for _, future in self._waiting])
-        while error is None and self._waiting:
-            self._finish_first()
+        for _, future in self._waiting if error is None else ():
+            future.result()
 
     def begin(self, n_bytes: int, write: Callable[..., object], *arguments: object) -> Future[Any]:
         """Call a function in another thread as soon as there is room for so many bytes."""
-        while self._waiting and (self._waiting[0][1].done() or self._n_bytes + n_bytes > _MOST_BYTES_WAITING):
-            self._finish_first()
+        room = _MOST_BYTES_WAITING - n_bytes
+        while self._waiting and (self._waiting[0][1].done() or sum(n for n, _ in self._waiting) > room):
+            self._waiting.popleft()[1].result()
         future = request_threads().submit(write, *arguments)
         self._waiting.append((n_bytes, future))
-        self._n_bytes += n_bytes
         return future
 
-    def _finish_first(self) -> None:
-        n_bytes, future = self._waiting.popleft()
-        self._n_bytes -= n_bytes
-        future.result()
 
-
-@dataclass(eq=False)
 class Output(ABC):
     """A folder that holds predictions and nothing else, written part by part.
 
+    Parameters
+    ----------
+    path : path or URL
+        The folder.
+    filesystem : pyarrow or fsspec filesystem, optional
+        Where it is. If None, inferred from the path.
+    fields : iterable of Field
+        What is written for each row.
+
     Attributes
     ----------
-    storage : Storage
-        Where it is.
-    path : str
-        The folder there.
-    fields : tuple of Field
-        What is written for each row.
     run : str
         Where the run keeps what it has not finished, or shows that it goes on.
     """
 
-    storage: Storage
-    path: str
-    fields: tuple[Field, ...]
-
-    def __post_init__(self) -> None:
-        self.path = self.path.rstrip("/")
+    def __init__(self, path: Path, filesystem: AnyFileSystem | None, fields: Iterable[Field]) -> None:
+        storage, name = resolve(path, filesystem)
+        self.storage, folder = storage.unwrapped(name)
+        self.path, self.fields = folder.rstrip("/"), tuple(fields)
         self.run, self._has_begun = f"{self.path}/{_RUN}{uuid.uuid4().hex}", False
 
     @cached_property

@@ -6,9 +6,9 @@ import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 from streamgda.data.sources.errors import decoding
 from streamgda.data.sources.splits import ScorableSplit
 from streamgda.data.storage.documents import digest
-from streamgda.data.storage.filesystems import resolve
 from streamgda.data.storage.footers import read_footer
 from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.data.storage.reading import request_threads
@@ -41,21 +40,17 @@ Footer = tuple[str, PredictionSummary]
 _TORN: Footer = ("", PredictionSummary())
 
 
-@dataclass(eq=False)
 class ParquetOutput(Output):
     """A folder of Parquet files of one schema, on any filesystem of pyarrow's or fsspec's."""
 
-    @classmethod
-    def at(cls, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Self:
-        """The folder at a path or URL."""
+    def __init__(self, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> None:
         if (n_columns := sum(len(field.columns) for field in fields)) >= _MOST_COLUMNS:
             raise ValueError(
                 f"{n_columns:,} columns are more than pyarrow reads from a Parquet file; leave out those of "
                 "each class by columns=['label'], or write to Zarr"
             )
-        alike = tuple(replace(field, type=_without_index_width(field.type)) for field in fields)
-        storage, name = resolve(path, filesystem)
-        return cls(*storage.unwrapped(name), alike)
+        alike = (replace(field, type=_without_index_width(field.type)) for field in fields)
+        super().__init__(path, filesystem, alike)
 
     def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[Part]:
         """A file for each split."""

@@ -16,10 +16,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ from streamgda.data.blocks.block import power_of_two_up_to
 from streamgda.data.blocks.wording import RowError
 from streamgda.data.sources.splits import RowRange, ScorableSplit
 from streamgda.data.storage.documents import digest
-from streamgda.data.storage.filesystems import by_fsspec, reached, resolve
+from streamgda.data.storage.filesystems import by_fsspec, reached
 from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 
@@ -54,17 +54,13 @@ _NOTE = f"{_UNFINISHED}/note.json"
 _MARKS = f"{_UNFINISHED}/parts"  # in it, a file for each finished part
 
 
-@dataclass(eq=False)
 class ZarrOutput(Output):
-    """A Zarr group of format 3, with an array for each field."""
+    """A Zarr group of format 3, with an array for each field; ValueError if a field cannot be an array."""
 
-    @classmethod
-    def at(cls, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> Self:
-        """The group at a path or URL; ValueError if a field cannot be an array."""
+    def __init__(self, path: Path, filesystem: AnyFileSystem | None, fields: Sequence[Field]) -> None:
         if filesystem is None and "://" in os.fspath(path):
             filesystem, path = by_fsspec(os.fspath(path))  # it puts a chunk by one request, pyarrow by three
-        storage, name = resolve(path, filesystem)
-        return cls(*storage.unwrapped(name), _checked_fields(fields))
+        super().__init__(path, filesystem, _checked_fields(fields))
 
     # ------------------------------------------------------------------ before writing
 
@@ -96,11 +92,11 @@ class ZarrOutput(Output):
         if whole and is_same and arrays <= names:
             if _UNFINISHED in names:
                 self.remove(_UNFINISHED, is_folder=True)
-            return {part.name: _summary_of(part, 1) for part in parts}
+            return {part.name: PredictionSummary(part.n_rows, 1, 1) for part in parts}
         self.begin()
         if not whole and is_same:
             marks = self._marks()
-            return {part.name: _summary_of(part, 1) for part in parts if part.name in marks}
+            return {part.name: PredictionSummary(part.n_rows, 1, 1) for part in parts if part.name in marks}
         self._create(parts, (names & ours) - {_METADATA}, is_group=_METADATA in names)
         return {}
 
@@ -175,7 +171,7 @@ class ZarrOutput(Output):
                 f"rows {part.start} to {stop} were planned, and those to {position} came; start again"
             )
         writes.begin(0, self._mark, part, chunks)
-        return _summary_of(part, 0)
+        return PredictionSummary(part.n_rows, 1)
 
     def _mark(self, part: Part, chunks: Sequence[Future[Any]]) -> None:
         """Note that a part is finished, when its chunks are written."""
@@ -219,10 +215,6 @@ class ZarrOutput(Output):
 
 def _is_of(note: Mapping[str, Any] | None, parts: Sequence[Part]) -> bool:
     return note is not None and note["fingerprint"] == parts[0].fingerprint
-
-
-def _summary_of(part: Part, n_found: int) -> PredictionSummary:
-    return PredictionSummary(part.n_rows, 1, n_found)
 
 
 def _known_rows(split: ScorableSplit) -> int:
@@ -316,18 +308,12 @@ def _dtype_of(field: Field) -> str:
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return "string"
-    if pa.types.is_date32(kind):
-        return "datetime64[D]"
-    if pa.types.is_timestamp(kind):
-        return f"datetime64[{kind.unit}]"
-    if pa.types.is_duration(kind):
-        return f"timedelta64[{kind.unit}]"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return str(np.dtype(kind.to_pandas_dtype()))
-    raise ValueError(
-        f"column {field.name!r} is {field.type}, which no Zarr array can hold; write Parquet, or do not "
-        "keep it"
-    )
+    dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
+    if dtype.kind == "O":
+        raise ValueError(
+            f"column {field.name!r} is {kind}, which no Zarr array can hold; write Parquet, or do not keep it"
+        )
+    return str(dtype)
 
 
 def _values_of(table: pa.Table, field: Field, array: zarr.Array[Any]) -> Any:
