@@ -4,19 +4,19 @@ import time
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import s3fs
 import zarr
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, scan_parquet, scan_zarr
 from streamgda.data.sources import zarr as zarr_source
 from streamgda.data.storage import retries
 from streamgda.jobs.scoring import predict
 from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from tests.data.storage.stores import arrow, fsspec
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(4000, 4)), RNG.integers(1, 4, size=4000)
@@ -100,14 +100,6 @@ def write_files(folder, n_files, n_rows=500):
         rows = np.arange(n_rows * i, n_rows * (i + 1)) % len(X)
         table = pa.table({**{f"x{j}": X[rows, j] for j in range(4)}, "y": Y[rows]})
         pq.write_table(table, folder / f"{i}.parquet")
-
-
-def arrow(store):
-    return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
-
-
-def fsspec(store):
-    return s3fs.S3FileSystem(skip_instance_cache=True)
 
 
 WRITES = ("PUT", "UPLOAD", "PART", "COMPLETE", "COPY", "DELETE")

@@ -9,13 +9,11 @@ import dask
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
 from streamgda.data.sources import row_groups
 from streamgda.data.storage import fetching
@@ -23,6 +21,7 @@ from streamgda.data.storage.reading import RangedFile
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.compute import compute_plan
 from streamgda.jobs.passes.plan import Plan
+from tests.data.storage.stores import arrow, fsspec
 
 NAMES = [f"x{j}" for j in range(10)]
 TAIL = 1 << 16  # bytes at the end of a file, which have the footer
@@ -53,14 +52,6 @@ def store(server):
     server.set(latency=0.0, fail_every=0, truncate_every=0)
     server.reset()
     return server
-
-
-def arrow(store):
-    return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
-
-
-def fsspec(store):
-    return s3fs.S3FileSystem(key="k", secret="s", endpoint_url=store.endpoint, skip_instance_cache=True)
 
 
 LIBRARIES = pytest.mark.parametrize("library", [arrow, fsspec])
