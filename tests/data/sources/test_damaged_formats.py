@@ -128,13 +128,6 @@ def test_a_quote_that_is_not_closed_takes_no_rows(n_before, ends, tmp_path):
     assert accumulate(scan(path, "kind", features=["x"], format=told)).n_rows == n_before + 5
 
 
-def test_a_text_of_another_encoding_names_the_file_and_the_remedy(tmp_path):
-    path = tmp_path / "latin.csv"
-    path.write_bytes("x,größe,kind\n1,2,a\n2,3,b\n".encode("latin-1"))
-    assert "format='csv encoding=latin1'" in error_of(path)
-    assert accumulate(scan(path, "kind", format="csv encoding=latin1")).schema.feature_names == ("x", "größe")
-
-
 PEAK = """
 import resource, sys
 from streamgda import accumulate, scan

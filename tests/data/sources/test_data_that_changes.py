@@ -173,15 +173,6 @@ def test_incomplete_rows_that_change_between_the_reads_of_em_are_an_error(fit, k
         INCOMPLETE[fit](data.scan(missing="marginal"), get)
 
 
-@pytest.mark.parametrize("kind", [ZarrOnDisk, ZarrThroughFsspec])
-def test_arrays_that_grow_between_the_reads_are_an_error(kind, tmp_path):
-    data, (X, y) = kind(tmp_path), values(0)
-    data.write(X, y)
-    get = changing(lambda: data.write(np.vstack([X, X]), np.append(y, y)))
-    with pytest.raises(ValueError, match="has changed since the pass was planned"):
-        FITS["search by accuracy"](data.scan(), get)
-
-
 def test_a_feather_file_that_changes_while_it_is_read_is_named(tmp_path):
     rows = pa.table({"x": np.arange(3e6), "y": np.arange(3_000_000) % 2})
     feather.write_feather(rows, tmp_path / "1.feather", compression="uncompressed")

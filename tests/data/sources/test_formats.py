@@ -7,16 +7,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.feather
-import pyarrow.fs as pafs
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
 import streamgda as sg
-from streamgda import StatisticsLedger, accumulate, predict_dataset, scan
+from streamgda import accumulate, predict_dataset, scan
 from streamgda.data.sources.format_options import format_of, text_of
 from tests.data.sources.test_sources import SourceContract
-from tests.logged_filesystem import NotingHandler
 
 N = 5000
 RNG = np.random.default_rng(0)
@@ -215,23 +213,6 @@ def test_options_that_no_text_tells_are_refused_by_name(tmp_path):
         scan(tmp_path, "kind", format=ds.CsvFileFormat(convert_options=types))
 
 
-def test_a_ledger_reads_a_path_with_the_options_of_its_files(tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.csv").write_text("x;kind\n1,5;a\n-999;a\n3;b\n")
-    source = scan(
-        tmp_path / "data", "kind", format="csv delimiter=; decimal_point=, null_values=-999", missing="drop"
-    )
-    ledger = StatisticsLedger(tmp_path / "ledger")
-    ledger.refresh(source)
-    (tmp_path / "data" / "b.csv").write_text("x;kind\n-999;a\n2,5;a\n")
-    assert ledger.refresh(tmp_path / "data").added == ("b.csv",)
-    assert ledger.statistics().means.tolist() == [[2.0], [3.0]]
-    with pytest.raises(ValueError, match="null_values.* and here"):
-        ledger.refresh(
-            scan(tmp_path / "data", "kind", format="csv delimiter=; decimal_point=,", missing="drop")
-        )
-
-
 def test_the_row_numbers_that_pandas_writes_are_mentioned(tmp_path):
     TABLE.to_pandas().to_csv(tmp_path / "a.csv")
     with pytest.warns(UserWarning, match="also ''. A column of such a name mostly identifies rows"):
@@ -265,50 +246,3 @@ def test_memory_is_bounded(tmp_path):
         for _ in split.blocks():
             most = max(most, pa.total_allocated_bytes() - before)
     assert most < 40e6  # of 16 MB of text in blocks of 1 MB
-
-
-def test_a_ledger_follows_files_of_csv(tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for i in range(3):
-        write_csv(TABLE.slice(i * 1000, 1000), folder / f"{i}.csv")
-    ledger = StatisticsLedger(tmp_path / "ledger")
-    assert len(ledger.refresh(scan(folder, "kind")).added) == 3
-    (folder / "1.csv").unlink()
-    write_csv(TABLE.slice(1000, 500), folder / "2.csv")
-    (folder / "3.csv").write_text("x,n,shop,kind\nzz,1,web,a\n")
-    report = ledger.refresh(scan(folder, "kind"), on_error="skip")
-    assert (report.changed, report.dropped, report.reused) == (("2.csv",), ("1.csv",), ("0.csv",))
-    assert "line 2" in report.skipped["3.csv"]
-    (folder / "3.csv").unlink()
-    assert ledger.statistics().allclose(accumulate(scan(folder, "kind")), rtol=1e-12)
-
-
-class Faltering(NotingHandler):
-    """A filesystem of which every fifth opening of a file fails."""
-
-    def __init__(self, log):
-        super().__init__(log)
-        self.n_opened = 0
-
-    def open_input_file(self, path):
-        self.n_opened += 1
-        if self.n_opened % 5 == 0:
-            raise ConnectionResetError("the storage did not answer")
-        return super().open_input_file(path)
-
-    open_input_stream = open_input_file
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "feather"])
-def test_a_storage_that_fails_is_asked_again(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr("streamgda.data.storage.retries.FIRST_PAUSE", 0.001)
-    (tmp_path / "data").mkdir()
-    for i in range(4):
-        WRITERS[ending](TABLE.slice(i * 1000, 1000), tmp_path / "data" / f"{i}.{ending}")
-    handler = Faltering(tmp_path / "log")
-    source = scan(str(tmp_path / "data"), "kind", filesystem=pafs.PyFileSystem(handler))
-    with pytest.warns(UserWarning, match="again"):
-        state = accumulate(source, scheduler="synchronous")
-    assert state == accumulate(scan(tmp_path / "data", "kind"), scheduler="synchronous")
-    assert handler.n_opened > 4

@@ -82,17 +82,6 @@ def test_planning_asks_for_the_documents_once_more_and_lists_the_group(store, tm
     assert counts["LIST"] <= 4
 
 
-@pytest.mark.slow  # with a client of a server
-def test_a_chunk_that_is_longer_or_shorter_than_planned_is_an_error(store, tmp_path):
-    group = zarr.open_group(tmp_path / "rows" / "group", mode="w")
-    group.create_array("X", data=X, chunks=(400, 4))
-    group.create_array("y", data=Y, chunks=(400,))
-    (split,) = scan_zarr("s3://rows/group").splits()
-    group["X"][:400] = 1.0
-    with pytest.raises(ValueError, match="X/c/0/0 has changed since the pass was planned"):
-        list(split.blocks())
-
-
 def write_files(folder, n_files, n_rows=500):
     """Files of as many rows, whose values repeat."""
     folder.mkdir(parents=True)

@@ -307,27 +307,6 @@ def test_the_states_of_both_add_up_to_that_of_all_rows(tmp_path, by, how):
 
 
 @pytest.mark.parametrize("by", BYS)
-def test_exact_states_of_both_are_that_of_all_rows(source, by):
-    training, test = (accumulate(part, exact=True) for part in source.split(by=by))
-    assert training + test == accumulate(source, exact=True)
-
-
-def test_they_are_read_on_a_cluster(source, client):
-    for part in (*source.split(), *source.split(by="who")):
-        assert accumulate(part, scheduler=client) == accumulate(part, scheduler="synchronous")
-
-
-@pytest.mark.parametrize("by", BYS)
-def test_a_model_learns_from_one_and_is_judged_on_the_other(source, by):
-    training, test = source.split(by=by)
-    model = LinearDiscriminantAnalysis().fit(training)
-    evaluation = evaluate(model, test)
-    chosen = TABLE.take(pa.array(ids(test))).to_pandas()
-    assert evaluation.n_rows == len(chosen)
-    assert evaluation.accuracy == pytest.approx(model.score(chosen[["row", "x"]], chosen["kind"]), abs=1e-12)
-
-
-@pytest.mark.parametrize("by", BYS)
 @pytest.mark.parametrize("kind", ["parquet", "zarr"])
 def test_the_rows_of_a_part_are_predicted(source, by, kind, tmp_path):
     if kind == "zarr":

@@ -1,6 +1,5 @@
 """Parquet and Zarr in an object store: a real S3 server on loopback, credentials from the environment."""
 
-import io
 import re
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import s3fs
 import zarr
-from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 from streamgda import (
@@ -25,12 +23,10 @@ from streamgda import (
     StatisticsLedger,
     accumulate,
     load,
-    load_model,
     predict_dataset,
     scan_parquet,
     scan_zarr,
 )
-from streamgda.cli.main import main
 from streamgda.data.storage import fetching
 from streamgda.jobs.scoring.outputs import zarr as chunks
 
@@ -144,41 +140,6 @@ def test_an_iceberg_table(bucket, endpoint, tmp_path):
     catalog.close()
 
 
-@pytest.mark.slow
-def test_no_message_shows_the_key_and_the_password_of_a_url(parquet, endpoint):
-    scheme, _, host = endpoint.partition("://")
-
-    def at(path):
-        options = f"region=us-east-1&scheme={scheme}&endpoint_override={host}"
-        return f"s3://somebody:hush@{path}?{options}"
-
-    source = scan_parquet(at("rows/data"), "y", features=NAMES)
-    statistics = accumulate(source)
-    model = GaussianNB.from_statistics(statistics)
-    statistics.save(at("rows/saved.parquet"))
-    ledger = StatisticsLedger(at("rows/ledger"))
-    ledger.refresh(source)
-    said = {
-        "rows/data": lambda: accumulate(source, checkpoint=at("rows/data")),
-        "rows/data/out": lambda: predict_dataset(model, source, at("rows/data/out")),
-        "rows/data/ledger": lambda: StatisticsLedger(at("rows/data/ledger")).refresh(source),
-        "rows/ledger": lambda: StatisticsLedger(at("rows/ledger"), "diag").statistics(),
-        "rows/none": lambda: scan_parquet(at("rows/none"), "y"),
-        "rows/none.parquet": lambda: load(at("rows/none.parquet")),
-        "rows/saved.parquet": lambda: load_model(at("rows/saved.parquet")),
-        "rows/data/day=1/1.parquet": lambda: statistics.save(at("rows/data/day=1/1.parquet")),
-    }
-    for path, call in said.items():
-        with pytest.raises((ValueError, OSError)) as raised:
-            call()
-        told = "".join(traceback.format_exception_only(raised.value))
-        assert f"s3://{path}" in told
-        assert not re.search(f"hush|somebody|{host}", told)
-    assert repr(ledger) == "StatisticsLedger('s3://rows/ledger', 'full')"
-    result = CliRunner().invoke(main, ["inspect", at("rows/none.parquet")])
-    assert result.output.startswith("Error: there is no file s3://rows/none.parquet")
-
-
 @pytest.mark.parametrize(
     "url", ["s3://somebody:hu/sh@rows/1.parquet", "nowhere://somebody:hush@127.0.0.1:1/x"]
 )
@@ -255,34 +216,6 @@ def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", FILESYSTEMS)
-def test_a_ledger_lives_in_a_bucket(parquet, how):
-    data, filesystem = at(how, "rows/data")
-    home, _ = at(how, "rows/home/ledger")
-
-    def refresh():
-        source = scan_parquet(data, "y", features=NAMES, filesystem=filesystem)
-        return ledger.refresh(source), accumulate(source, exact=True)
-
-    ledger = StatisticsLedger(home, exact=True, filesystem=filesystem)
-    report, scratch = refresh()
-    assert report.added == ("day=1/1.parquet", "day=2/1.parquet")
-    assert ledger.statistics() == scratch
-    report, _ = refresh()
-    assert (len(report.reused), report.read) == (2, ())
-    client = store()
-    body = client.get_object(Bucket="rows", Key="data/day=1/1.parquet")["Body"].read()
-    client.put_object(Bucket="rows", Key="data/day=3/1.parquet", Body=body)
-    client.delete_object(Bucket="rows", Key="data/day=2/1.parquet")
-    report, scratch = refresh()
-    assert (report.added, report.dropped) == (("day=3/1.parquet",), ("day=2/1.parquet",))
-    assert ledger.statistics() == scratch
-    assert ledger.statistics({"day=3/1.parquet": 1}).n_rows == 400
-    report, _ = refresh()
-    assert not report.read
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", FILESYSTEMS)
 def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
     path, filesystem = at(how, "rows/data")
     source = scan_parquet(path, "y", features=NAMES, filesystem=filesystem)
@@ -335,18 +268,6 @@ def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeyp
     assert sorted(group.keys()) == ["predicted_label", "probabilities", "y"]
 
 
-@pytest.mark.slow
-def test_an_overwritten_zarr_group_in_a_bucket_is_scored_anew(bucket, tmp_path):
-    group = zarr.open_group("s3://rows/in.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(1000, 3), compressors=None)
-    model = GaussianNB().fit(X, Y)
-    assert [predict_dataset(model, "s3://rows/in.zarr", tmp_path / "out").n_found for _ in range(2)] == [0, 1]
-    group["X"][:] = X[::-1]
-    assert predict_dataset(model, "s3://rows/in.zarr", tmp_path / "out").n_found == 0
-    scored = pq.read_table(tmp_path / "out")
-    assert scored["predicted_label"].to_pylist() == model.predict(X[::-1]).tolist()
-
-
 def _interrupted_after_the_first():
     write, written = chunks.ZarrOutput.write, []
 
@@ -357,28 +278,6 @@ def _interrupted_after_the_first():
         return written[0]
 
     return once
-
-
-@pytest.mark.slow
-def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):
-    filesystem = s3fs.S3FileSystem()
-    for day, value in ((1, 0.0), (2, 0.5)):
-        _put_object(day, value)
-    ledger = StatisticsLedger("rows/ledger", filesystem=filesystem)
-    source = scan_parquet("rows/data", "y", features=["u"], filesystem=filesystem)
-    ledger.refresh(source)
-    assert _put_object(1, 0.0) == _put_object(2, 5.0)
-    assert ledger.refresh(source).changed == ("day=2/1.parquet",)
-    assert ledger.statistics() == accumulate(source)
-
-
-def _put_object(day, value):
-    """Write an object of always the same size, and return it."""
-    content = io.BytesIO()
-    table = pa.table({"u": [value, 1.0], "y": [0, 0]})
-    pq.write_table(table, content, compression="none", use_dictionary=False)
-    store().put_object(Bucket="rows", Key=f"data/day={day}/1.parquet", Body=content.getvalue())
-    return len(content.getvalue())
 
 
 @pytest.mark.slow

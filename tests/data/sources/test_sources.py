@@ -330,29 +330,23 @@ class TestReader(StreamContract):
 
 
 class TestPolars(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
         pl = pytest.importorskip("polars")
         return scan_arrow(pl.from_arrow(table), "y", **{**COLUMNS, **options})
 
 
 class TestLazyPolars(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
         pl = pytest.importorskip("polars")
         return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **{**COLUMNS, **options})
 
 
 class TestDuckDB(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
-        relation = duckdb.from_arrow(table)
-        return scan_arrow(relation, "y", **{**COLUMNS, **options})
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
+        return scan_arrow(duckdb.from_arrow(table), "y", **{**COLUMNS, **options})
 
 
 class TestScanner(StreamContract):
-    described = "Arrow Stream: 2 features, target 'y'"
-
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         scanner = ds.dataset(chunked(table, rows_per_chunk)).scanner()
         return scan_arrow(scanner, "y", **{**COLUMNS, **options})
@@ -398,8 +392,7 @@ class TestDatasetOfAnotherLibrary(TabularContract):
 
 
 class TestPandas(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
         return scan_arrow(table.to_pandas(), "y", **{**COLUMNS, **options})
 
 
@@ -585,15 +578,7 @@ def test_a_record_batch():
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
 
 
-def test_a_large_table_is_read_in_parts_with_the_same_bits_on_every_scheduler():
-    rng = np.random.default_rng(0)
-    table = pa.table({"x": rng.normal(size=600_000), "y": rng.integers(0, 2, size=600_000)})
-    source = scan_arrow(table, "y")
-    assert len(source.splits()) == 3
-    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
-
-
-def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
+def test_a_large_table_is_read_in_slices_that_are_sent_without_the_rest_of_it():
     length = 600_000
     table = pa.table(
         {
@@ -602,7 +587,9 @@ def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
             "y": pa.array(np.arange(length) % 3).cast(pa.string()).dictionary_encode(),
         }
     )
-    splits = scan_arrow(table, "y", features=["x"]).splits()
+    source = scan_arrow(table, "y", features=["x"])
+    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
+    splits = source.splits()
     sent = [pickle.dumps(split) for split in splits]
     assert len(sent) == 3
     for split, content in zip(splits, sent, strict=True):
@@ -1328,19 +1315,6 @@ def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remed
 
 
 # ---------------------------------------------------------------------- read ahead
-
-
-@pytest.mark.parametrize("n_ahead", [0, 1, 3])
-def test_what_is_read_ahead_comes_in_order_and_an_error_at_its_turn(n_ahead):
-    def read(place):
-        if place == 3:
-            raise ValueError("the third is damaged")
-        return place
-
-    ready = read_ahead(read, [1, 2, 3, 4], n_ahead)
-    assert [next(ready), next(ready)] == [1, 2]
-    with pytest.raises(ValueError, match="the third is damaged"):
-        next(ready)
 
 
 def test_no_thread_is_left_if_the_parts_read_ahead_are_not_all_taken():
