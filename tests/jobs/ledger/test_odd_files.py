@@ -188,16 +188,6 @@ def test_the_first_refresh_warns_of_text_that_holds_dates_or_numbers_as_fit_does
     assert not recwarn
 
 
-@pytest.mark.filterwarnings("always")
-def test_the_command_line_warns_of_dates_in_text_when_it_first_refreshes(tmp_path):
-    sold(tmp_path)
-    options = ["--target", "kind", "--format", "csv delimiter=;", "--exclude", "paid"]
-    done = CliRunner().invoke(main, ["refresh", f"{tmp_path}/_ledger", str(tmp_path), *options])
-    assert done.exit_code == 0
-    assert "'day'" in done.stderr
-    assert "timestamp_parsers=%d.%m.%Y" in done.stderr
-
-
 def test_a_source_of_another_format_needs_a_ledger_of_its_own(tmp_path):
     sold(tmp_path)
     ledger = StatisticsLedger(tmp_path / "_ledger")

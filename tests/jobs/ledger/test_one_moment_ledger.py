@@ -17,7 +17,7 @@ from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import LABELS, PER_BATCH, ROWS, learning
 
 SECONDS = 0.1
-BATCH, FAR = len(LABELS), "3.parquet"
+BATCH = len(LABELS)
 
 
 @pytest.fixture(scope="module")

@@ -467,19 +467,6 @@ def test_a_worker_without_this_library_or_with_another_version_is_one_clear_erro
             worker.wait()
 
 
-@pytest.mark.slow
-def test_workers_that_come_and_go_change_no_bit(folder, expected, tmp_path):
-    slow = pafs.PyFileSystem(NotingHandler(tmp_path / "log", delay=0.05))
-    source = scan_parquet(folder, "y", filesystem=slow)
-    cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
-    with cluster, Client(cluster) as client, ThreadPoolExecutor(1) as background:
-        passing = background.submit(accumulate, source, scheduler=client, **EACH)
-        for n_workers in (2, 1, 2):
-            time.sleep(1)
-            cluster.scale(n_workers)
-        assert passing.result(timeout=60) == expected
-
-
 class Gated(NotingHandler):
     """Lets the tasks of a cluster open files only as far as some gates, which are files, are open."""
 

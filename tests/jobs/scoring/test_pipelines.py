@@ -161,24 +161,6 @@ def test_a_model_of_other_features_makes_no_pipeline(source):
     np.testing.assert_array_equal(model.as_pipeline(source).predict(FRAME), model.predict(FRAME))
 
 
-def test_the_command_line_takes_pipelines(source, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    mapped = source.map(StandardScaler().fit(FRAME))
-    pipeline = QuadraticDiscriminantAnalysis().fit(mapped).as_pipeline(mapped)
-    joblib.dump(pipeline, "model.joblib")
-
-    def run(*arguments):
-        return CliRunner().invoke(main, [*arguments, "--quiet"], catch_exceptions=False)
-
-    expected = QuadraticDiscriminantAnalysis().fit(SCALER.transform(X), Y)
-    np.testing.assert_allclose(
-        pipeline.predict_proba(FRAME), expected.predict_proba(SCALER.transform(X)), rtol=1e-9
-    )
-    assert run("predict", "model.joblib", "data", "--features", "a,b,c", "--out", "scored").exit_code == 0
-    np.testing.assert_array_equal(pq.read_table("scored")["predicted_label"], pipeline.predict(FRAME))
-    assert "accuracy" in run("evaluate", "model.joblib", "data", "--target", "y").output
-
-
 # ---------------------------------------------------------------------- features that a source computes
 
 SALES = pd.DataFrame(

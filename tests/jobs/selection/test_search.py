@@ -217,18 +217,6 @@ def test_folds_do_not_depend_on_row_groups_or_tasks(tmp_path):
         assert all(state[fold].allclose(states[0][fold]) for fold in range(5))
 
 
-def test_rows_keep_their_folds_when_files_are_added(tmp_path):
-    X, y = rows()
-    folder = written(tmp_path / "a", X, y, parts=2)
-    before = accumulate_folds(scan_parquet(folder, "kind"), Required(), rule=FoldRule(5))
-    X2, y2 = rows(seed=1)
-    written(tmp_path / "b", X2, y2, parts=1)
-    (tmp_path / "b" / "0.parquet").rename(folder / "9.parquet")
-    new = accumulate_folds(scan_parquet(folder / "9.parquet", "kind"), Required(), rule=FoldRule(5))
-    after = accumulate_folds(scan_parquet(folder, "kind"), Required(), rule=FoldRule(5))
-    assert all(after[fold].allclose((before + new)[fold]) for fold in range(5))
-
-
 def test_a_filter_leaves_rows_in_their_folds(tmp_path):
     X, y = rows()
     folder = written(tmp_path, X, y, parts=1)
