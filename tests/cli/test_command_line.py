@@ -310,16 +310,8 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
 
 def test_only_rows_that_pass_the_filters_are_read(made, iris, tmp_path):
     out = tmp_path / "model.parquet"
-    arguments = [
-        "fit",
-        "days",
-        "--target",
-        "kind",
-        "--features",
-        f" {NAMES.replace(',', ' , ')}",
-        "--out",
-        out,
-    ]
+    spaced = f" {NAMES.replace(',', ' , ')}"
+    arguments = ["fit", "days", "--target", "kind", "--features", spaced, "--out", out]
     invoke(made, *arguments, "--filter", "id >= 20", "--filter", "id!=25", "--filter", "kind=setosa",
            "--filter", "sepal_width<9.5", "--model", "nb", "--statistics")  # fmt: skip
     rows = iris[(iris["id"] >= 20) & (iris["id"] != 25) & (iris["kind"] == "setosa")]
