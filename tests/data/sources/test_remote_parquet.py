@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor
 
 import dask
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -219,15 +218,6 @@ def test_the_bits_are_those_of_local_files(store, folder, library, name, step, m
         assert same_bits(accumulate(source, scheduler=scheduler), local)
 
 
-@pytest.mark.slow
-def test_worker_processes_fetch_too(store, folder):
-    source = scan_parquet("rows/long", "y", filesystem=arrow(store))
-    with dask.config.set({"multiprocessing.context": "spawn"}):
-        remote = accumulate(source, scheduler="processes", rows_per_task=20_000)
-    local = accumulate(scan_parquet(folder / "rows/long", "y"), rows_per_task=20_000)
-    assert same_bits(remote, local)
-
-
 def rows_of(source):
     return sum(len(block.codes) for block in read(source))
 
@@ -251,15 +241,6 @@ def fsspec_memory(folder):
 def test_a_filesystem_of_fsspec_in_memory(folder):
     source = scan_parquet("/rows/short", "y", filesystem=fsspec_memory(folder))
     assert same_bits(accumulate(source), accumulate(scan_parquet(folder / "rows/short", "y")))
-
-
-def test_predictions_are_those_of_local_files(store, folder, tmp_path):
-    model = GaussianNB().fit(scan_parquet(folder / "rows/long", "y"))
-    for out, place in (("remote", ("rows/short", arrow(store))), ("local", (folder / "rows/short", None))):
-        source = scan_parquet(place[0], "y", filesystem=place[1])
-        predict_dataset(model, source, tmp_path / out, keep=["y"])
-    one, other = (pd.read_parquet(tmp_path / out) for out in ("remote", "local"))
-    pd.testing.assert_frame_equal(one, other)
 
 
 def test_wide_and_carried_columns(store, folder, tmp_path):

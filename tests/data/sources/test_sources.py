@@ -757,13 +757,6 @@ def test_a_chunk_that_vanishes_or_is_written_anew_is_named(tmp_path, chunk):
         list(split.blocks())
 
 
-def test_a_chunk_that_is_damaged_is_named(tmp_path):
-    write_zarr(rows(), tmp_path, 100)
-    (tmp_path / "X" / "c" / "3" / "0").write_bytes(b"no chunk")
-    with pytest.raises(ValueError, match="rows 0 to 1000 cannot be read, a chunk is damaged"):
-        accumulate(scan_zarr(tmp_path))
-
-
 @pytest.mark.slow_cases("-7", "-500")
 @pytest.mark.parametrize("lost", [1, 7, 500])
 @pytest.mark.parametrize(
@@ -1214,15 +1207,6 @@ def test_a_chunk_of_labels_that_was_never_written_is_named(tmp_path, layout):
     assert accumulate(source).n_rows == N
     with pytest.raises(ValueError, match="unwritten_labels must be 'raise' or 'fill'"):
         scan_zarr(tmp_path / "rows.zarr", unwritten_labels="zero")
-
-
-def test_a_damaged_feather_file_is_named(tmp_path):
-    pa.feather.write_feather(rows().combine_chunks(), tmp_path / "1.feather", chunksize=100)
-    pa.feather.write_feather(rows().combine_chunks(), tmp_path / "2.feather", chunksize=100)
-    source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y", **COLUMNS)
-    (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match="2.feather cannot be read as Feather"):
-        accumulate(source)
 
 
 @pytest.mark.parametrize("form", ["dataset", "stream"])

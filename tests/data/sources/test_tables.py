@@ -201,15 +201,13 @@ def test_deletion_vectors_are_refused_by_name(deltalake, tmp_path):
     check_same_rows(accumulate(left), rows(4).take([0, 2, 3]))
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_column_mapping_is_refused_by_name(deltalake, tmp_path, version):
-    features = {"readerFeatures": ["columnMapping"], "writerFeatures": ["columnMapping"]}
+def test_column_mapping_is_refused_by_name(deltalake, tmp_path):
     deltalake.write_deltalake(tmp_path, rows())
     log = next((tmp_path / "_delta_log").glob("*.json"))
     actions = [json.loads(line) for line in log.read_text().splitlines()]
     protocol = next(action for action in actions if "protocol" in action)["protocol"]
-    protocol |= {"minReaderVersion": version, "minWriterVersion": 5} if version == 2 else features
-    protocol |= {"minReaderVersion": 3, "minWriterVersion": 7} if version == 3 else {}
+    protocol |= {"minReaderVersion": 3, "minWriterVersion": 7}
+    protocol |= {"readerFeatures": ["columnMapping"], "writerFeatures": ["columnMapping"]}
     described = next(action for action in actions if "metaData" in action)["metaData"]
     described["configuration"] = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
     schema = json.loads(described["schemaString"])

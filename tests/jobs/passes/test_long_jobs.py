@@ -21,17 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
-from streamgda import (
-    ClassStatistics,
-    GaussianNB,
-    StatisticsLedger,
-    accumulate,
-    evaluate,
-    load,
-    predict_dataset,
-    scan_arrow,
-    scan_parquet,
-)
+from streamgda import ClassStatistics, accumulate, load, scan_arrow, scan_parquet
 from streamgda.data.storage import retries
 from streamgda.jobs.passes import graph, plan
 from streamgda.jobs.passes.accumulate import accumulate_splits
@@ -280,28 +270,6 @@ def test_a_number_that_makes_no_sense_is_said(folder, name, value, least):
     said = f"^{name} must be a whole number, at least {least}; got {value!r}$"
     with pytest.raises(ValueError, match=said):
         accumulate(scan_parquet(folder, "y"), **{name: value})
-
-
-@pytest.mark.slow
-def test_evaluation_prediction_and_ledger_try_again_and_count_each_row_once(folder, tmp_path):
-    model = GaussianNB().fit(scan_parquet(folder, "y"))
-    (tmp_path / "1").mkdir()
-    with pytest.warns(UserWarning, match="storage failed"):
-        assert evaluate(model, flaky(folder, tmp_path / "1", REFUSED)[0]).n_rows == N_FILES * ROWS
-    (tmp_path / "2").mkdir()
-    source, _ = flaky(folder, tmp_path / "2", REFUSED)
-    with pytest.warns(UserWarning, match="storage failed"):
-        summary = predict_dataset(model, source, tmp_path / "out", keep=["b"])
-    assert summary.n_rows == N_FILES * ROWS
-    written, rows = pq.read_table(tmp_path / "out"), pq.read_table(folder)
-    assert written["b"].to_pylist() == rows["b"].to_pylist()
-    for on_error in ("raise", "skip"):
-        (tmp_path / on_error).mkdir()
-        source, _ = flaky(folder, tmp_path / on_error, REFUSED)
-        ledger = StatisticsLedger(str(tmp_path / on_error / "ledger"), "diag")
-        with pytest.warns(UserWarning, match="storage failed"):
-            report = ledger.refresh(source, on_error=on_error)
-        assert ledger.statistics().n_rows == N_FILES * ROWS, report
 
 
 def test_a_stream_is_not_read_again():

@@ -53,15 +53,6 @@ def test_predictions_are_those_in_memory_in_the_order_of_the_rows(source, whole,
     check(scored, fitted, whole[NAMES], ALL)
 
 
-@pytest.mark.slow_cases("columns1", "columns3")
-@pytest.mark.parametrize("columns", [("label",), ("probabilities", "label"), ("distance",), ("log_density",)])
-def test_only_the_columns_asked_for(model, source, whole, tmp_path, columns):
-    predict_dataset(model, source, tmp_path / "out", columns=columns)
-    scored = pd.read_parquet(tmp_path / "out")
-    assert len(scored.columns) == sum(3 if name == "probabilities" else 1 for name in columns)
-    check(scored, model, whole[NAMES], columns)
-
-
 def test_a_path_and_files_without_a_target(model, whole, folder, tmp_path):
     for file in folder.iterdir():
         table = pq.read_table(file)
