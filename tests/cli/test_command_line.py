@@ -40,6 +40,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import MODELS, main
+from tests.data.tables import zarr_group
 
 ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
@@ -121,9 +122,7 @@ def made(tmp_path_factory, iris):
     iris[80:].to_parquet(folder / "days" / "2.parquet", index=False)
     (folder / "damaged.parquet").write_bytes((folder / "iris.parquet").read_bytes()[:2000])
     X, y = load_digits(return_X_y=True)
-    group = zarr.open_group(folder / "digits.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(500, 64))
-    group.create_array("y", data=y, chunks=(500,))
+    zarr_group(folder / "digits.zarr", 500, X=X, y=y)
     source = scan_parquet(folder / "iris.parquet", "kind", features=FEATURES)
     QuadraticDiscriminantAnalysis().fit(source).save(folder / "model.parquet")
     LinearDiscriminantAnalysis().fit(source).save(folder / "lda.parquet")

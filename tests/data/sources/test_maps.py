@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
@@ -40,6 +39,7 @@ from streamgda import (
 )
 from streamgda.data.sources.base import FileSource, ScorableSource
 from streamgda.jobs.selection.splitters import ArraySource
+from tests.data.tables import parquet_files, zarr_group
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(600, 3))
@@ -64,12 +64,8 @@ def transformed(transformer, frame=FRAME):
     return np.asarray(made.toarray() if hasattr(made, "toarray") else made)
 
 
-def write(folder, table=TABLE, rows_per_group=100):
-    folder.mkdir()
-    half = len(table) // 2
-    for name, part in (("1", table.slice(0, half)), ("2", table.slice(half))):
-        pq.write_table(part, folder / f"{name}.parquet", row_group_size=rows_per_group)
-    return scan_parquet(folder, "y")
+def write(folder):
+    return scan_parquet(parquet_files(folder, TABLE, row_group_size=100), "y")
 
 
 @pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda one: type(one).__name__)
@@ -99,9 +95,7 @@ def test_the_bits_do_not_depend_on_chunks_where_each_row_is_answered_by_itself(b
 
 
 def sources(folder):
-    group = zarr.open_group(folder / "rows.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(100, 3))
-    group.create_array("y", data=Y)
+    zarr_group(folder / "rows.zarr", 100, X=X, y=Y)
     yield write(folder / "data")
     yield scan_arrow(TABLE, "y")
     yield scan_arrow(ds.dataset([TABLE.slice(0, 300), TABLE.slice(300)]), "y")
@@ -323,10 +317,7 @@ COMPUTED = np.column_stack([X[:, 0], [day.weekday() for day in SOLD], X[:, 0] - 
 
 def tabular_sources(folder):
     chosen = {"exclude": ["sold", "a", "b", "c"]}
-    folder.mkdir()
-    pq.write_table(DATED.slice(0, 300), folder / "1.parquet", row_group_size=70)
-    pq.write_table(DATED.slice(300), folder / "2.parquet")
-    yield scan_parquet(folder, "y", **chosen)
+    yield scan_parquet(parquet_files(folder, DATED, row_group_size=70), "y", **chosen)
     yield scan_arrow(DATED, "y", **chosen)
     yield scan_arrow(ds.dataset([DATED.slice(0, 300), DATED.slice(300)]), "y", **chosen)
     yield scan_arrow(pa.RecordBatchReader.from_batches(DATED.schema, DATED.to_batches(100)), "y", **chosen)

@@ -31,6 +31,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.data.storage.retries import StorageError
+from tests.data.tables import parquet_files
 from tests.logged_filesystem import NotingHandler
 
 N = 1000
@@ -327,9 +328,7 @@ def test_a_file_in_which_a_column_is_all_null_has_missing_values_in_it(tmp_path,
 def test_the_file_row_group_and_row_of_a_bad_value_are_named(tmp_path, value, filters):
     bad = U.copy()
     bad[777] = value
-    for i, start in enumerate((0, 500)):
-        table = TABLE.set_column(0, "u", pa.array(bad, from_pandas=False)).slice(start, 500)
-        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=100)
+    parquet_files(tmp_path, TABLE.set_column(0, "u", pa.array(bad, from_pandas=False)), row_group_size=100)
     word = "NaN" if np.isnan(value) else "infinity"
     with pytest.raises(ValueError, match=rf"/1.parquet, row group 2, row 77: feature 'u' is {word}"):
         accumulate(scan_parquet(tmp_path, "y", filters=filters))

@@ -14,7 +14,6 @@ import pyarrow.csv
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
@@ -38,6 +37,7 @@ from streamgda import (
 )
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.sources.base import LazySplit
+from tests.data.tables import parquet_files, zarr_group
 from tests.logged_filesystem import NotingHandler
 
 N = 3_000
@@ -57,13 +57,7 @@ IN_A_THOUSAND_YEARS = 1e-9  # the chance of an alarm
 
 
 def written(folder, table=TABLE, n_files=10, row_group_size=100):
-    """The table as files of Parquet, of equal length."""
-    folder.mkdir(exist_ok=True)
-    length = -(-len(table) // n_files)
-    for i in range(n_files):
-        part = table.slice(i * length, length)
-        pq.write_table(part, folder / f"{i}.parquet", row_group_size=row_group_size)
-    return folder
+    return parquet_files(folder, table, n_files, row_group_size=row_group_size)
 
 
 def ids(source):
@@ -119,9 +113,7 @@ def test_chunks_do_not_matter(tmp_path):
     table = pa.table({"row": np.arange(200), "kind": y})
     found = {"zarr": [], "dask": [], "table": []}
     for size in (7, 100):
-        group = zarr.open_group(tmp_path / f"{size}.zarr", mode="w")
-        group.create_array("X", data=X, chunks=(size, 1))
-        group.create_array("y", data=y, chunks=(size,))
+        zarr_group(tmp_path / f"{size}.zarr", size, X=X, y=y)
         chunks = pa.Table.from_batches(table.to_batches(max_chunksize=size))
         found["zarr"].append(ids(scan_zarr(tmp_path / f"{size}.zarr").split()[1]))
         found["dask"].append(
@@ -162,14 +154,8 @@ def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
     expected = ids(scan_parquet(folder, "kind", features=["row"]).split(by="who")[1])
     few = [row for row in expected if TABLE["who"][row].as_py() < 20]
     pyarrow.csv.write_csv(TABLE, tmp_path / "rows.csv")
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    for name, column in {
-        "X": TABLE["row"].to_numpy()[:, None] * 1.0,
-        "y": TABLE["kind"],
-        "who": TABLE["who"],
-    }.items():
-        values = np.asarray(column)
-        group.create_array(name, data=values, chunks=(500, *values.shape[1:]))
+    X = TABLE["row"].to_numpy()[:, None] * 1.0
+    zarr_group(tmp_path / "rows.zarr", 500, X=X, y=TABLE["kind"], who=TABLE["who"])
     named = pa.table(
         {**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), "who": TABLE["who"].cast(pa.string())}
     )
@@ -310,14 +296,8 @@ def test_the_states_of_both_add_up_to_that_of_all_rows(tmp_path, by, how):
 @pytest.mark.parametrize("kind", ["parquet", "zarr"])
 def test_the_rows_of_a_part_are_predicted(source, by, kind, tmp_path):
     if kind == "zarr":
-        group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-        for name, column in {
-            "X": np.column_stack([TABLE["row"], TABLE["x"]]),
-            "y": TABLE["kind"],
-            "who": TABLE["who"],
-        }.items():
-            group.create_array(name, data=np.asarray(column))
-        group.create_array("row", data=np.arange(N))
+        beside = {"y": TABLE["kind"], "who": TABLE["who"], "row": TABLE["row"]}
+        zarr_group(tmp_path / "rows.zarr", X=np.column_stack([TABLE["row"], TABLE["x"]]), **beside)
         source = scan_zarr(tmp_path / "rows.zarr")
         if by == "files":
             with pytest.raises(TypeError, match="no files"):

@@ -29,6 +29,7 @@ from streamgda import (
 )
 from streamgda.data.storage import fetching
 from streamgda.jobs.scoring.outputs import zarr as chunks
+from tests.data.tables import zarr_group
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)
@@ -178,9 +179,7 @@ def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, 
 @pytest.mark.slow
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_zarr_by_url(bucket, zarr_format):
-    group = zarr.open_group("s3://rows/group", mode="w", zarr_format=zarr_format)
-    group.create_array("X", shape=X.shape, dtype=X.dtype, chunks=(300, 2))[:] = X
-    group.create_array("y", shape=Y.shape, dtype=Y.dtype, chunks=(300,))[:] = Y
+    zarr_group("s3://rows/group", 300, zarr_format=zarr_format, X=X, y=Y)
     source = scan_zarr("s3://rows/group")
     assert accumulate(source).allclose(ClassStatistics().update(X, Y), rtol=1e-12)
     assert GaussianNB().fit(source).score(X, Y) == GaussianNB().fit(X, Y).score(X, Y)

@@ -42,6 +42,7 @@ from streamgda.data.sources.base import Source, Split
 from streamgda.data.storage.fetching import read_ahead
 from streamgda.jobs.passes.accumulate import accumulate_folds
 from streamgda.statistics.required import Required
+from tests.data.tables import zarr_group
 from tests.logged_filesystem import NotingHandler, note
 
 N = 1000
@@ -854,9 +855,7 @@ def test_a_chunk_that_may_not_be_read_is_not_called_damaged(tmp_path, client):
 
 
 def test_labels_and_features_that_cannot_serve_are_named_by_their_place(tmp_path):
-    group = zarr.open_group(tmp_path, mode="w")
-    group.create_array("X", data=np.zeros((3, 2)))
-    group.create_array("y", data=np.array([0.5, 1.5, 2.5]))
+    group = zarr_group(tmp_path, X=np.zeros((3, 2)), y=[0.5, 1.5, 2.5])
     with pytest.raises(ValueError, match=rf"{tmp_path.name}: label 0.5 is not a class"):
         accumulate(scan_zarr(tmp_path))
     group["y"][:] = [0, 1, 1]
@@ -879,10 +878,8 @@ def test_a_group_that_grows_after_the_plan_is_named(tmp_path):
 
 def test_large_arrays_are_read_in_parts_with_the_same_bits_on_every_scheduler(tmp_path):
     rng = np.random.default_rng(0)
-    group = zarr.open_group(tmp_path, mode="w")
     X, y = rng.normal(size=(600_000, 2)), rng.integers(0, 2, size=600_000)
-    group.create_array("X", data=X, chunks=(50_000, 2))
-    group.create_array("y", data=y, chunks=(50_000,))
+    zarr_group(tmp_path, 50_000, X=X, y=y)
     source = scan_zarr(tmp_path)
     assert len(source.splits()) == 3
     state = accumulate(source, scheduler="threads")

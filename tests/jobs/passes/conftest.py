@@ -2,18 +2,16 @@
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+
+from tests.data.tables import parquet_files
 
 N_FILES, N_ROWS = 6, 300
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("passes") / "in", np.random.default_rng(0)
-    folder.mkdir()
-    for i in range(N_FILES):
-        y = rng.integers(0, 2, 50)
-        table = pa.table({"a": rng.normal(size=50) + y, "b": rng.normal(size=50), "y": y})
-        pq.write_table(table, folder / f"{i}.parquet")
-    return folder
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, N_ROWS)
+    table = pa.table({"a": rng.normal(size=N_ROWS) + y, "b": rng.normal(size=N_ROWS), "y": y})
+    return parquet_files(tmp_path_factory.mktemp("passes") / "in", table, N_FILES)

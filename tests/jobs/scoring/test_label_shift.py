@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
@@ -19,6 +18,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from tests.data.tables import parquet_files, zarr_group
 
 MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 
@@ -143,10 +143,8 @@ def test_a_class_without_a_prior_has_no_share():
 
 @pytest.fixture
 def files(tmp_path):
-    for i, part in enumerate(np.array_split(LATER[LATER[:, 0].argsort()], 3)):
-        table = pa.table({"x0": part[:, 0], "x1": part[:, 1]})
-        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=170)
-    return tmp_path
+    rows = LATER[LATER[:, 0].argsort()]
+    return parquet_files(tmp_path, pa.table({"x0": rows[:, 0], "x1": rows[:, 1]}), 3, row_group_size=170)
 
 
 def test_files_are_sampled_alike_by_every_scheduler(files):
@@ -158,8 +156,7 @@ def test_files_are_sampled_alike_by_every_scheduler(files):
     assert some[0].n_rows == 400
     np.testing.assert_array_equal(some[0].shares, some[1].shares)
     np.testing.assert_allclose(some[0].shares, whole.shares, atol=0.1)  # of all files, and not the first rows
-    group = zarr.open_group(files / "rows.zarr", mode="w")
-    group.create_array("X", data=LATER, chunks=(100, 2))
+    zarr_group(files / "rows.zarr", 100, X=LATER)
     found = estimate_priors(MODEL, scan_zarr(files / "rows.zarr", None))
     np.testing.assert_allclose(found.shares, whole.shares, rtol=1e-6)
     sorted_rows = LATER[LATER[:, 0].argsort()]

@@ -34,6 +34,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
+from tests.data.tables import parquet_files
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -47,10 +48,7 @@ MADE = SAMPLER.transform(SCALER.transform(X))
 
 @pytest.fixture
 def source(tmp_path):
-    (tmp_path / "data").mkdir()
-    pq.write_table(TABLE.slice(0, 150), tmp_path / "data" / "1.parquet", row_group_size=60)
-    pq.write_table(TABLE.slice(150), tmp_path / "data" / "2.parquet")
-    return scan_parquet(tmp_path / "data", "y")
+    return scan_parquet(parquet_files(tmp_path / "data", TABLE, row_group_size=60), "y")
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from streamgda import (
 )
 from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from tests.data.tables import zarr_group
 from tests.interrupted import full_disk, interrupt, let_pass
 from tests.jobs.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
@@ -153,10 +154,8 @@ def test_zarr(whole, tmp_path, missing):
     holed = whole.copy()
     if missing == "drop":
         holed.loc[[3, 500], "v"] = np.nan
-    group = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=2)
-    group.create_array("X", data=holed[NAMES].to_numpy(), chunks=(100, 2))
-    group.create_array("y", data=whole["kind"].to_numpy(dtype="U7"), chunks=(50,))
-    group.create_array("row", data=whole["row"].to_numpy(), chunks=(100,))
+    beside = {"y": whole["kind"].to_numpy(dtype="U7"), "row": whole["row"]}
+    zarr_group(tmp_path / "in.zarr", 100, zarr_format=2, X=holed[NAMES], **beside)
     model = GaussianNB().fit(scan_zarr(tmp_path / "in.zarr", missing="drop"))
     rows = holed.dropna()
     source = tmp_path / "in.zarr" if missing == "raise" else scan_zarr(tmp_path / "in.zarr", missing="drop")

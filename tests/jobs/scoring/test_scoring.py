@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from sklearn import metrics
 from sklearn.exceptions import NotFittedError
 
@@ -26,6 +25,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.data.sources.base import Source
+from tests.data.tables import parquet_files, zarr_group
 
 MODELS = [GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis, GaussianDiscriminantAnalysis]
 RNG = np.random.default_rng(0)
@@ -37,16 +37,11 @@ WEIGHTS = RNG.uniform(0.1, 3, 3000)
 
 @pytest.fixture
 def folder(tmp_path):
-    for i, part in enumerate(np.array_split(np.arange(3000), 7)):
-        table = pa.Table.from_pandas(X.iloc[part].assign(y=Y[part], w=WEIGHTS[part]), preserve_index=False)
-        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=100)
-    return tmp_path
+    return parquet_files(tmp_path, pa.table(X.assign(y=Y, w=WEIGHTS)), 7, row_group_size=100)
 
 
 def in_zarr(folder):
-    group = zarr.open_group(folder / "rows.zarr", mode="w", zarr_format=2)
-    group.create_array("X", data=X.to_numpy(), chunks=(500, 2))
-    group.create_array("y", data=Y, chunks=(500,))
+    zarr_group(folder / "rows.zarr", 500, zarr_format=2, X=X, y=Y)
     return scan_zarr(folder / "rows.zarr")
 
 

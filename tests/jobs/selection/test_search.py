@@ -5,10 +5,11 @@ import signal
 import warnings
 from itertools import count, pairwise
 
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ from streamgda import (
 from streamgda.data.blocks.block import FoldRule
 from streamgda.jobs.passes.accumulate import accumulate, accumulate_folds
 from streamgda.statistics.required import Required
+from tests.data.tables import parquet_files, zarr_group
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import learning
 
@@ -171,13 +173,9 @@ def test_a_column_of_folds_is_a_predefined_split(tmp_path):
 
 def written(folder, X, y, *, groups=None, parts=3, row_group_size=64):
     """The rows in some files."""
-    folder.mkdir(exist_ok=True)
-    for i, part in enumerate(np.array_split(np.arange(len(X)), parts)):
-        columns = {f"x{j}": X[part, j] for j in range(X.shape[1])} | {"kind": y[part]}
-        if groups is not None:
-            columns["who"] = groups[part]
-        pq.write_table(pa.table(columns), folder / f"{i}.parquet", row_group_size=row_group_size)
-    return folder
+    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"kind": y}
+    columns |= {} if groups is None else {"who": groups}
+    return parquet_files(folder, pa.table(columns), parts, row_group_size=row_group_size)
 
 
 def test_folds_are_written_down():
@@ -229,13 +227,8 @@ def test_a_filter_leaves_rows_in_their_folds(tmp_path):
 
 
 def test_rows_of_arrays_tables_and_zarr_groups_have_the_same_folds(tmp_path):
-    import dask.array as da
-    import zarr
-
     X, y = rows()
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(90, 4))
-    group.create_array("y", data=y, chunks=(90,))
+    zarr_group(tmp_path / "rows.zarr", 90, X=X, y=y)
     table = pa.table({f"x{j}": X[:, j] for j in range(4)} | {"kind": y})
     sources = [
         scan_zarr(tmp_path / "rows.zarr"),
@@ -364,14 +357,9 @@ def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
 
 
 def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
-    import dask.dataframe as dd
-    import zarr
-
     X, y = rows()
     who = np.random.default_rng(0).integers(0, 40, len(X))
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    for name, values in (("X", X), ("y", y), ("w", np.ones(len(y))), ("who", who)):
-        group.create_array(name, data=values)
+    zarr_group(tmp_path / "rows.zarr", X=X, y=y, w=np.ones(len(y)), who=who)
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y, who=who), npartitions=3)
     folds = HashedKFold(5).folds(len(X), who)
     sources = [
