@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from pyarrow import feather
 
 from streamgda import (
@@ -24,6 +23,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from tests.data.tables import zarr_group
 
 N = 400
 
@@ -79,12 +79,7 @@ class ZarrOnDisk:
         self.place = folder / "rows.zarr"
 
     def write(self, X, y):
-        group = zarr.open_group(self.place, mode="a")
-        for name, array in (("X", X), ("y", y), ("group", np.arange(len(y)) // 5)):
-            if name not in group:
-                group.create_array(name, shape=array.shape, dtype=array.dtype, chunks=(100, 2)[: array.ndim])
-            group[name].resize(array.shape)
-            group[name][:] = array
+        zarr_group(self.place, 100, X=X, y=y, group=np.arange(len(y)) // 5)
 
     def scan(self, **how):
         return scan_zarr(self.place, **how)
