@@ -515,32 +515,16 @@ def test_predict_writes_zarr_where_it_is_named_so(made, tmp_path):
     np.testing.assert_allclose(scored["probabilities"][:], expected, rtol=1e-9, atol=1e-300)
 
 
-@pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])
-def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tmp_path, missing, rows):
-    holed = iris.copy()
-    holed.loc[7, "petal_length"] = np.nan
-    holed.to_parquet(tmp_path / "holed.parquet")
-    arguments = [made / "model.parquet", "holed.parquet", "--target", "kind"]
-    assert "row 7: feature 'petal_length' is NaN" in invoke(tmp_path, "evaluate", *arguments, code=1)
-    report = json.loads(invoke(tmp_path, "evaluate", *arguments, "--missing", missing, "--json"))
-    assert (report["n_rows"], report["n_dropped"]) == (rows, 150 - rows)
-    arguments = [made / "model.parquet", "holed.parquet", "--missing", missing, "--out", "scored"]
-    said = json.loads(invoke(tmp_path, "predict", *arguments, "--json"))
-    assert (said["n_rows"], said["n_dropped"]) == (rows, 150 - rows)
-
-
-def test_evaluate_finds_what_scikit_learn_finds(made, iris):
+def test_evaluate_reports_what_the_library_finds(made, iris):
     report = json.loads(invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", "--json"))
     model = streamgda.load(made / "model.parquet")
-    truth, found = iris["kind"], model.predict(iris[FEATURES])
-    probabilities = model.predict_proba(iris[FEATURES])
-    assert report["accuracy"] == metrics.accuracy_score(truth, found)
-    assert report["confusion_matrix"] == metrics.confusion_matrix(truth, found).tolist()
-    assert report["log_loss"] == pytest.approx(metrics.log_loss(truth, probabilities), rel=1e-9)
-    for k, of_class in enumerate(report["classes"]):
-        assert of_class["label"] == model.classes_[k]
-        area = metrics.roc_auc_score(truth == of_class["label"], probabilities[:, k])
-        assert of_class["roc_auc"] == pytest.approx(area, abs=of_class["roc_auc_error"] + 1e-12)
+    expected = evaluate(model, iris[FEATURES], iris["kind"]).to_dict()
+    assert report["confusion_matrix"] == expected["confusion_matrix"]
+    assert report["accuracy"] == metrics.accuracy_score(iris["kind"], model.predict(iris[FEATURES]))
+    for name in ("log_loss", "brier_score"):
+        assert report[name] == pytest.approx(expected[name], rel=1e-9)
+    for found, due in zip(report["classes"], expected["classes"], strict=True):
+        assert (found["label"], found["roc_auc"]) == (due["label"], pytest.approx(due["roc_auc"], rel=1e-9))
     assert "accuracy 0.9800" in invoke(made, "evaluate", "model.parquet", "days", "--target", "kind")
 
 
@@ -714,15 +698,10 @@ def test_what_is_no_model_is_not_overwritten(made, tmp_path):
 
 
 def test_nothing_is_written_where_it_would_be_read_as_data(made, tmp_path):
-    for command in (
-        ["fit", "days", "--target", "kind", "--features", NAMES, "--out", "days/model.parquet"],
-        ["predict", "model.parquet", "days", "--out", "days/scored"],
-        ["refresh", "days/ledger", "days", "--target", "kind", "--features", NAMES],
-    ):
+    learn = ["days", "--target", "kind", "--features", NAMES]
+    for command in (["fit", *learn, "--out", "days/model.parquet"], ["refresh", "days/ledger", *learn]):
         assert "would be" in invoke(made, *command, code=1)
-    assert "folder of other things" in invoke(
-        made, "refresh", "digits.zarr", "days", "--target", "kind", "--features", NAMES, code=1
-    )
+    assert "folder of other things" in invoke(made, "refresh", "digits.zarr", *learn, code=1)
     assert names_in(made / "days") == ["1.parquet", "2.parquet"]
 
 

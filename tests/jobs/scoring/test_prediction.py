@@ -363,15 +363,6 @@ def test_a_name_of_another_format_is_refused_before_anything_is_written(model, s
     assert predict_dataset(model, source, tmp_path / "x.parquet").n_rows == 773
 
 
-def test_columns_of_a_source_are_matched_by_name(model, folder, tmp_path):
-    predict_dataset(model, scan_parquet(folder, features=NAMES), tmp_path / "out")
-    predict_dataset(model, scan_parquet(folder, exclude=["kind"], features=None), tmp_path / "all")
-    predict_dataset(model, scan_parquet(folder, features=NAMES[::-1]), tmp_path / "other")
-    expected = pq.read_table(tmp_path / "out")
-    assert pq.read_table(tmp_path / "other").equals(expected)
-    assert pq.read_table(tmp_path / "all").equals(expected)
-
-
 def test_an_arrow_dataset_of_parquet_is_scored_as_its_files_are(model, source, folder, tmp_path):
     of_files = predict_dataset(model, source, tmp_path / "out")
     dataset = scan_arrow(ds.dataset(sorted(map(str, folder.iterdir()))), "kind", features=NAMES)
@@ -641,11 +632,6 @@ def test_a_feature_may_have_any_name(whole, tmp_path):
     source = scan_parquet(tmp_path / "in.parquet", "y", filters=[("v", ">", 0)])
     model = GaussianNB().fit(source)
     assert predict_dataset(model, source, tmp_path / "out").n_rows == (whole["v"] > 0).sum()
-
-
-def test_a_url_of_no_known_kind_is_named(model):
-    with pytest.raises(ValueError, match="nosuch://bucket/x.parquet: Protocol not known"):
-        predict_dataset(model, "nosuch://bucket/x.parquet", "out")
 
 
 @pytest.mark.parametrize("out", ["out", "out.zarr"])

@@ -226,19 +226,30 @@ def test_a_filter_leaves_rows_in_their_folds(tmp_path):
         np.testing.assert_array_equal(of_two[fold].counts, whole[fold].counts[:2])
 
 
-def test_rows_of_arrays_tables_and_zarr_groups_have_the_same_folds(tmp_path):
+@pytest.mark.parametrize("groups", [None, "who"])
+def test_rows_have_the_same_folds_wherever_they_are(tmp_path, groups):
+    """In chunks and partitions of any length."""
     X, y = rows()
-    zarr_group(tmp_path / "rows.zarr", 90, X=X, y=y)
-    table = pa.table({f"x{j}": X[:, j] for j in range(4)} | {"kind": y})
+    who = np.random.default_rng(0).integers(0, 40, len(X))
+    zarr_group(tmp_path / "rows.zarr", 90, X=X, y=y, w=np.ones(len(y)), who=who)
+    table = pa.table({f"x{j}": X[:, j] for j in range(4)} | {"kind": y, "who": who})
     sources = [
-        scan_zarr(tmp_path / "rows.zarr"),
-        scan_arrow(table, "kind"),
-        scan_arrow(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(33)), "kind"),
-        scan_dask(da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)),
+        scan_zarr(tmp_path / "rows.zarr", weight="w"),
+        scan_arrow(table, "kind", exclude=["who"]),
+        scan_arrow(table.to_reader(33), "kind", exclude=["who"]),
     ]
-    folds = HashedKFold(5).folds(len(X))
+    arrays = da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)
+    if groups is None:
+        sources.append(scan_dask(*arrays))
+    else:
+        frame = dd.from_pandas(table.to_pandas(), npartitions=3)
+        sources.append(scan_dask(frame, "kind", exclude=["who"]))
+        with pytest.raises(TypeError, match="no columns beside the features"):
+            StatisticsSearchCV(LDA(), {}, groups="who").fit(*arrays)
+    folds = HashedKFold(5).folds(len(X), who if groups else None)
     for source in sources:
-        states = accumulate_folds(source, Required(), rule=FoldRule(5))
+        grouped = source.with_groups("who") if groups else source
+        states = accumulate_folds(grouped, Required(), rule=FoldRule(5, groups))
         for fold in range(5):
             assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
 
@@ -354,25 +365,6 @@ def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
     y[:3] = 9
     with pytest.warns(UserWarning, match="class 9 has 3 rows, fewer than the 5 folds"):
         StatisticsSearchCV(GaussianNB(), {"var_smoothing": [0.1]}).fit(X, y)
-
-
-def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
-    X, y = rows()
-    who = np.random.default_rng(0).integers(0, 40, len(X))
-    zarr_group(tmp_path / "rows.zarr", X=X, y=y, w=np.ones(len(y)), who=who)
-    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y, who=who), npartitions=3)
-    folds = HashedKFold(5).folds(len(X), who)
-    sources = [
-        scan_zarr(tmp_path / "rows.zarr", weight="w"),
-        scan_dask(frame, "y", exclude=["who"]),
-        scan_arrow(frame.compute().iloc[::-1], "y", exclude=["who"]),
-    ]
-    for source in sources:
-        states = accumulate_folds(source.with_groups("who"), Required(), rule=FoldRule(5, "who"))
-        for fold in range(5):
-            assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
-    with pytest.raises(TypeError, match="no columns beside the features"):
-        StatisticsSearchCV(LDA(), {}, groups="who").fit(frame[list("abcd")], frame["y"])
 
 
 @pytest.mark.parametrize(
