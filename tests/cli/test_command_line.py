@@ -515,6 +515,20 @@ def test_predict_writes_zarr_where_it_is_named_so(made, tmp_path):
     np.testing.assert_allclose(scored["probabilities"][:], expected, rtol=1e-9, atol=1e-300)
 
 
+@pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])
+def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tmp_path, missing, rows):
+    holed = iris.copy()
+    holed.loc[7, "petal_length"] = np.nan
+    holed.to_parquet(tmp_path / "holed.parquet")
+    arguments = [made / "model.parquet", "holed.parquet", "--target", "kind"]
+    assert "row 7: feature 'petal_length' is NaN" in invoke(tmp_path, "evaluate", *arguments, code=1)
+    report = json.loads(invoke(tmp_path, "evaluate", *arguments, "--missing", missing, "--json"))
+    assert (report["n_rows"], report["n_dropped"]) == (rows, 150 - rows)
+    arguments = [made / "model.parquet", "holed.parquet", "--missing", missing, "--out", "scored"]
+    said = json.loads(invoke(tmp_path, "predict", *arguments, "--json"))
+    assert (said["n_rows"], said["n_dropped"]) == (rows, 150 - rows)
+
+
 def test_evaluate_reports_what_the_library_finds(made, iris):
     report = json.loads(invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", "--json"))
     model = streamgda.load(made / "model.parquet")
