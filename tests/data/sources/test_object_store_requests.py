@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 import zarr
 
 from bench.object_store_stub import ObjectStore
@@ -16,7 +15,7 @@ from streamgda.data.storage import retries
 from streamgda.jobs.scoring import predict
 from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
-from tests.data.storage.stores import arrow, fsspec
+from tests.data.storage.stores import arrow, fsspec, let_libraries_find
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(4000, 4)), RNG.integers(1, 4, size=4000)
@@ -27,14 +26,7 @@ def store(tmp_path, monkeypatch):
     """A bucket, and an environment in which libraries find it by themselves."""
     (tmp_path / "rows").mkdir()
     with ObjectStore(tmp_path) as store:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": store.endpoint,
-        }.items():
-            monkeypatch.setenv(name, value)
-        s3fs.S3FileSystem.clear_instance_cache()
+        let_libraries_find(store.endpoint, monkeypatch)
         yield store
 
 

@@ -302,21 +302,6 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library
         list(blocks)
 
 
-@pytest.mark.slow
-def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
-    local = accumulate(scan_parquet(folder / "rows/short", "y"))
-    filesystem = fsspec(store)
-    source = scan_parquet("rows/short", "y", filesystem=filesystem)
-    splits = source.splits()
-    store.set(truncate_every=1, only="GET")
-    with pytest.raises(OSError, match="parquet") as raised:
-        for split in fetching.fetch_ahead(splits):
-            list(split.blocks())
-    assert "damaged" not in str(raised.value)
-    store.set(truncate_every=0)
-    assert same_bits(accumulate(source), local)
-
-
 @pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_reader_that_stops_early_leaves_nothing_behind(store, raises):

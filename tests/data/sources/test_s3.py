@@ -22,13 +22,13 @@ from streamgda import (
     GaussianNB,
     StatisticsLedger,
     accumulate,
-    load,
     predict_dataset,
     scan_parquet,
     scan_zarr,
 )
 from streamgda.data.storage import fetching
 from streamgda.jobs.scoring.outputs import zarr as chunks
+from tests.data.storage.stores import let_libraries_find
 from tests.data.tables import zarr_group
 
 RNG = np.random.default_rng(0)
@@ -48,14 +48,7 @@ def endpoint():
 @pytest.fixture
 def bucket(endpoint, monkeypatch):
     """An empty bucket, and an environment in which libraries find it by themselves."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": endpoint,
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
+    let_libraries_find(endpoint, monkeypatch)
     store().create_bucket(Bucket="rows")
     yield "rows"
     for item in store().list_objects_v2(Bucket="rows").get("Contents", []):
@@ -200,37 +193,6 @@ def at(how, path):
     """A path with the filesystem that it is on, or the URL of both."""
     make = FILESYSTEMS[how]
     return (f"s3://{path}", None) if make is None else (path, make())
-
-
-@pytest.mark.slow_cases("pyarrow")
-@pytest.mark.parametrize("how", FILESYSTEMS)
-def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
-    for state in (expected(slice(500)), expected()):
-        path, filesystem = at(how, "rows/some/where/state.parquet")
-        state.save(path, filesystem=filesystem)
-        assert load(path, filesystem=filesystem) == state
-    keys = [item["Key"] for item in store().list_objects_v2(Bucket="rows")["Contents"]]
-    assert [key for key in keys if not key.endswith("/")] == ["some/where/state.parquet"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", FILESYSTEMS)
-def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
-    path, filesystem = at(how, "rows/data")
-    source = scan_parquet(path, "y", features=NAMES, filesystem=filesystem)
-    model = GaussianNB().fit(source)
-    out, elsewhere = at(how, "rows/scored")
-
-    def predict():
-        return predict_dataset(model, source, out, columns=["label"], keep=["day"], filesystem=elsewhere)
-
-    assert (predict().n_found, predict().n_found) == (0, 2)
-    store().delete_object(Bucket="rows", Key="scored/part-00000.parquet")
-    written = predict()
-    assert (written.n_rows, written.n_parts, written.n_found) == (1000, 2, 1)
-    scored = pq.read_table("rows/scored", filesystem=pafs.FileSystem.from_uri("s3://rows")[0])
-    assert scored["day"].to_pylist() == [1] * 400 + [2] * 600
-    assert scored["predicted_label"].to_pylist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
 
 
 @pytest.mark.slow  # two clients of a server for each case

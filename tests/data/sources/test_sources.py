@@ -298,6 +298,15 @@ class TestTable(TabularContract):
         return scan_arrow(chunked(table, rows_per_chunk), "y", **{**COLUMNS, **options})
 
 
+class TestParquetDataset(TabularContract):
+    described = "Parquet {folder}/1.parquet: 2 features, target 'y'"
+
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        folder.mkdir(exist_ok=True)
+        pq.write_table(table, folder / "1.parquet", row_group_size=rows_per_chunk)
+        return scan_arrow(ds.dataset(folder), "y", **{**COLUMNS, **options})
+
+
 class TestFeatherDataset(TabularContract):
     described = "Arrow FileSystemDataset: 2 features, target 'y'"
 

@@ -11,7 +11,6 @@ import time
 import traceback
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -582,14 +581,6 @@ def refresh(data, ledger):
     ledger.refresh(scan(data), scheduler="synchronous")
 
 
-def rewrite_and_refresh(data, ledger):
-    for _ in range(15):
-        for path in sorted(data.iterdir())[:2]:
-            pq.write_table(pq.read_table(path).slice(0, 30), path)
-            os.utime(path)
-        refresh(data, ledger)
-
-
 def hold_the_lock(ledger, locked):
     with ledger._locked(dry_run=False):
         locked.set()
@@ -707,22 +698,6 @@ def test_what_a_crash_has_left_is_cleared_away(data, ledger):
     ledger.refresh(scan(data))
     assert tables(ledger) == named(ledger)
     assert not [*Path(ledger.path).rglob("*.unfinished"), *Path(ledger.path).rglob("*.run*")]
-
-
-@pytest.mark.slow
-def test_who_reads_while_a_refresh_ends_gets_the_old_state_or_the_new(data, ledger):
-    """A refresh may delete an entry that a reader is about to open; the reader then looks again."""
-    ledger.refresh(scan(data))
-    seen = set()
-    with in_processes() as pool:
-        written = pool.submit(rewrite_and_refresh, data, ledger)
-        while not written.done():
-            with suppress(FileNotFoundError):  # two refreshes ended within one reading
-                seen.add(ledger.statistics().n_rows)
-            time.sleep(0.001)
-        written.result()
-    assert seen <= {160, 150, 140}
-    assert ledger.statistics().n_rows == 140
 
 
 # ---------------------------------------------------------------------- some files, limits, many tables

@@ -116,23 +116,6 @@ def test_every_method_is_of_one_refresh(name, is_same, sources, tmp_path):
         of_one_moment(ledger)
 
 
-@pytest.mark.slow
-def test_several_first_refreshes_at_once_leave_one_ledger(sources, tmp_path):
-    """What another one writes meanwhile is no error: one does it, and the others are told."""
-
-    def refresh():
-        with suppress(RuntimeError):
-            refreshed(StatisticsLedger(folder), sources[0])
-        with suppress(ValueError):
-            assert StatisticsLedger(folder).statistics().n_rows == 3 * BATCH
-
-    for n in range(8):
-        folder = tmp_path / str(n)
-        with learning(refresh, refresh, refresh):
-            time.sleep(0.05)
-        of_one_moment(StatisticsLedger(folder))
-
-
 # ---------------------------------------------------------------------- interrupted at any line
 
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
-from streamgda import ClassStatistics, accumulate, load, scan_arrow, scan_parquet
+from streamgda import ClassStatistics, StatisticsLedger, accumulate, load, scan_arrow, scan_parquet
 from streamgda.data.storage import retries
 from streamgda.jobs.passes import graph, plan
 from streamgda.jobs.passes.accumulate import accumulate_splits
@@ -270,6 +270,15 @@ def test_a_number_that_makes_no_sense_is_said(folder, name, value, least):
     said = f"^{name} must be a whole number, at least {least}; got {value!r}$"
     with pytest.raises(ValueError, match=said):
         accumulate(scan_parquet(folder, "y"), **{name: value})
+
+
+@pytest.mark.slow
+def test_a_refusal_of_storage_is_no_reason_to_skip_a_file(folder, tmp_path):
+    source, _ = flaky(folder, tmp_path, REFUSED)
+    ledger = StatisticsLedger(str(tmp_path / "ledger"), "diag")
+    with pytest.warns(UserWarning, match="storage failed"):
+        report = ledger.refresh(source, on_error="skip")
+    assert (ledger.statistics().n_rows, report.skipped) == (N_FILES * ROWS, {})
 
 
 def test_a_stream_is_not_read_again():

@@ -1,7 +1,5 @@
 """Shares of classes in rows without labels, and the test of whether they have changed."""
 
-import warnings
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,12 +36,11 @@ def log_likelihood(model, rows, shares):
     return np.log(model.predict_proba(rows) @ (shares / model.priors_)).sum()
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_no_shares_are_likelier(temperature):
     model = LinearDiscriminantAnalysis(temperature=temperature).fit(*rows_of([0.5, 0.3, 0.2], 3000, 0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimate = estimate_priors(model, LATER)
+    estimate = estimate_priors(model, LATER)
 
     def loss(logits):
         return -log_likelihood(model, LATER, np.exp(logits) / np.exp(logits).sum())
@@ -55,13 +52,12 @@ def test_no_shares_are_likelier(temperature):
     assert (estimate.n_rows, list(estimate.classes)) == (1500, ["ant", "bee", "cat"])
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
 def test_the_priors_make_the_adjusted_posteriors(temperature):
     """p(k | x) share_k / prior_k, normalised: equation 2.4 of Saerens, Latinne & Decaestecker."""
     model = QuadraticDiscriminantAnalysis(temperature=temperature).fit(*rows_of([0.5, 0.3, 0.2], 900, 3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimate = estimate_priors(model, LATER)
+    estimate = estimate_priors(model, LATER)
     expected = model.predict_proba(LATER) * estimate.shares / model.priors_
     expected /= expected.sum(axis=1, keepdims=True)
     model.set_params(priors=estimate.priors)
