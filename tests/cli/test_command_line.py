@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 import pytest
 import sklearn.discriminant_analysis
 import sklearn.naive_bayes
-import zarr
 from click.testing import CliRunner
 from sklearn import metrics
 from sklearn.datasets import load_digits, load_iris
@@ -505,14 +504,6 @@ def test_predict_takes_zarr_and_other_columns(made, tmp_path):
     assert (scored["predicted_label"].to_numpy() == found).all()
     distances = model.mahalanobis(X)[np.arange(len(X)), found]  # the digits are their own positions
     np.testing.assert_allclose(scored["distance"].to_numpy(), distances, rtol=1e-9)
-
-
-def test_predict_writes_zarr_where_it_is_named_so(made, tmp_path):
-    arguments = ["predict", "digits.parquet", "digits.zarr", "--out", tmp_path / "scored.zarr"]
-    assert json.loads(invoke(made, *arguments, "--json"))["n_rows"] == 1797
-    scored = zarr.open_group(tmp_path / "scored.zarr", mode="r")
-    expected = streamgda.load(made / "digits.parquet").predict_proba(load_digits().data)
-    np.testing.assert_allclose(scored["probabilities"][:], expected, rtol=1e-9, atol=1e-300)
 
 
 @pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])

@@ -580,6 +580,17 @@ def test_a_file_that_changes_after_the_plan_is_named(folder, when):
         list(blocks)
 
 
+def test_a_source_reads_a_file_as_it_is_now(tmp_path):
+    """Not by the footer that an earlier look at it left behind."""
+    path = tmp_path / "1.parquet"
+    pq.write_table(TABLE.slice(0, 100), path)
+    source = scan_parquet(path, "y")
+    pq.write_table(TABLE, path, row_group_size=100)
+    assert accumulate(source).n_rows == N
+    pq.write_table(TABLE.slice(0, 150), path, row_group_size=10)
+    assert accumulate(source).n_rows == 150
+
+
 @pytest.fixture
 def null_partition(tmp_path):
     for part, start in (("a", 0), ("__HIVE_DEFAULT_PARTITION__", 500)):

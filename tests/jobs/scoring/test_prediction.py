@@ -526,14 +526,6 @@ def test_a_part_under_another_name_is_left_alone(model, source, tmp_path):
     assert stamps(out) == before
 
 
-def test_a_row_that_no_class_reaches_is_named(model, source, whole, tmp_path):
-    whole.loc[250, "u"] = 1e300
-    whole.to_parquet(tmp_path / "far.parquet")
-    with pytest.raises(ValueError, match=r"far\.parquet, row group 0, row 250 is too far"):
-        predict_dataset(model, tmp_path / "far.parquet", tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_a_column_kept_under_the_name_of_a_prediction(model, whole, tmp_path):
     whole.assign(predicted_label=1).to_parquet(tmp_path / "in.parquet")
     with pytest.raises(ValueError, match="'predicted_label' cannot be kept"):
