@@ -34,6 +34,7 @@ from tests.data.tables import zarr_group
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)
 NAMES = ["u", "v", "w"]
+TABLE = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +67,9 @@ def store():
 def parquet(bucket):
     """Two partitions of two row groups or more."""
     filesystem = pafs.FileSystem.from_uri("s3://rows")[0]
-    table = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
-    for day, start in ((1, 0), (2, 400)):
-        pq.write_table(
-            table.slice(start, 400 if day == 1 else 600),
-            f"{bucket}/data/day={day}/1.parquet",
-            filesystem=filesystem,
-            row_group_size=200,
-        )
+    for day, rows in ((1, TABLE[:400]), (2, TABLE[400:])):
+        path = f"{bucket}/data/day={day}/1.parquet"
+        pq.write_table(rows, path, filesystem=filesystem, row_group_size=200)
     return bucket
 
 
@@ -103,9 +99,7 @@ def test_parquet_by_filesystem(parquet, make):
 def test_a_delta_table(bucket, endpoint, filesystem):
     deltalake = pytest.importorskip("deltalake")
     options = {"aws_endpoint": endpoint, "aws_allow_http": "true", "aws_s3_allow_unsafe_rename": "true"}
-    table = pa.table(
-        {**dict(zip(NAMES, X.T, strict=True)), "y": Y, "day": ["one day"] * 400 + ["other"] * 600}
-    )
+    table = TABLE.append_column("day", [["one day"] * 400 + ["other"] * 600])
     url = f"s3://{bucket}/a table"
     deltalake.write_deltalake(url, table, partition_by=["day"], storage_options=options)
 
@@ -124,9 +118,8 @@ def test_an_iceberg_table(bucket, endpoint, tmp_path):
         **{"s3.endpoint": endpoint},
     )
     catalog.create_namespace("n")
-    rows = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
-    table = catalog.create_table("n.t", rows.schema)
-    table.append(rows)
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
 
     source = scan_parquet(table, "y")
 
