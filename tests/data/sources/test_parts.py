@@ -4,6 +4,7 @@ import pickle
 from collections import Counter
 from itertools import pairwise
 
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -105,6 +106,19 @@ def test_the_rows_depend_on_their_places_alone(tmp_path_factory, size, share, by
     (training, test), again = ([ids(part) for part in both] for both in parts)
     assert sorted(training + test) == list(range(120))
     assert [training, test] == again
+
+
+def test_chunks_do_not_matter(tmp_path):
+    X, y = np.arange(200.0)[:, None], np.arange(200) % 2
+    table = pa.table({"row": np.arange(200), "kind": y})
+    found = []
+    for size in (7, 100):
+        zarr_group(tmp_path / f"{size}.zarr", size, X=X, y=y)
+        chunks = pa.Table.from_batches(table.to_batches(max_chunksize=size))
+        arrays = da.from_array(X, chunks=size), da.from_array(y, chunks=size)
+        sources = scan_zarr(tmp_path / f"{size}.zarr"), scan_dask(*arrays), scan_arrow(chunks, "kind")
+        found.append([ids(source.split()[1]) for source in sources])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("by", BYS)
