@@ -944,15 +944,9 @@ def test_a_quiet_search_prints_its_table_unless_it_saves_the_model(irises, tmp_p
     assert both["candidates"][0]["model"] == "lda"
 
 
-@pytest.fixture
-def collinear(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    columns = dict(zip(FEATURES, X.T, strict=True))
-    pq.write_table(pa.table({**columns, "twice": 2 * X[:, 0], "kind": y}), tmp_path / "collinear.parquet")
-    return tmp_path / "collinear.parquet"
-
-
-def test_a_candidate_that_fails_is_explained(collinear, tmp_path):
+def test_a_candidate_that_fails_is_explained(irises, tmp_path):
+    table, collinear = pq.read_table(irises).drop_columns("plant"), tmp_path / "collinear.parquet"
+    pq.write_table(table.append_column("twice", [2 * table[FEATURES[0]].to_numpy()]), collinear)
     arguments = ["search", collinear, "--target", "kind", "--try", "qda reg_param=0,.1"]
     table = result_of(tmp_path, *arguments).stdout
     assert "fold 0: The covariance matrix of class 0 is not full rank" in table.splitlines()[-2]

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.feather
+import pyarrow.fs as pafs
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ import streamgda as sg
 from streamgda import accumulate, predict_dataset, scan
 from streamgda.data.sources.format_options import format_of, text_of
 from tests.data.sources.test_sources import SourceContract
+from tests.logged_filesystem import NotingHandler
 
 N = 5000
 RNG = np.random.default_rng(0)
@@ -226,6 +228,36 @@ def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path)
     write_csv(TABLE, tmp_path / "odd.parquet")
     with pytest.raises(ValueError, match=r"odd\.parquet"):  # a folder stands for its Parquet files
         scan(tmp_path, "kind")
+
+
+class Faltering(NotingHandler):
+    """A filesystem of which every fifth opening of a file fails."""
+
+    def __init__(self, log):
+        super().__init__(log)
+        self.n_opened = 0
+
+    def open_input_file(self, path):
+        self.n_opened += 1
+        if self.n_opened % 5 == 0:
+            raise ConnectionResetError("the storage did not answer")
+        return super().open_input_file(path)
+
+    open_input_stream = open_input_file
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "feather"])
+def test_a_storage_that_fails_is_asked_again(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr("streamgda.data.storage.retries.FIRST_PAUSE", 0.001)
+    (tmp_path / "data").mkdir()
+    for i in range(4):
+        WRITERS[ending](TABLE.slice(i * 1000, 1000), tmp_path / "data" / f"{i}.{ending}")
+    handler = Faltering(tmp_path / "log")
+    source = scan(str(tmp_path / "data"), "kind", filesystem=pafs.PyFileSystem(handler))
+    with pytest.warns(UserWarning, match="again"):
+        state = accumulate(source, scheduler="synchronous")
+    assert state == accumulate(scan(tmp_path / "data", "kind"), scheduler="synchronous")
+    assert handler.n_opened > 4
 
 
 def test_memory_is_bounded(tmp_path):

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-import threading
 import time
 import traceback
 import tracemalloc
@@ -14,7 +13,6 @@ from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import dask
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -24,8 +22,7 @@ import pytest
 
 from streamgda import StatisticsLedger, accumulate, drift, load, scan_arrow, scan_parquet
 from streamgda import scan as scan_files
-from streamgda.jobs.passes.accumulate import accumulate_splits
-from tests.interrupted import full_disk, wait_for_threads
+from tests.interrupted import ended_by, full_disk
 from tests.logged_filesystem import NotingHandler
 from tests.strategies import KINDS
 
@@ -754,22 +751,8 @@ def test_a_file_that_is_excluded_does_not_count(data, ledger):
 def test_nothing_is_written_after_a_refresh_that_has_failed(data, ledger, monkeypatch):
     """The threads that read other files then go on, and what they have read comes too late."""
     monkeypatch.setattr("streamgda.jobs.ledger.refresh._FILES_PER_TASK", 1)
-    begun, is_over = threading.Event(), threading.Event()
-
-    def read(files, empty):
-        if files[0].path == "0.parquet":
-            assert begun.wait(60)
-            raise ValueError("bad rows")
-        begun.set()
-        assert is_over.wait(60)
-        return accumulate_splits(files, empty)
-
-    monkeypatch.setattr("streamgda.jobs.ledger.refresh.accumulate_splits", read)
-    with pytest.raises(ValueError, match="bad rows"), dask.config.set(num_workers=4):
+    with ended_by("0.parquet", "streamgda.jobs.ledger.refresh", monkeypatch):
         ledger.refresh(scan(data), scheduler="threads")
-    is_over.set()
-    wait_for_threads()
-    monkeypatch.undo()
     assert tables(ledger) == []
     assert not ledger.refresh(scan(data)).reused
 

@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
@@ -25,7 +24,7 @@ from streamgda import ClassStatistics, StatisticsLedger, accumulate, load, scan_
 from streamgda.data.storage import retries
 from streamgda.jobs.passes import graph, plan
 from streamgda.jobs.passes.accumulate import accumulate_splits
-from tests.interrupted import wait_for_threads
+from tests.interrupted import ended_by
 from tests.logged_filesystem import NotingHandler, note
 
 N_FILES = 70  # the states of eight and of 64 groups, and some left over
@@ -321,24 +320,9 @@ def test_a_pass_that_is_started_again_reads_what_is_missing(folder, expected, tm
 
 def test_a_pass_that_has_failed_writes_no_state_later(folder, tmp_path, monkeypatch):
     """The threads that read other files then go on."""
-    begun, is_over = threading.Event(), threading.Event()
-
-    def read(splits, empty):
-        (split,) = splits
-        if split.path.endswith("20.parquet"):
-            assert begun.wait(60)
-            raise ValueError("bad rows")
-        if split.path[-10:] > "20.parquet":
-            begun.set()
-            assert is_over.wait(60)
-        return accumulate_splits([split], empty)
-
-    monkeypatch.setattr("streamgda.jobs.passes.accumulate.accumulate_splits", read)
     kept = tmp_path / "kept"
-    with pytest.raises(ValueError, match="bad rows"), dask.config.set(num_workers=4):
+    with ended_by("20.parquet", "streamgda.jobs.passes.accumulate", monkeypatch):
         accumulate(scan_parquet(folder, "y"), scheduler="threads", checkpoint=kept, **EACH)
-    is_over.set()
-    wait_for_threads()
     assert sorted(load(path).n_rows for path in kept.iterdir()) == [8 * ROWS, 8 * ROWS]
 
 
