@@ -12,7 +12,11 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import dask
+import pytest
+
 import streamgda
+from streamgda.jobs.passes.accumulate import accumulate_splits
 
 PACKAGE = str(Path(streamgda.__file__).parent)
 
@@ -134,3 +138,27 @@ def wait_for_threads():
         if thread.name.startswith("streamgda-readers"):
             thread.join(60)
             assert not thread.is_alive()
+
+
+@contextmanager
+def ended_by(name, module, monkeypatch):
+    """Let a pass end at a file while threads read those behind it, which go on after the end."""
+    begun, is_over = threading.Event(), threading.Event()
+
+    def read(splits, empty):
+        (split,) = splits
+        found = split.path.rpartition("/")[2]
+        if found == name:
+            assert begun.wait(60)
+            raise ValueError("bad rows")
+        if found > name:
+            begun.set()
+            assert is_over.wait(60)
+        return accumulate_splits([split], empty)
+
+    with monkeypatch.context() as patched, dask.config.set(num_workers=4):
+        patched.setattr(f"{module}.accumulate_splits", read)
+        with pytest.raises(ValueError, match="bad rows"):
+            yield
+        is_over.set()
+        wait_for_threads()

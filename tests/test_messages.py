@@ -241,8 +241,6 @@ def test_json_of_one_array_is_told_what_is_read(tmp_path):
 def test_data_without_features_is_named():
     with pytest.raises(ValueError, match="^the data: .* at least one feature needed, and no column is left"):
         scan_arrow(pa.table({"kind": ["ant"]}), "kind")
-    with pytest.raises(ValueError, match="features must name each column once"):
-        scan_arrow(pa.table({"u": [1.0], "kind": ["ant"]}), "kind", features=["u", "u"])
 
 
 def test_a_column_name_is_no_labels():

@@ -23,14 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 import sklearn.discriminant_analysis
 import sklearn.naive_bayes
-import zarr
 from click.testing import CliRunner
 from sklearn import metrics
 from sklearn.datasets import load_digits, load_iris
 
 import streamgda
 from streamgda import (
-    GaussianDiscriminantAnalysis,
     GaussianNB,
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -41,7 +39,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import MODELS, main
-from streamgda.models.estimators import ESTIMATORS
+from tests.data.tables import zarr_group
 
 ROOT = Path(__file__).parents[2]
 FEATURES = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
@@ -123,9 +121,7 @@ def made(tmp_path_factory, iris):
     iris[80:].to_parquet(folder / "days" / "2.parquet", index=False)
     (folder / "damaged.parquet").write_bytes((folder / "iris.parquet").read_bytes()[:2000])
     X, y = load_digits(return_X_y=True)
-    group = zarr.open_group(folder / "digits.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(500, 64))
-    group.create_array("y", data=y, chunks=(500,))
+    zarr_group(folder / "digits.zarr", 500, X=X, y=y)
     source = scan_parquet(folder / "iris.parquet", "kind", features=FEATURES)
     QuadraticDiscriminantAnalysis().fit(source).save(folder / "model.parquet")
     LinearDiscriminantAnalysis().fit(source).save(folder / "lda.parquet")
@@ -149,15 +145,8 @@ def test_excluded_columns_are_no_features(made, tmp_path):
     assert load(out).statistics_.feature_names == tuple(FEATURES[1:])
     invoke(made, "refresh", tmp_path / "ledger", "days", "--target", "kind", "--exclude", "id", "--out", out)
     assert load(out).statistics_.feature_names == tuple(FEATURES)
-    for arguments, message in (
-        (["days", "--target", "kind", "--exclude", "nosuch"], "there is no column 'nosuch'"),
-        (
-            ["days", "--target", "kind", "--exclude", "id", "--features", NAMES],
-            "give features or exclude, not",
-        ),
-        (["digits.zarr", "--exclude", "id"], "unexpected keyword argument 'exclude'"),
-    ):
-        assert message in invoke(made, "fit", *arguments, "--out", out, code=1)
+    said = invoke(made, "fit", "digits.zarr", "--exclude", "id", "--out", out, code=1)
+    assert "unexpected keyword argument 'exclude'" in said
 
 
 def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell(made, tmp_path):
@@ -312,16 +301,8 @@ def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_
 
 def test_only_rows_that_pass_the_filters_are_read(made, iris, tmp_path):
     out = tmp_path / "model.parquet"
-    arguments = [
-        "fit",
-        "days",
-        "--target",
-        "kind",
-        "--features",
-        f" {NAMES.replace(',', ' , ')}",
-        "--out",
-        out,
-    ]
+    spaced = f" {NAMES.replace(',', ' , ')}"
+    arguments = ["fit", "days", "--target", "kind", "--features", spaced, "--out", out]
     invoke(made, *arguments, "--filter", "id >= 20", "--filter", "id!=25", "--filter", "kind=setosa",
            "--filter", "sepal_width<9.5", "--model", "nb", "--statistics")  # fmt: skip
     rows = iris[(iris["id"] >= 20) & (iris["id"] != 25) & (iris["kind"] == "setosa")]
@@ -421,42 +402,10 @@ def test_a_ledger_keeps_what_its_model_needs(days):
     assert type(streamgda.load(days / "model.parquet")) is GaussianNB
 
 
-def test_a_refresh_with_other_parameters_reads_nothing_and_makes_the_model_of_a_fit(days, iris):
-    invoke(days, *REFRESH, "--out", "model.parquet")
-    source = scan_parquet(days / "days", "kind", features=FEATURES)
-    for model, params in (
-        (QuadraticDiscriminantAnalysis, {"pooling": "bayes", "predictive": "student"}),
-        (QuadraticDiscriminantAnalysis, {"reg_param": 0.25, "shrinkage": 0.5}),
-        (LinearDiscriminantAnalysis, {"shrinkage": "oas", "predictive": "student"}),
-        (GaussianNB, {"pooling": 0.5, "var_smoothing": 0.001}),
-        (GaussianDiscriminantAnalysis, {"covariance_model": "VEE"}),
-    ):
-        options = [text for name, value in params.items() for text in ("--" + name.replace("_", "-"), value)]
-        kind = ESTIMATORS[model.__name__].option
-        said = invoke(days, *REFRESH, "--out", "model.parquet", "--model", kind, *options)
-        assert said.startswith("read 0 files (0 new, 0 changed), reused 2")
-        saved = streamgda.load(days / "model.parquet")
-        assert {**saved.get_params(), **params} == saved.get_params()
-        expected = model(**params).fit(source).predict_log_proba(iris[FEATURES])
-        np.testing.assert_allclose(saved.predict_log_proba(iris[FEATURES]), expected, rtol=1e-9, atol=1e-12)
-
-
 def test_a_refresh_that_does_nothing_says_what_it_would_read(days):
     assert "would read 2 files" in invoke(days, *REFRESH, "--dry-run", "--out", "model.parquet")
     assert names_in(days) == ["days"]
     assert invoke(days, *REFRESH, "--quiet", "--out", "model.parquet") == ""
-
-
-def test_a_ledger_that_is_read_in_another_way_says_so_in_options(days):
-    invoke(days, *REFRESH, "--out", "model.parquet")
-    for option, held, given in (
-        (["--exact"], "exact=False", "exact=True"),
-        (["--filter", "sepal_length>1"], "filters=None", "filters='(sepal_length > 1)'"),
-        (["--features", "sepal_width"], f"features={NAMES.split(',')}", "features=['sepal_width']"),
-    ):
-        command = REFRESH[:-2] if option[0] == "--features" else REFRESH
-        error = invoke(days, *command, *option, "--out", "model.parquet", code=1)
-        assert f"holds statistics with {held}, and here it is {given};" in error
 
 
 @pytest.fixture
@@ -557,14 +506,6 @@ def test_predict_takes_zarr_and_other_columns(made, tmp_path):
     np.testing.assert_allclose(scored["distance"].to_numpy(), distances, rtol=1e-9)
 
 
-def test_predict_writes_zarr_where_it_is_named_so(made, tmp_path):
-    arguments = ["predict", "digits.parquet", "digits.zarr", "--out", tmp_path / "scored.zarr"]
-    assert json.loads(invoke(made, *arguments, "--json"))["n_rows"] == 1797
-    scored = zarr.open_group(tmp_path / "scored.zarr", mode="r")
-    expected = streamgda.load(made / "digits.parquet").predict_proba(load_digits().data)
-    np.testing.assert_allclose(scored["probabilities"][:], expected, rtol=1e-9, atol=1e-300)
-
-
 @pytest.mark.parametrize(("missing", "rows"), [("drop", 149), ("marginal", 150)])
 def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tmp_path, missing, rows):
     holed = iris.copy()
@@ -579,18 +520,16 @@ def test_rows_with_holes_are_left_out_or_judged_by_what_they_have(made, iris, tm
     assert (said["n_rows"], said["n_dropped"]) == (rows, 150 - rows)
 
 
-def test_evaluate_finds_what_scikit_learn_finds(made, iris):
+def test_evaluate_reports_what_the_library_finds(made, iris):
     report = json.loads(invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", "--json"))
     model = streamgda.load(made / "model.parquet")
-    truth, found = iris["kind"], model.predict(iris[FEATURES])
-    probabilities = model.predict_proba(iris[FEATURES])
-    assert report["accuracy"] == metrics.accuracy_score(truth, found)
-    assert report["confusion_matrix"] == metrics.confusion_matrix(truth, found).tolist()
-    assert report["log_loss"] == pytest.approx(metrics.log_loss(truth, probabilities), rel=1e-9)
-    for k, of_class in enumerate(report["classes"]):
-        assert of_class["label"] == model.classes_[k]
-        area = metrics.roc_auc_score(truth == of_class["label"], probabilities[:, k])
-        assert of_class["roc_auc"] == pytest.approx(area, abs=of_class["roc_auc_error"] + 1e-12)
+    expected = evaluate(model, iris[FEATURES], iris["kind"]).to_dict()
+    assert report["confusion_matrix"] == expected["confusion_matrix"]
+    assert report["accuracy"] == metrics.accuracy_score(iris["kind"], model.predict(iris[FEATURES]))
+    for name in ("log_loss", "brier_score"):
+        assert report[name] == pytest.approx(expected[name], rel=1e-9)
+    for found, due in zip(report["classes"], expected["classes"], strict=True):
+        assert (found["label"], found["roc_auc"]) == (due["label"], pytest.approx(due["roc_auc"], rel=1e-9))
     assert "accuracy 0.9800" in invoke(made, "evaluate", "model.parquet", "days", "--target", "kind")
 
 
@@ -677,37 +616,20 @@ def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
     [
         (["fit", "none.parquet", "--target", "kind", "--out", "{out}"], "no file or folder none.parquet"),
         (["fit", "days", "--target", "kin", "--out", "{out}"], "no column 'kin'; did you mean 'kind'?"),
-        (["fit", "days", "--target", "id", "--categories", "none", "--out", "{out}"],
-         "columns 'kind' (large_string) cannot be f"),
         (["evaluate", "cut.parquet", "days", "--target", "kind"], "cut.parquet is truncated, damaged or no"),
-        (["predict", "model.parquet", "digits.zarr", "--out", "{out}"],
-         "has 64 features, the model was fitted"),
         (["update", "model.parquet", "damaged.parquet", "--target", "kind"],
          "damaged.parquet cannot be read"),
         (["merge", "model.parquet", "digits.parquet", "--out", "{out}"], "only models of one kind merge"),
         (["predict", "statistics.parquet", "days", "--out", "{out}"], "holds statistics and no model"),
-        (["predict", "model.parquet", "days", "--keep", "none", "--out", "{out}"], "no column 'none'"),
-        (["predict", "model.parquet", "days", "--columns", "labels", "--out", "{out}"],
-         "columns must be some of"),
-        (["evaluate", "model.parquet", "days", "--target", "id"], "labels of different kinds"),
-        (["update", "digits.parquet", "iris.parquet", "--target", "kind", "--features", NAMES],
-         "states of 64 and 4 features"),
         (["merge", "none.parquet", "--out", "{out}"], "there is no file none.parquet"),
         (["merge", "model.parquet", "--model", "nb", "--priors", ".5,.5", "--out", "{out}"],
          "there are 3: 'setosa', 'versicolor', 'virginica'"),
         (["refresh", "{out}", "digits.zarr"], "a ledger keeps up with files"),
         (["update", "days/1.parquet", "days", "--target", "kind"], "is a Parquet file of something else"),
-        (["fit", "digits.zarr", "--target", "z", "--out", "{out}"], "there is no array 'z'"),
-        (["fit", "foo://bar", "--target", "z", "--out", "{out}"], "foo"),
         (["fit", "ftp://127.0.0.1:1/1.parquet", "--target", "z", "--out", "{out}"],
          "ftp://127.0.0.1:1/1.parquet cannot be reached: "),
         (["fit", "days", "--target", "kind", "--filter", "age>3", "--out", "{out}"],
          "filters: there is no column 'age'"),
-        (["fit", "days", "--target", "kind", "--filter", "sepal_widht>3", "--out", "{out}"],
-         "did you mean 'sepal_width'?"),
-        (["fit", "days", "--target", "kind", "--filter", "sepal_width>foo", "--out", "{out}"],
-         "filters: [('sepal_width', '>', 'foo')]: the types double, string do not go together"),
-        (["fit", "days", "--target", "kind", "--features", "kind", "--out", "{out}"], "kind"),
     ],
 )  # fmt: skip
 def test_bad_data_is_one_line(made, tmp_path, arguments, said):
@@ -742,11 +664,8 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         (["fit", "", "--target", "kind", "--out", "m"], "it is empty"),
         ([*FIT, "--model", "svm"], "'svm' is not one of 'qda'"),
         ([*FIT, "--shrinkage", "2"], "'shrinkage' parameter of QuadraticDiscriminantAnalysis must be a"),
-        ([*FIT, "--pooling", "2"], "'pooling' parameter of QuadraticDiscriminantAnalysis must be a"),
         ([*FIT, "--model", "edda", "--covariance-model", "XYZ"], "'XYZ' is not one of 'EEE'"),
         ([*FIT, "--model", "lda", "--reg-param", "0.1"], "there is no parameter 'reg_param'"),
-        ([*FIT, "--pooling", "bayes", "--shrinkage", "oas"],
-         "with pooling='bayes', set shrinkage to a number or to None. See"),
         (["merge", "model.parquet", "--priors", "1", "--out", "m"], "choose one with --model"),
         ([*FIT, "--filter", "id"], "'id' is no comparison such as 'day>=3'"),
         (["merge", "model.parquet", "./model.parquet", "--out", "m"],
@@ -784,15 +703,10 @@ def test_what_is_no_model_is_not_overwritten(made, tmp_path):
 
 
 def test_nothing_is_written_where_it_would_be_read_as_data(made, tmp_path):
-    for command in (
-        ["fit", "days", "--target", "kind", "--features", NAMES, "--out", "days/model.parquet"],
-        ["predict", "model.parquet", "days", "--out", "days/scored"],
-        ["refresh", "days/ledger", "days", "--target", "kind", "--features", NAMES],
-    ):
+    learn = ["days", "--target", "kind", "--features", NAMES]
+    for command in (["fit", *learn, "--out", "days/model.parquet"], ["refresh", "days/ledger", *learn]):
         assert "would be" in invoke(made, *command, code=1)
-    assert "folder of other things" in invoke(
-        made, "refresh", "digits.zarr", "days", "--target", "kind", "--features", NAMES, code=1
-    )
+    assert "folder of other things" in invoke(made, "refresh", "digits.zarr", *learn, code=1)
     assert names_in(made / "days") == ["1.parquet", "2.parquet"]
 
 
@@ -821,14 +735,8 @@ def interrupt(process):
 
 @pytest.mark.slow
 def test_predict_goes_on_after_ctrl_c(long_work, tmp_path):
-    arguments = [
-        "predict",
-        "model.parquet",
-        "days",
-        "--features",
-        ",".join(f"x{j}" for j in range(8)),
-        "--out",
-    ]
+    names = ",".join(f"x{j}" for j in range(8))
+    arguments = ["predict", "model.parquet", "days", "--features", names, "--out"]
     process = start(long_work, *arguments, tmp_path / "scored", "--scheduler", "synchronous")
     while process.poll() is None and not [*tmp_path.glob("scored/part-*")]:
         time.sleep(0.001)
@@ -1036,15 +944,9 @@ def test_a_quiet_search_prints_its_table_unless_it_saves_the_model(irises, tmp_p
     assert both["candidates"][0]["model"] == "lda"
 
 
-@pytest.fixture
-def collinear(tmp_path):
-    X, y = load_iris(return_X_y=True)
-    columns = dict(zip(FEATURES, X.T, strict=True))
-    pq.write_table(pa.table({**columns, "twice": 2 * X[:, 0], "kind": y}), tmp_path / "collinear.parquet")
-    return tmp_path / "collinear.parquet"
-
-
-def test_a_candidate_that_fails_is_explained(collinear, tmp_path):
+def test_a_candidate_that_fails_is_explained(irises, tmp_path):
+    table, collinear = pq.read_table(irises).drop_columns("plant"), tmp_path / "collinear.parquet"
+    pq.write_table(table.append_column("twice", [2 * table[FEATURES[0]].to_numpy()]), collinear)
     arguments = ["search", collinear, "--target", "kind", "--try", "qda reg_param=0,.1"]
     table = result_of(tmp_path, *arguments).stdout
     assert "fold 0: The covariance matrix of class 0 is not full rank" in table.splitlines()[-2]
@@ -1061,13 +963,9 @@ def test_a_candidate_that_fails_is_explained(collinear, tmp_path):
     [
         (["--try", "svm"], "'svm' is not one of 'qda'"),
         (["--try", "qda tolerance=1"], "QuadraticDiscriminantAnalysis: there is no parameter 'tolerance'"),
-        (["--try", "qda", "--cv", "1"], "at least 2 folds are needed"),
-        (["--try", "qda", "--groups", "plant", "--fold", "plant"], "give groups or fold, not both"),
         (["--try", "qda", "--groups", "plants"], "did you mean 'plant'"),
-        (["--try", "qda reg_param=0,abc"], "The 'reg_param' parameter"),
         (["--try", "nb var-smoothing=-1"], "The 'var_smoothing' parameter"),
         (["--try", "edda covariance-model=VEX"], "Got 'VEX' instead"),
-        (["--try", "qda pooling=bayes shrinkage=oas"], "shrinkage='oas' estimates how far"),
     ],
 )
 def test_a_search_that_cannot_be_made_is_refused(irises, options, message):
@@ -1133,16 +1031,6 @@ def incomplete(tmp_path):
     rows["x"][::7] = np.nan
     pq.write_table(pa.table(rows), tmp_path / "incomplete.parquet")
     return str(tmp_path / "incomplete.parquet")
-
-
-@pytest.mark.parametrize("missing", ["marginal", "marginal max_patterns=64"])
-def test_a_search_tries_parameters_of_the_policy_of_missing_rows(incomplete, tmp_path, missing):
-    search = ["search", incomplete, "--target", "y", "--try", "qda missing__max_reads=5,6"]
-    said = invoke(tmp_path, *search, "--missing", missing, "--json")
-    tried = [one["params"] for one in json.loads(said)["candidates"]]
-    assert tried == [{"missing__max_reads": 5}, {"missing__max_reads": 6}]
-    said = invoke(tmp_path, *search, code=2)
-    assert "missing='raise' has no parameters; set missing=Marginal(max_reads=5)" in said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A model knows which of its features are dates, and takes dates in any form wherever rows go in."""
 
 import json
+import pickle
 import re
 from datetime import UTC, date, datetime, timedelta, timezone
 
@@ -44,13 +45,13 @@ ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(mi
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows(n_rows=80, seed=0):
-    """A frame of numbers and dates, whole seconds, and labels."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n_rows) % 2
-    seconds = np.round(rng.normal(size=n_rows) * 86400 + 2e5 * y).astype(int)
+def rows(with_text=False):
+    """A frame of numbers and dates, whole seconds, perhaps with text beside them, and labels."""
+    rng, y = np.random.default_rng(0), np.arange(80) % 2
+    seconds = np.round(rng.normal(size=80) * 86400 + 2e5 * y).astype(int)
     when = pd.Timestamp("2026-01-01") + pd.to_timedelta(seconds, unit="s")
-    return pd.DataFrame({"x": rng.normal(size=n_rows) + y, "when": when}), y
+    frame = pd.DataFrame({"x": rng.normal(size=80) + y, "when": when})
+    return frame.assign(shop=np.where(np.arange(80) % 3, "web", "north")) if with_text else frame, y
 
 
 # ---------------------------------------------------------------------- days
@@ -99,6 +100,7 @@ TABLES = {
     "pandas": lambda x, when: pd.DataFrame({"x": x, "when": when}),
     "pandas, of objects": lambda x, when: pd.DataFrame({"x": x, "when": pd.Series(when, dtype=object)}),
     "Arrow": lambda x, when: pa.table({"x": x, "when": when}),
+    "Polars": lambda x, when: pytest.importorskip("polars").from_arrow(pa.table({"x": x, "when": when})),
     "lists": lambda x, when: [list(row) for row in zip(x, when, strict=True)],
     "an array of objects": lambda x, when: np.array([*zip(x, when, strict=True)], dtype=object),
 }
@@ -111,18 +113,19 @@ NAMED = [name for name in TABLES if name not in {"lists", "an array of objects"}
     [(form, table) for form in FORMS for table in TABLES if form != "days" or table not in NAMED],
 )
 def test_every_form_in_every_table_is_scored_and_learnt_alike(form, table):
-    frame, y = rows()
-    some = frame[:6]
+    some = rows()[0][:6]
     given_rows = TABLES[table](some["x"].tolist(), [FORMS[form](t) for t in some["when"]])
     for with_text in (False, True):
         if with_text and (form not in {"text", "datetime64"} or table in {"lists", "an array of objects"}):
             continue
-        learnt = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north")) if with_text else frame
+        learnt, y = rows(with_text)
         these = _with_shop(given_rows) if with_text else given_rows
         model = GaussianNB().fit(learnt, y)
         expected = model.predict_proba(learnt[:6].assign(**({"shop": "web"} if with_text else {})))
         np.testing.assert_array_equal(model.predict_proba(these), expected)
         more = GaussianNB().fit(learnt, y).partial_fit(these, y[:6])
+        if table in NAMED and form == "Timestamp":
+            assert ClassStatistics().update(given_rows, y[:6]).schema.dates == ("when",)
         known = learnt[:6].assign(shop="web") if with_text else some
         assert more.statistics_ == model.partial_fit(known, y[:6]).statistics_
 
@@ -134,16 +137,9 @@ def _with_shop(table):
         return {**table, "shop": ["web"] * 6}
     if isinstance(table, pa.Table):
         return table.append_column("shop", [["web"] * 6])
+    if not isinstance(table, pd.DataFrame):
+        return type(table)({**table.to_dict(), "shop": ["web"] * 6})
     return table.assign(shop="web")
-
-
-def test_frames_of_polars():
-    pl = pytest.importorskip("polars")
-    frame, y = rows()
-    model = LinearDiscriminantAnalysis().fit(pl.from_pandas(frame), y)
-    assert model.statistics_.schema.dates == ("when",)
-    text = pl.DataFrame({"x": frame["x"].to_numpy(), "when": [t.isoformat() for t in frame["when"]]})
-    np.testing.assert_array_equal(model.predict_proba(text), model.predict_proba(frame))
 
 
 @pytest.mark.parametrize("blank", [None, "", pd.NaT, np.datetime64("NaT"), float("nan")], ids=repr)
@@ -181,7 +177,7 @@ def test_anything_else_is_one_error_that_names_row_column_and_form(other, tmp_pa
 def test_a_number_in_a_named_column_of_dates_is_refused(number, table):
     frame, y = rows()
     for with_text in (False, True):
-        learnt = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north")) if with_text else frame
+        learnt, _ = rows(with_text)
         these = TABLES[table]([0.0] * 6, [number] * 6)
         these = _with_shop(these) if with_text else these
         model = GaussianNB(missing="marginal").fit(learnt, y)
@@ -274,8 +270,7 @@ def test_a_stream_from_a_source_keeps_its_dates():
 
 
 def test_regions_are_drawn_of_dates_beside_categories():
-    frame, y = rows()
-    frame = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north"))
+    frame, y = rows(with_text=True)
     model = LinearDiscriminantAnalysis().fit(frame, y)
     features = {"features": ["x", "when"], "fixed": {"shop": "web"}, "grid_resolution": 5}
     assert DecisionRegionsDisplay.from_estimator(model, **features).ax_ is not None
@@ -297,11 +292,8 @@ def test_regions_are_drawn_of_dates_beside_categories():
 )
 @pytest.mark.parametrize("with_text", [False, True])
 def test_saved_pickled_and_merged_models_know_their_dates(model, with_text, tmp_path):
-    import pickle
-
-    frame, y = rows()
     with_text = with_text and not isinstance(model, MixtureDiscriminantAnalysis)
-    frame = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north")) if with_text else frame
+    frame, y = rows(with_text)
     model.fit(frame, y)
     record = {"x": 0.5, "when": "2026-01-02T12:00:00+02:00", **({"shop": "web"} if with_text else {})}
     expected = model.predict_proba({**record, "when": datetime(2026, 1, 2, 10)})
@@ -353,8 +345,7 @@ def sources(frame, y, folder):
 
 @pytest.mark.parametrize("with_text", [False, True])
 def test_every_source_tells_the_dates_and_text_files_are_read_as_such(with_text, tmp_path):
-    frame, y = rows()
-    frame = frame.assign(shop=np.where(np.arange(80) % 3, "web", "north")) if with_text else frame
+    frame, y = rows(with_text)
     as_text = frame.assign(when=[f"{t.isoformat()}+00:00" for t in frame["when"]])
     (tmp_path / "in").mkdir()
     (tmp_path / "text").mkdir()
@@ -419,19 +410,3 @@ def test_ledgers_pipelines_and_searches_know_dates(tmp_path):
     pq.write_table(pa.table(text.assign(when="soon")), tmp_path / "other.parquet")
     with pytest.raises(ValueError, match=r"other\.parquet.*row 0: column 'when' holds dates"):
         predict_dataset(pipeline, tmp_path / "other.parquet", tmp_path / "other")
-
-
-def test_dates_lists_and_categories_stand_beside_each_other(tmp_path):
-    frame, y = rows()
-    table = pa.table(frame.assign(shop=np.where(np.arange(80) % 3, "web", "north"))).append_column(
-        "emb", pa.FixedSizeListArray.from_arrays(pa.array(np.random.default_rng(1).normal(size=240)), 3)
-    )
-    pq.write_table(table.append_column("y", [y]), tmp_path / "rows.parquet")
-    model = GaussianNB(missing="marginal").fit(scan(tmp_path, "y"))
-    record = {"x": 0.5, "when": "2026-01-02T12:00:00+02:00", "shop": "web", "emb": [0.1, 0.2, 0.3]}
-    expected = model.predict_proba({**record, "when": datetime(2026, 1, 2, 10)})
-    for one in ([record], pd.DataFrame([record]), pa.Table.from_pylist([record])):
-        np.testing.assert_array_equal(model.predict_proba(one), expected)
-    absent = {"when": None, "x": 0.5, "emb": [0.1, 0.2, 0.3], "shop": "web"}
-    left_out = {name: value for name, value in absent.items() if name != "when"}
-    np.testing.assert_array_equal(model.predict_proba(left_out), model.predict_proba(absent))

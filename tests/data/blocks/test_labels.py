@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 
 from streamgda import Categorical, GaussianNB, scan, scan_parquet, scan_zarr
 from streamgda.data.blocks.labels import encode
+from tests.data.tables import zarr_group
 
 
 @pytest.mark.parametrize("n_rows", [2, 1000, 100_000])
@@ -105,9 +105,8 @@ def test_bytes_that_are_no_text_and_broken_numbers_are_named(tmp_path):
 )
 def test_arrays_of_zarr_have_the_labels_of_numpy(labels, tmp_path):
     y = np.arange(20) % 2
-    group = zarr.create_group(tmp_path / "rows.zarr", zarr_format=2)
-    group.create_array("X", data=np.arange(40.0).reshape(20, 2) ** 2, chunks=(10, 2))
-    group.create_array("y", data=labels[y], chunks=(10,))
+    X = np.arange(40.0).reshape(20, 2) ** 2
+    zarr_group(tmp_path / "rows.zarr", 10, zarr_format=2, X=X, y=labels[y])
     found = GaussianNB().fit(scan_zarr(tmp_path / "rows.zarr")).classes_
     assert found.tolist() == ([0, 1] if labels.dtype.kind == "f" else ["a", "ç"])
-    assert found.dtype == GaussianNB().fit(np.arange(40.0).reshape(20, 2) ** 2, labels[y]).classes_.dtype
+    assert found.dtype == GaussianNB().fit(X, labels[y]).classes_.dtype

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.feather
-import pyarrow.fs as pafs
 import pyarrow.orc
 import pytest
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import accumulate, scan
 from streamgda.data.storage.retries import noting_retries
+from tests.data.storage.stores import arrow
 
 TABLE = pa.table({"x": np.linspace(0, 1, 9000), "kind": ["a", "b", "c"] * 3000})
 CSV = b"x,kind\n" + b"1.5,a\n" * 9000
@@ -69,7 +69,7 @@ def store(tmp_path_factory):
 @pytest.mark.parametrize("ending", WHOLE)
 def test_a_short_answer_of_a_store_is_asked_again(ending, store, monkeypatch):
     monkeypatch.setattr("streamgda.data.storage.retries.FIRST_PAUSE", 0.001)
-    filesystem = pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
+    filesystem = arrow(store)
     state = accumulate(scan(f"rows/1.{ending}", "kind", filesystem=filesystem), scheduler="synchronous")
     for every in (1, 2):  # the look at the columns, or the pass
         store.reset()
@@ -126,13 +126,6 @@ def test_a_quote_that_is_not_closed_takes_no_rows(n_before, ends, tmp_path):
     assert "newlines_in_values=True" in error_of(path)
     told = ds.CsvFileFormat(pa.csv.ParseOptions(newlines_in_values=True))
     assert accumulate(scan(path, "kind", features=["x"], format=told)).n_rows == n_before + 5
-
-
-def test_a_text_of_another_encoding_names_the_file_and_the_remedy(tmp_path):
-    path = tmp_path / "latin.csv"
-    path.write_bytes("x,größe,kind\n1,2,a\n2,3,b\n".encode("latin-1"))
-    assert "format='csv encoding=latin1'" in error_of(path)
-    assert accumulate(scan(path, "kind", format="csv encoding=latin1")).schema.feature_names == ("x", "größe")
 
 
 PEAK = """

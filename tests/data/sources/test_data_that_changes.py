@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from pyarrow import feather
 
 from streamgda import (
@@ -24,6 +23,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from tests.data.tables import zarr_group
 
 N = 400
 
@@ -79,12 +79,7 @@ class ZarrOnDisk:
         self.place = folder / "rows.zarr"
 
     def write(self, X, y):
-        group = zarr.open_group(self.place, mode="a")
-        for name, array in (("X", X), ("y", y), ("group", np.arange(len(y)) // 5)):
-            if name not in group:
-                group.create_array(name, shape=array.shape, dtype=array.dtype, chunks=(100, 2)[: array.ndim])
-            group[name].resize(array.shape)
-            group[name][:] = array
+        zarr_group(self.place, 100, X=X, y=y, group=np.arange(len(y)) // 5)
 
     def scan(self, **how):
         return scan_zarr(self.place, **how)
@@ -171,15 +166,6 @@ def test_incomplete_rows_that_change_between_the_reads_of_em_are_an_error(fit, k
     get = changing(lambda: data.write(*values(1, holes=True)), after)
     with pytest.raises(ValueError, match="changed since the pass was planned"):
         INCOMPLETE[fit](data.scan(missing="marginal"), get)
-
-
-@pytest.mark.parametrize("kind", [ZarrOnDisk, ZarrThroughFsspec])
-def test_arrays_that_grow_between_the_reads_are_an_error(kind, tmp_path):
-    data, (X, y) = kind(tmp_path), values(0)
-    data.write(X, y)
-    get = changing(lambda: data.write(np.vstack([X, X]), np.append(y, y)))
-    with pytest.raises(ValueError, match="has changed since the pass was planned"):
-        FITS["search by accuracy"](data.scan(), get)
 
 
 def test_a_feather_file_that_changes_while_it_is_read_is_named(tmp_path):

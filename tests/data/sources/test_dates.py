@@ -2,14 +2,13 @@
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, accumulate, scan, scan_arrow
+from streamgda import ClassStatistics, GaussianNB, accumulate, scan, scan_arrow
 
 NOON = datetime(1970, 1, 3, 12)
 
@@ -18,11 +17,6 @@ NOON = datetime(1970, 1, 3, 12)
     ("values", "kind", "days"),
     [
         ([date(1970, 1, 3), date(1969, 12, 31)], pa.date32(), [2, -1]),
-        ([date(1970, 1, 3), date(1969, 12, 31)], pa.date64(), [2, -1]),
-        *(
-            ([NOON, NOON + timedelta(days=1)], pa.timestamp(unit), [2.5, 3.5])
-            for unit in ("s", "ms", "us", "ns")
-        ),
         (
             [NOON.replace(tzinfo=timezone(timedelta(hours=6))), NOON.replace(tzinfo=UTC)],
             pa.timestamp("us", "Asia/Dhaka"),
@@ -46,27 +40,6 @@ def test_a_null_is_missing_and_a_computed_date_is_a_feature():
         later=pa.compute.add(pa.compute.field("when"), timedelta(days=2))
     )
     assert accumulate(source, "diag").means.tolist() == [[1, 3]]
-
-
-@pytest.mark.parametrize("with_text", [False, True])
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_model_of_files_predicts_frames_of_every_library(ending, with_text, tmp_path):
-    rng = np.random.default_rng(0)
-    y = np.repeat([0, 1], 200)
-    days = pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.normal(size=400) + 2 * y, unit="D").round("s")
-    frame = pd.DataFrame({"x": rng.normal(size=400), "when": days})
-    if with_text:
-        frame["shop"] = rng.choice(["north", "web"], size=400)
-    table = pa.table(frame.assign(y=y))
-    (pa.csv.write_csv if ending == "csv" else pq.write_table)(table, tmp_path / f"rows.{ending}")
-    model = LinearDiscriminantAnalysis().fit(scan(tmp_path, "y"))
-    frames = frame, pa.table(frame)
-    expected = model.predict_proba(frame)
-    assert ((expected[:, 1] > 0.5) == y).mean() > 0.75
-    for one in frames[1:]:
-        np.testing.assert_allclose(model.predict_proba(one), expected)
-    fitted = LinearDiscriminantAnalysis().fit(frame, y)
-    np.testing.assert_allclose(fitted.predict_proba(frame), expected, rtol=1e-6)
 
 
 def test_statistics_and_models_take_frames_of_dates_as_sources_do():

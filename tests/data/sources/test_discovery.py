@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import StatisticsLedger, accumulate, scan_arrow, scan_parquet
+from streamgda import accumulate, scan_arrow, scan_parquet
 from streamgda.data.sources.discovery import find_files
 from streamgda.data.storage.filesystems import Storage
 
@@ -50,13 +50,17 @@ def in_memory(folder):
 FILESYSTEMS = [local, subtree, by_fsspec, fsspec_folder, in_memory]
 
 
+def within(on, folder, *paths):
+    """A filesystem, and paths within a folder on it."""
+    filesystem, base = on(folder)
+    return filesystem, *(f"{base}/{path}".rstrip("/") if base else path for path in paths)
+
+
 def names(on, folder, *paths):
     """What is found on a filesystem, by paths within a folder."""
-    filesystem, base = on(folder)
-    given = [f"{base}/{path}".strip("/") if not base else f"{base}/{path}".rstrip("/") for path in paths]
+    filesystem, inside, *given = within(on, folder, "", *paths)
     found = find_files(given[0] if len(given) == 1 else given, filesystem)
-    inside = base.strip("/")
-    return [path.strip("/").removeprefix(inside).strip("/") for path in found.files]
+    return [path.strip("/").removeprefix(inside.strip("/")).strip("/") for path in found.files]
 
 
 @pytest.fixture
@@ -130,13 +134,8 @@ def test_links_are_followed_and_what_they_lead_to_goes_by_its_own_name(tmp_path,
     (tmp_path / "rows" / "a").symlink_to("day=1")
     (tmp_path / "rows" / "day=1" / "0.parquet").symlink_to("1.parquet")
     assert names(on, tmp_path / "rows", path) == ["day=1/1.parquet", "day=2/2.parquet"]
-    filesystem, base = on(tmp_path / "rows")
-    source = scan_parquet(
-        f"{base}/{path}".strip("/") if not base else f"{base}/{path}",
-        "day",
-        features=["u"],
-        filesystem=filesystem,
-    )
+    filesystem, where = within(on, tmp_path / "rows", path)
+    source = scan_parquet(where, "day", features=["u"], filesystem=filesystem)
     assert accumulate(source).classes.tolist() == [1, 2]
     assert len(source.files()) == 2
 
@@ -148,32 +147,16 @@ def test_a_link_to_nothing_is_an_error_that_names_it(tmp_path, on, path, link):
     write(tmp_path / "rows" / "day=1" / "1.parquet")
     (tmp_path / "rows" / ".lock").symlink_to("nosuch")
     (tmp_path / "rows" / link).symlink_to("nosuch")
-    filesystem, base = on(tmp_path / "rows")
-    where = f"{base}/{path}".strip("/") if not base else f"{base}/{path}"
+    filesystem, where = within(on, tmp_path / "rows", path)
     with pytest.raises(FileNotFoundError, match=f"{link} is (gone, or what it links to|a link to nothing)"):
         accumulate(scan_parquet(where, "y", features=["u"], filesystem=filesystem))
 
 
-def test_a_ledger_unlearns_nothing_when_a_link_leads_to_nothing(tmp_path):
-    write(tmp_path / "rows" / "1.parquet")
-    write(tmp_path / "elsewhere" / "2.parquet")
-    (tmp_path / "rows" / "2.parquet").symlink_to(tmp_path / "elsewhere" / "2.parquet")
-    source = scan_parquet(tmp_path / "rows", "y", features=["u"])
-    ledger = StatisticsLedger(tmp_path / "ledger")
-    ledger.refresh(source)
-    before = ledger.statistics()
-    (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
-    with pytest.raises(FileNotFoundError, match="2.parquet is gone, or what it links to is"):
-        ledger.refresh(source)
-    assert ledger.statistics() == before
-
-
 @pytest.mark.parametrize("on", FILESYSTEMS)
 def test_a_file_in_a_list_that_is_not_there_is_named(tree, on):
-    filesystem, base = on(tree)
-    paths = [f"{base}/a.parquet".lstrip("/") if not base else f"{base}/a.parquet", "nosuch.parquet"]
+    filesystem, path = within(on, tree, "a.parquet")
     with pytest.raises(FileNotFoundError, match="there is no file or folder .*nosuch.parquet"):
-        scan_parquet(paths, "y", filesystem=filesystem)
+        scan_parquet([path, "nosuch.parquet"], "y", filesystem=filesystem)
 
 
 # ---------------------------------------------------------------------- files listed more than once
@@ -207,11 +190,9 @@ def test_a_file_and_a_link_to_it_are_one_file(tree):
 def test_a_ledger_may_not_lie_where_a_pattern_or_folder_would_find_it(tree, path, inside, outside):
     source = scan_parquet(f"{tree}/{path}", "y")
     for on in (local, subtree):
-        filesystem, base = on(tree)
+        filesystem, *paths = within(on, tree, inside, outside, f"_hidden/{inside}")
         storage = Storage(pafs.LocalFileSystem() if filesystem is None else filesystem)
-        assert source.includes(storage, f"{base}/{inside}".lstrip("/") if not base else f"{base}/{inside}")
-        assert not source.includes(storage, f"{base}/{outside}")
-    assert not source.includes(storage, f"{base}/_hidden/{inside}")
+        assert [source.includes(storage, path) for path in paths] == [True, False, False]
 
 
 # ---------------------------------------------------------------------- folders of table formats

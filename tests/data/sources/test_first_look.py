@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from sklearn.preprocessing import StandardScaler
 
 from streamgda import scan, scan_arrow, scan_dask, scan_parquet, scan_zarr
+from tests.data.tables import zarr_group
 
 TABLE = pa.table(
     {
@@ -90,9 +90,8 @@ def test_other_data(tmp_path):
     text = scan(tmp_path / "rows.csv", "kind", features=["n", "colour"])
     assert text.n_rows is None
     assert text.head(1).to_dict("list") == {"n": [1.0], "colour": ["red"], "kind": ["a"]}
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    group.create_array("X", data=np.arange(6, dtype=np.float32).reshape(3, 2))
-    group.create_array("y", data=np.array([1, 2, 3], np.int16))
+    X = np.arange(6, dtype=np.float32).reshape(3, 2)
+    zarr_group(tmp_path / "rows.zarr", X=X, y=np.array([1, 2, 3], np.int16))
     store = scan_zarr(tmp_path / "rows.zarr")
     assert store.schema == pa.schema([("X", pa.list_(pa.float32(), 2)), ("y", pa.int16())])
     assert (store.n_rows, store.head(1)["X"][0].tolist()) == (3, [0.0, 1.0])

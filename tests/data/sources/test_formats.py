@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streamgda as sg
-from streamgda import StatisticsLedger, accumulate, predict_dataset, scan
+from streamgda import accumulate, predict_dataset, scan
 from streamgda.data.sources.format_options import format_of, text_of
 from tests.data.sources.test_sources import SourceContract
 from tests.logged_filesystem import NotingHandler
@@ -47,23 +47,13 @@ WRITERS = {
 }
 
 
-class OfFormat(SourceContract):
-    ending: str
-
-    def scan(self, table, folder, *, rows_per_chunk=300, weight=None, missing="raise"):
-        folder.mkdir(exist_ok=True)
-        WRITERS[self.ending](table, folder / f"rows.{self.ending}")
-        return scan(folder, "y", features=["u", "v"], weight=weight, missing=missing)
-
-
-class TestCSV(OfFormat):
-    ending = "csv"
+class TestCSV(SourceContract):
     described = "CSV .*rows.csv: 2 features, target 'y'"
 
-
-class TestFeather(OfFormat):
-    ending = "feather"
-    described = "Feather .*rows.feather: 2 features, target 'y'"
+    def scan(self, table, folder, *, rows_per_chunk=300, **options):
+        folder.mkdir(exist_ok=True)
+        write_csv(table, folder / "rows.csv")
+        return scan(folder, "y", features=["u", "v"], **options)
 
 
 @pytest.mark.parametrize("ending", [ending for ending in WRITERS if ending != "parquet"])
@@ -215,23 +205,6 @@ def test_options_that_no_text_tells_are_refused_by_name(tmp_path):
         scan(tmp_path, "kind", format=ds.CsvFileFormat(convert_options=types))
 
 
-def test_a_ledger_reads_a_path_with_the_options_of_its_files(tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.csv").write_text("x;kind\n1,5;a\n-999;a\n3;b\n")
-    source = scan(
-        tmp_path / "data", "kind", format="csv delimiter=; decimal_point=, null_values=-999", missing="drop"
-    )
-    ledger = StatisticsLedger(tmp_path / "ledger")
-    ledger.refresh(source)
-    (tmp_path / "data" / "b.csv").write_text("x;kind\n-999;a\n2,5;a\n")
-    assert ledger.refresh(tmp_path / "data").added == ("b.csv",)
-    assert ledger.statistics().means.tolist() == [[2.0], [3.0]]
-    with pytest.raises(ValueError, match="null_values.* and here"):
-        ledger.refresh(
-            scan(tmp_path / "data", "kind", format="csv delimiter=; decimal_point=,", missing="drop")
-        )
-
-
 def test_the_row_numbers_that_pandas_writes_are_mentioned(tmp_path):
     TABLE.to_pandas().to_csv(tmp_path / "a.csv")
     with pytest.warns(UserWarning, match="also ''. A column of such a name mostly identifies rows"):
@@ -255,33 +228,6 @@ def test_formats_are_told_by_names_and_a_folder_of_several_is_an_error(tmp_path)
     write_csv(TABLE, tmp_path / "odd.parquet")
     with pytest.raises(ValueError, match=r"odd\.parquet"):  # a folder stands for its Parquet files
         scan(tmp_path, "kind")
-
-
-def test_memory_is_bounded(tmp_path):
-    table = pa.table({"x": RNG.normal(size=400_000), "y": RNG.normal(size=400_000), "kind": [0, 1] * 200_000})
-    write_csv(table, tmp_path / "a.csv")
-    before, most = pa.total_allocated_bytes(), 0
-    for split in scan(tmp_path, "kind").splits():
-        for _ in split.blocks():
-            most = max(most, pa.total_allocated_bytes() - before)
-    assert most < 40e6  # of 16 MB of text in blocks of 1 MB
-
-
-def test_a_ledger_follows_files_of_csv(tmp_path):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    for i in range(3):
-        write_csv(TABLE.slice(i * 1000, 1000), folder / f"{i}.csv")
-    ledger = StatisticsLedger(tmp_path / "ledger")
-    assert len(ledger.refresh(scan(folder, "kind")).added) == 3
-    (folder / "1.csv").unlink()
-    write_csv(TABLE.slice(1000, 500), folder / "2.csv")
-    (folder / "3.csv").write_text("x,n,shop,kind\nzz,1,web,a\n")
-    report = ledger.refresh(scan(folder, "kind"), on_error="skip")
-    assert (report.changed, report.dropped, report.reused) == (("2.csv",), ("1.csv",), ("0.csv",))
-    assert "line 2" in report.skipped["3.csv"]
-    (folder / "3.csv").unlink()
-    assert ledger.statistics().allclose(accumulate(scan(folder, "kind")), rtol=1e-12)
 
 
 class Faltering(NotingHandler):
@@ -312,3 +258,13 @@ def test_a_storage_that_fails_is_asked_again(ending, tmp_path, monkeypatch):
         state = accumulate(source, scheduler="synchronous")
     assert state == accumulate(scan(tmp_path / "data", "kind"), scheduler="synchronous")
     assert handler.n_opened > 4
+
+
+def test_memory_is_bounded(tmp_path):
+    table = pa.table({"x": RNG.normal(size=400_000), "y": RNG.normal(size=400_000), "kind": [0, 1] * 200_000})
+    write_csv(table, tmp_path / "a.csv")
+    before, most = pa.total_allocated_bytes(), 0
+    for split in scan(tmp_path, "kind").splits():
+        for _ in split.blocks():
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 40e6  # of 16 MB of text in blocks of 1 MB

@@ -1,6 +1,7 @@
 """Rows in memory that hold lists are learnt and scored as those of a file."""
 
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -18,19 +19,11 @@ from streamgda import (
     evaluate,
     scan_arrow,
 )
+from tests.data.sources import test_lists
+from tests.data.sources.test_lists import NAMES, lists_of
 
-NAMES = ["emb_0", "emb_1", "emb_2"]
-
-
-def rows(n_rows=40, seed=0, dtype=np.float32):
-    """A matrix (n_rows, 3) and labels of which it tells something."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, 2, n_rows)
-    return (rng.normal(size=(n_rows, 3)) + y[:, None]).astype(dtype), y
-
-
-def arrow(X):
-    return pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 3)
+rows = partial(test_lists.rows, 40, dtype=np.float32)
+arrow = partial(lists_of, kind="fixed")
 
 
 def polars():
@@ -45,7 +38,7 @@ FRAMES = {
     "arrays of Polars": lambda X: polars().from_arrow(pa.table({"emb": arrow(X)})),
     "lists of Arrow": lambda X: pa.table({"emb": pa.array(list(X))}),
     "batch of Arrow": lambda X: pa.record_batch({"emb": arrow(X)}),
-    "tensors of Arrow": lambda X: pa.table({"emb": pa.FixedShapeTensorArray.from_numpy_ndarray(X)}),
+    "tensors of Arrow": lambda X: pa.table({"emb": lists_of(X, "tensor")}),
     "dicts": lambda X: [{"emb": list(map(float, row))} for row in X],
     "dict of lists": lambda X: {"emb": [list(map(float, row)) for row in X]},
 }
@@ -66,7 +59,7 @@ def test_frames_of_lists_are_learnt_and_scored_as_their_matrix(made):
     frame, whole = made(X), pd.DataFrame(X, columns=NAMES)
     expected = LinearDiscriminantAnalysis().fit(whole, y)
     model = LinearDiscriminantAnalysis().fit(frame, y)
-    assert list(model.feature_names_in_) == NAMES
+    assert tuple(model.feature_names_in_) == NAMES
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-5)
     np.testing.assert_allclose(model.predict_proba(frame), expected.predict_proba(whole), rtol=1e-5)
     np.testing.assert_allclose(model.predict_proba(whole), expected.predict_proba(whole), rtol=1e-5)

@@ -276,13 +276,6 @@ def test_a_model_of_lists_is_saved_predicts_files_and_keeps_up_with_a_folder(tmp
     assert ledger.statistics().feature_names == NAMES
 
 
-def test_categories_named_by_the_user_stand_beside_lists():
-    X, y = rows()
-    table = pa.table({"emb": lists_of(X, "fixed"), "shop": np.arange(60) % 3, "kind": y})
-    source = scan_arrow(table, "kind", categories=Categorical(columns=["shop"]))
-    assert accumulate(source).feature_names == (*NAMES, "shop=0", "shop=1", "shop=2")
-
-
 @pytest.mark.parametrize("ending", ["jsonl", "feather", "orc"])
 def test_lists_are_read_of_other_formats(ending, tmp_path):
     X, y = rows()

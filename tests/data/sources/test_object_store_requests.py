@@ -4,19 +4,18 @@ import time
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 import zarr
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, scan_parquet, scan_zarr
 from streamgda.data.sources import zarr as zarr_source
 from streamgda.data.storage import retries
 from streamgda.jobs.scoring import predict
 from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from tests.data.storage.stores import arrow, fsspec, let_libraries_find
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(4000, 4)), RNG.integers(1, 4, size=4000)
@@ -27,14 +26,7 @@ def store(tmp_path, monkeypatch):
     """A bucket, and an environment in which libraries find it by themselves."""
     (tmp_path / "rows").mkdir()
     with ObjectStore(tmp_path) as store:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "key",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": store.endpoint,
-        }.items():
-            monkeypatch.setenv(name, value)
-        s3fs.S3FileSystem.clear_instance_cache()
+        let_libraries_find(store.endpoint, monkeypatch)
         yield store
 
 
@@ -82,17 +74,6 @@ def test_planning_asks_for_the_documents_once_more_and_lists_the_group(store, tm
     assert counts["LIST"] <= 4
 
 
-@pytest.mark.slow  # with a client of a server
-def test_a_chunk_that_is_longer_or_shorter_than_planned_is_an_error(store, tmp_path):
-    group = zarr.open_group(tmp_path / "rows" / "group", mode="w")
-    group.create_array("X", data=X, chunks=(400, 4))
-    group.create_array("y", data=Y, chunks=(400,))
-    (split,) = scan_zarr("s3://rows/group").splits()
-    group["X"][:400] = 1.0
-    with pytest.raises(ValueError, match="X/c/0/0 has changed since the pass was planned"):
-        list(split.blocks())
-
-
 def write_files(folder, n_files, n_rows=500):
     """Files of as many rows, whose values repeat."""
     folder.mkdir(parents=True)
@@ -100,14 +81,6 @@ def write_files(folder, n_files, n_rows=500):
         rows = np.arange(n_rows * i, n_rows * (i + 1)) % len(X)
         table = pa.table({**{f"x{j}": X[rows, j] for j in range(4)}, "y": Y[rows]})
         pq.write_table(table, folder / f"{i}.parquet")
-
-
-def arrow(store):
-    return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
-
-
-def fsspec(store):
-    return s3fs.S3FileSystem(skip_instance_cache=True)
 
 
 WRITES = ("PUT", "UPLOAD", "PART", "COMPLETE", "COPY", "DELETE")

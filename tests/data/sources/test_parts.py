@@ -14,7 +14,6 @@ import pyarrow.csv
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2
@@ -38,6 +37,7 @@ from streamgda import (
 )
 from streamgda.data.blocks.block import FoldRule
 from streamgda.data.sources.splits import LazySplit
+from tests.data.tables import parquet_files, zarr_group
 from tests.logged_filesystem import NotingHandler
 
 N = 3_000
@@ -57,13 +57,7 @@ IN_A_THOUSAND_YEARS = 1e-9  # the chance of an alarm
 
 
 def written(folder, table=TABLE, n_files=10, row_group_size=100):
-    """The table as files of Parquet, of equal length."""
-    folder.mkdir(exist_ok=True)
-    length = -(-len(table) // n_files)
-    for i in range(n_files):
-        part = table.slice(i * length, length)
-        pq.write_table(part, folder / f"{i}.parquet", row_group_size=row_group_size)
-    return folder
+    return parquet_files(folder, table, n_files, row_group_size=row_group_size)
 
 
 def ids(source):
@@ -117,20 +111,14 @@ def test_the_rows_depend_on_their_places_alone(tmp_path_factory, size, share, by
 def test_chunks_do_not_matter(tmp_path):
     X, y = np.arange(200.0)[:, None], np.arange(200) % 2
     table = pa.table({"row": np.arange(200), "kind": y})
-    found = {"zarr": [], "dask": [], "table": []}
+    found = []
     for size in (7, 100):
-        group = zarr.open_group(tmp_path / f"{size}.zarr", mode="w")
-        group.create_array("X", data=X, chunks=(size, 1))
-        group.create_array("y", data=y, chunks=(size,))
+        zarr_group(tmp_path / f"{size}.zarr", size, X=X, y=y)
         chunks = pa.Table.from_batches(table.to_batches(max_chunksize=size))
-        found["zarr"].append(ids(scan_zarr(tmp_path / f"{size}.zarr").split()[1]))
-        found["dask"].append(
-            ids(scan_dask(da.from_array(X, chunks=size), da.from_array(y, chunks=size)).split()[1])
-        )
-        found["table"].append(ids(scan_arrow(chunks, "kind", features=["row"]).split()[1]))
-    assert found["zarr"][0] == found["zarr"][1]
-    assert found["dask"][0] == found["dask"][1]
-    assert found["table"][0] == found["table"][1]
+        arrays = da.from_array(X, chunks=size), da.from_array(y, chunks=size)
+        sources = scan_zarr(tmp_path / f"{size}.zarr"), scan_dask(*arrays), scan_arrow(chunks, "kind")
+        found.append([ids(source.split()[1]) for source in sources])
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("by", BYS)
@@ -162,14 +150,8 @@ def test_a_value_has_the_same_part_in_all_kinds_of_data(tmp_path, folder):
     expected = ids(scan_parquet(folder, "kind", features=["row"]).split(by="who")[1])
     few = [row for row in expected if TABLE["who"][row].as_py() < 20]
     pyarrow.csv.write_csv(TABLE, tmp_path / "rows.csv")
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    for name, column in {
-        "X": TABLE["row"].to_numpy()[:, None] * 1.0,
-        "y": TABLE["kind"],
-        "who": TABLE["who"],
-    }.items():
-        values = np.asarray(column)
-        group.create_array(name, data=values, chunks=(500, *values.shape[1:]))
+    X = TABLE["row"].to_numpy()[:, None] * 1.0
+    zarr_group(tmp_path / "rows.zarr", 500, X=X, y=TABLE["kind"], who=TABLE["who"])
     named = pa.table(
         {**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), "who": TABLE["who"].cast(pa.string())}
     )
@@ -307,38 +289,11 @@ def test_the_states_of_both_add_up_to_that_of_all_rows(tmp_path, by, how):
 
 
 @pytest.mark.parametrize("by", BYS)
-def test_exact_states_of_both_are_that_of_all_rows(source, by):
-    training, test = (accumulate(part, exact=True) for part in source.split(by=by))
-    assert training + test == accumulate(source, exact=True)
-
-
-def test_they_are_read_on_a_cluster(source, client):
-    for part in (*source.split(), *source.split(by="who")):
-        assert accumulate(part, scheduler=client) == accumulate(part, scheduler="synchronous")
-
-
-@pytest.mark.parametrize("by", BYS)
-def test_a_model_learns_from_one_and_is_judged_on_the_other(source, by):
-    training, test = source.split(by=by)
-    model = LinearDiscriminantAnalysis().fit(training)
-    evaluation = evaluate(model, test)
-    chosen = TABLE.take(pa.array(ids(test))).to_pandas()
-    assert evaluation.n_rows == len(chosen)
-    assert evaluation.accuracy == pytest.approx(model.score(chosen[["row", "x"]], chosen["kind"]), abs=1e-12)
-
-
-@pytest.mark.parametrize("by", BYS)
 @pytest.mark.parametrize("kind", ["parquet", "zarr"])
 def test_the_rows_of_a_part_are_predicted(source, by, kind, tmp_path):
     if kind == "zarr":
-        group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-        for name, column in {
-            "X": np.column_stack([TABLE["row"], TABLE["x"]]),
-            "y": TABLE["kind"],
-            "who": TABLE["who"],
-        }.items():
-            group.create_array(name, data=np.asarray(column))
-        group.create_array("row", data=np.arange(N))
+        beside = {"y": TABLE["kind"], "who": TABLE["who"], "row": TABLE["row"]}
+        zarr_group(tmp_path / "rows.zarr", X=np.column_stack([TABLE["row"], TABLE["x"]]), **beside)
         source = scan_zarr(tmp_path / "rows.zarr")
         if by == "files":
             with pytest.raises(TypeError, match="no files"):

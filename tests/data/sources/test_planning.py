@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-from distributed import Client, LocalCluster
 
 import streamgda
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import StatisticsLedger, accumulate, scan_parquet
 from streamgda.data.sources.splits import group_into_tasks
 from streamgda.data.storage import footers
 from streamgda.jobs.passes.compute import opening_on
-from tests.logged_filesystem import note
+from tests.data.storage.stores import arrow
+from tests.logged_filesystem import NotingHandler, note
 
 N_FILES = 300
 
@@ -69,42 +69,12 @@ def test_splits_are_a_sequence_that_is_cut_and_pickled_like_a_list(folder):
         splits[N_FILES]
 
 
-@pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-class Noting(pafs.FileSystemHandler):
+class Noting(NotingHandler):
     """The local filesystem, which notes which process opens each file."""
-
-    def __init__(self, log):
-        self.log, self._local = str(log), pafs.LocalFileSystem()
 
     def open_input_file(self, path):
         note(self.log, f"{os.getpid()}\t{path}")
         return self._local.open_input_file(path)
-
-    def get_type_name(self):
-        return "noting"
-
-    def normalize_path(self, path):
-        return path
-
-    def get_file_info(self, paths):
-        return self._local.get_file_info(paths)
-
-    def get_file_info_selector(self, selector):
-        return self._local.get_file_info(selector)
-
-    def _refuse(self, *args):
-        raise OSError("this filesystem is for reading")
-
-    open_input_stream = open_output_stream = open_append_stream = create_dir = delete_dir = _refuse
-    delete_dir_contents = delete_root_dir_contents = delete_file = move = copy_file = _refuse
 
 
 @pytest.mark.slow
@@ -141,8 +111,7 @@ def test_a_ledger_follows_a_store_that_lists_milliseconds_and_tells_seconds_of_o
     pq.write_table(table(0), tmp_path / "rows" / "0.parquet")
     os.utime(tmp_path / "rows" / "0.parquet", ns=(1_700_000_000_123_000_000,) * 2)
     with ObjectStore(tmp_path) as store:
-        filesystem = pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
         ledger = StatisticsLedger(tmp_path / "ledger")
-        source = scan_parquet("rows", "y", filesystem=filesystem)
+        source = scan_parquet("rows", "y", filesystem=arrow(store))
         assert ledger.refresh(source).added == ("0.parquet",)
         assert ledger.refresh(source).reused == ("0.parquet",)

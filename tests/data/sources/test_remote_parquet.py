@@ -7,15 +7,12 @@ from concurrent.futures import ProcessPoolExecutor
 
 import dask
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 from fsspec.implementations.memory import MemoryFileSystem
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
 from streamgda.data.sources import row_groups
 from streamgda.data.storage import fetching
@@ -23,6 +20,7 @@ from streamgda.data.storage.reading import RangedFile
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.compute import compute_plan
 from streamgda.jobs.passes.plan import Plan
+from tests.data.storage.stores import arrow, fsspec
 
 NAMES = [f"x{j}" for j in range(10)]
 TAIL = 1 << 16  # bytes at the end of a file, which have the footer
@@ -53,14 +51,6 @@ def store(server):
     server.set(latency=0.0, fail_every=0, truncate_every=0)
     server.reset()
     return server
-
-
-def arrow(store):
-    return pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS)
-
-
-def fsspec(store):
-    return s3fs.S3FileSystem(key="k", secret="s", endpoint_url=store.endpoint, skip_instance_cache=True)
 
 
 LIBRARIES = pytest.mark.parametrize("library", [arrow, fsspec])
@@ -228,15 +218,6 @@ def test_the_bits_are_those_of_local_files(store, folder, library, name, step, m
         assert same_bits(accumulate(source, scheduler=scheduler), local)
 
 
-@pytest.mark.slow
-def test_worker_processes_fetch_too(store, folder):
-    source = scan_parquet("rows/long", "y", filesystem=arrow(store))
-    with dask.config.set({"multiprocessing.context": "spawn"}):
-        remote = accumulate(source, scheduler="processes", rows_per_task=20_000)
-    local = accumulate(scan_parquet(folder / "rows/long", "y"), rows_per_task=20_000)
-    assert same_bits(remote, local)
-
-
 def rows_of(source):
     return sum(len(block.codes) for block in read(source))
 
@@ -260,15 +241,6 @@ def fsspec_memory(folder):
 def test_a_filesystem_of_fsspec_in_memory(folder):
     source = scan_parquet("/rows/short", "y", filesystem=fsspec_memory(folder))
     assert same_bits(accumulate(source), accumulate(scan_parquet(folder / "rows/short", "y")))
-
-
-def test_predictions_are_those_of_local_files(store, folder, tmp_path):
-    model = GaussianNB().fit(scan_parquet(folder / "rows/long", "y"))
-    for out, place in (("remote", ("rows/short", arrow(store))), ("local", (folder / "rows/short", None))):
-        source = scan_parquet(place[0], "y", filesystem=place[1])
-        predict_dataset(model, source, tmp_path / out, keep=["y"])
-    one, other = (pd.read_parquet(tmp_path / out) for out in ("remote", "local"))
-    pd.testing.assert_frame_equal(one, other)
 
 
 def test_wide_and_carried_columns(store, folder, tmp_path):
@@ -328,21 +300,6 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library
     path.write_bytes(content + b"more")
     with pytest.raises(ValueError, match=r"rows/replaced/1\.parquet has changed since the pass was planned"):
         list(blocks)
-
-
-@pytest.mark.slow
-def test_bodies_that_end_early_are_errors_and_never_other_rows(store, folder):
-    local = accumulate(scan_parquet(folder / "rows/short", "y"))
-    filesystem = fsspec(store)
-    source = scan_parquet("rows/short", "y", filesystem=filesystem)
-    splits = source.splits()
-    store.set(truncate_every=1, only="GET")
-    with pytest.raises(OSError, match="parquet") as raised:
-        for split in fetching.fetch_ahead(splits):
-            list(split.blocks())
-    assert "damaged" not in str(raised.value)
-    store.set(truncate_every=0)
-    assert same_bits(accumulate(source), local)
 
 
 @pytest.mark.slow_cases("True")

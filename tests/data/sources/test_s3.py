@@ -1,6 +1,5 @@
 """Parquet and Zarr in an object store: a real S3 server on loopback, credentials from the environment."""
 
-import io
 import re
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 import s3fs
 import zarr
-from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 from streamgda import (
@@ -24,19 +22,19 @@ from streamgda import (
     GaussianNB,
     StatisticsLedger,
     accumulate,
-    load,
-    load_model,
     predict_dataset,
     scan_parquet,
     scan_zarr,
 )
-from streamgda.cli.main import main
 from streamgda.data.storage import fetching
 from streamgda.jobs.scoring.outputs import zarr as chunks
+from tests.data.storage.stores import let_libraries_find
+from tests.data.tables import zarr_group
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(1000, 3)), RNG.integers(0, 3, size=1000)
 NAMES = ["u", "v", "w"]
+TABLE = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +49,7 @@ def endpoint():
 @pytest.fixture
 def bucket(endpoint, monkeypatch):
     """An empty bucket, and an environment in which libraries find it by themselves."""
-    for name, value in {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": endpoint,
-    }.items():
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
+    let_libraries_find(endpoint, monkeypatch)
     store().create_bucket(Bucket="rows")
     yield "rows"
     for item in store().list_objects_v2(Bucket="rows").get("Contents", []):
@@ -76,14 +67,9 @@ def store():
 def parquet(bucket):
     """Two partitions of two row groups or more."""
     filesystem = pafs.FileSystem.from_uri("s3://rows")[0]
-    table = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
-    for day, start in ((1, 0), (2, 400)):
-        pq.write_table(
-            table.slice(start, 400 if day == 1 else 600),
-            f"{bucket}/data/day={day}/1.parquet",
-            filesystem=filesystem,
-            row_group_size=200,
-        )
+    for day, rows in ((1, TABLE[:400]), (2, TABLE[400:])):
+        path = f"{bucket}/data/day={day}/1.parquet"
+        pq.write_table(rows, path, filesystem=filesystem, row_group_size=200)
     return bucket
 
 
@@ -113,9 +99,7 @@ def test_parquet_by_filesystem(parquet, make):
 def test_a_delta_table(bucket, endpoint, filesystem):
     deltalake = pytest.importorskip("deltalake")
     options = {"aws_endpoint": endpoint, "aws_allow_http": "true", "aws_s3_allow_unsafe_rename": "true"}
-    table = pa.table(
-        {**dict(zip(NAMES, X.T, strict=True)), "y": Y, "day": ["one day"] * 400 + ["other"] * 600}
-    )
+    table = TABLE.append_column("day", [["one day"] * 400 + ["other"] * 600])
     url = f"s3://{bucket}/a table"
     deltalake.write_deltalake(url, table, partition_by=["day"], storage_options=options)
 
@@ -134,49 +118,13 @@ def test_an_iceberg_table(bucket, endpoint, tmp_path):
         **{"s3.endpoint": endpoint},
     )
     catalog.create_namespace("n")
-    rows = pa.table({**dict(zip(NAMES, X.T, strict=True)), "y": Y})
-    table = catalog.create_table("n.t", rows.schema)
-    table.append(rows)
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
 
     source = scan_parquet(table, "y")
 
     assert accumulate(source).allclose(expected(), rtol=1e-12)
     catalog.close()
-
-
-@pytest.mark.slow
-def test_no_message_shows_the_key_and_the_password_of_a_url(parquet, endpoint):
-    scheme, _, host = endpoint.partition("://")
-
-    def at(path):
-        options = f"region=us-east-1&scheme={scheme}&endpoint_override={host}"
-        return f"s3://somebody:hush@{path}?{options}"
-
-    source = scan_parquet(at("rows/data"), "y", features=NAMES)
-    statistics = accumulate(source)
-    model = GaussianNB.from_statistics(statistics)
-    statistics.save(at("rows/saved.parquet"))
-    ledger = StatisticsLedger(at("rows/ledger"))
-    ledger.refresh(source)
-    said = {
-        "rows/data": lambda: accumulate(source, checkpoint=at("rows/data")),
-        "rows/data/out": lambda: predict_dataset(model, source, at("rows/data/out")),
-        "rows/data/ledger": lambda: StatisticsLedger(at("rows/data/ledger")).refresh(source),
-        "rows/ledger": lambda: StatisticsLedger(at("rows/ledger"), "diag").statistics(),
-        "rows/none": lambda: scan_parquet(at("rows/none"), "y"),
-        "rows/none.parquet": lambda: load(at("rows/none.parquet")),
-        "rows/saved.parquet": lambda: load_model(at("rows/saved.parquet")),
-        "rows/data/day=1/1.parquet": lambda: statistics.save(at("rows/data/day=1/1.parquet")),
-    }
-    for path, call in said.items():
-        with pytest.raises((ValueError, OSError)) as raised:
-            call()
-        told = "".join(traceback.format_exception_only(raised.value))
-        assert f"s3://{path}" in told
-        assert not re.search(f"hush|somebody|{host}", told)
-    assert repr(ledger) == "StatisticsLedger('s3://rows/ledger', 'full')"
-    result = CliRunner().invoke(main, ["inspect", at("rows/none.parquet")])
-    assert result.output.startswith("Error: there is no file s3://rows/none.parquet")
 
 
 @pytest.mark.parametrize(
@@ -217,9 +165,7 @@ def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, 
 @pytest.mark.slow
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_zarr_by_url(bucket, zarr_format):
-    group = zarr.open_group("s3://rows/group", mode="w", zarr_format=zarr_format)
-    group.create_array("X", shape=X.shape, dtype=X.dtype, chunks=(300, 2))[:] = X
-    group.create_array("y", shape=Y.shape, dtype=Y.dtype, chunks=(300,))[:] = Y
+    zarr_group("s3://rows/group", 300, zarr_format=zarr_format, X=X, y=Y)
     source = scan_zarr("s3://rows/group")
     assert accumulate(source).allclose(ClassStatistics().update(X, Y), rtol=1e-12)
     assert GaussianNB().fit(source).score(X, Y) == GaussianNB().fit(X, Y).score(X, Y)
@@ -240,65 +186,6 @@ def at(how, path):
     """A path with the filesystem that it is on, or the URL of both."""
     make = FILESYSTEMS[how]
     return (f"s3://{path}", None) if make is None else (path, make())
-
-
-@pytest.mark.slow_cases("pyarrow")
-@pytest.mark.parametrize("how", FILESYSTEMS)
-def test_a_state_is_saved_to_an_object_and_loaded(bucket, how):
-    for state in (expected(slice(500)), expected()):
-        path, filesystem = at(how, "rows/some/where/state.parquet")
-        state.save(path, filesystem=filesystem)
-        assert load(path, filesystem=filesystem) == state
-    keys = [item["Key"] for item in store().list_objects_v2(Bucket="rows")["Contents"]]
-    assert [key for key in keys if not key.endswith("/")] == ["some/where/state.parquet"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", FILESYSTEMS)
-def test_a_ledger_lives_in_a_bucket(parquet, how):
-    data, filesystem = at(how, "rows/data")
-    home, _ = at(how, "rows/home/ledger")
-
-    def refresh():
-        source = scan_parquet(data, "y", features=NAMES, filesystem=filesystem)
-        return ledger.refresh(source), accumulate(source, exact=True)
-
-    ledger = StatisticsLedger(home, exact=True, filesystem=filesystem)
-    report, scratch = refresh()
-    assert report.added == ("day=1/1.parquet", "day=2/1.parquet")
-    assert ledger.statistics() == scratch
-    report, _ = refresh()
-    assert (len(report.reused), report.read) == (2, ())
-    client = store()
-    body = client.get_object(Bucket="rows", Key="data/day=1/1.parquet")["Body"].read()
-    client.put_object(Bucket="rows", Key="data/day=3/1.parquet", Body=body)
-    client.delete_object(Bucket="rows", Key="data/day=2/1.parquet")
-    report, scratch = refresh()
-    assert (report.added, report.dropped) == (("day=3/1.parquet",), ("day=2/1.parquet",))
-    assert ledger.statistics() == scratch
-    assert ledger.statistics({"day=3/1.parquet": 1}).n_rows == 400
-    report, _ = refresh()
-    assert not report.read
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", FILESYSTEMS)
-def test_predictions_in_a_bucket_go_on_where_they_stopped(parquet, how):
-    path, filesystem = at(how, "rows/data")
-    source = scan_parquet(path, "y", features=NAMES, filesystem=filesystem)
-    model = GaussianNB().fit(source)
-    out, elsewhere = at(how, "rows/scored")
-
-    def predict():
-        return predict_dataset(model, source, out, columns=["label"], keep=["day"], filesystem=elsewhere)
-
-    assert (predict().n_found, predict().n_found) == (0, 2)
-    store().delete_object(Bucket="rows", Key="scored/part-00000.parquet")
-    written = predict()
-    assert (written.n_rows, written.n_parts, written.n_found) == (1000, 2, 1)
-    scored = pq.read_table("rows/scored", filesystem=pafs.FileSystem.from_uri("s3://rows")[0])
-    assert scored["day"].to_pylist() == [1] * 400 + [2] * 600
-    assert scored["predicted_label"].to_pylist() == model.predict(pd.DataFrame(X, columns=NAMES)).tolist()
 
 
 @pytest.mark.slow  # two clients of a server for each case
@@ -335,18 +222,6 @@ def test_a_zarr_group_in_a_bucket_goes_on_where_it_stopped(parquet, how, monkeyp
     assert sorted(group.keys()) == ["predicted_label", "probabilities", "y"]
 
 
-@pytest.mark.slow
-def test_an_overwritten_zarr_group_in_a_bucket_is_scored_anew(bucket, tmp_path):
-    group = zarr.open_group("s3://rows/in.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(1000, 3), compressors=None)
-    model = GaussianNB().fit(X, Y)
-    assert [predict_dataset(model, "s3://rows/in.zarr", tmp_path / "out").n_found for _ in range(2)] == [0, 1]
-    group["X"][:] = X[::-1]
-    assert predict_dataset(model, "s3://rows/in.zarr", tmp_path / "out").n_found == 0
-    scored = pq.read_table(tmp_path / "out")
-    assert scored["predicted_label"].to_pylist() == model.predict(X[::-1]).tolist()
-
-
 def _interrupted_after_the_first():
     write, written = chunks.ZarrOutput.write, []
 
@@ -357,28 +232,6 @@ def _interrupted_after_the_first():
         return written[0]
 
     return once
-
-
-@pytest.mark.slow
-def test_an_object_of_the_same_size_and_second_is_told_by_its_etag(parquet):
-    filesystem = s3fs.S3FileSystem()
-    for day, value in ((1, 0.0), (2, 0.5)):
-        _put_object(day, value)
-    ledger = StatisticsLedger("rows/ledger", filesystem=filesystem)
-    source = scan_parquet("rows/data", "y", features=["u"], filesystem=filesystem)
-    ledger.refresh(source)
-    assert _put_object(1, 0.0) == _put_object(2, 5.0)
-    assert ledger.refresh(source).changed == ("day=2/1.parquet",)
-    assert ledger.statistics() == accumulate(source)
-
-
-def _put_object(day, value):
-    """Write an object of always the same size, and return it."""
-    content = io.BytesIO()
-    table = pa.table({"u": [value, 1.0], "y": [0, 0]})
-    pq.write_table(table, content, compression="none", use_dictionary=False)
-    store().put_object(Bucket="rows", Key=f"data/day={day}/1.parquet", Body=content.getvalue())
-    return len(content.getvalue())
 
 
 @pytest.mark.slow

@@ -40,6 +40,7 @@ from streamgda.data.blocks.parts import Part
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.splits import Split
 from streamgda.data.storage.fetching import read_ahead
+from tests.data.tables import zarr_group
 from tests.folds import read_folds
 from tests.logged_filesystem import NotingHandler, note
 
@@ -329,29 +330,23 @@ class TestReader(StreamContract):
 
 
 class TestPolars(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
         pl = pytest.importorskip("polars")
         return scan_arrow(pl.from_arrow(table), "y", **{**COLUMNS, **options})
 
 
 class TestLazyPolars(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
         pl = pytest.importorskip("polars")
         return scan_arrow(pl.from_arrow(table).lazy().filter(pl.col("v") > 0), "y", **{**COLUMNS, **options})
 
 
 class TestDuckDB(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
-        relation = duckdb.from_arrow(table)
-        return scan_arrow(relation, "y", **{**COLUMNS, **options})
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
+        return scan_arrow(duckdb.from_arrow(table), "y", **{**COLUMNS, **options})
 
 
 class TestScanner(StreamContract):
-    described = "Arrow Stream: 2 features, target 'y'"
-
     def scan(self, table, folder, *, rows_per_chunk=300, **options):
         scanner = ds.dataset(chunked(table, rows_per_chunk)).scanner()
         return scan_arrow(scanner, "y", **{**COLUMNS, **options})
@@ -397,8 +392,7 @@ class TestDatasetOfAnotherLibrary(TabularContract):
 
 
 class TestPandas(StreamContract):
-    def scan(self, table, folder, **options):
-        options.pop("rows_per_chunk", None)
+    def scan(self, table, folder, *, rows_per_chunk=None, **options):
         return scan_arrow(table.to_pandas(), "y", **{**COLUMNS, **options})
 
 
@@ -584,15 +578,7 @@ def test_a_record_batch():
     assert same_bits(accumulate(scan_arrow(batch, "y", **COLUMNS)), in_memory(rows()))
 
 
-def test_a_large_table_is_read_in_parts_with_the_same_bits_on_every_scheduler():
-    rng = np.random.default_rng(0)
-    table = pa.table({"x": rng.normal(size=600_000), "y": rng.integers(0, 2, size=600_000)})
-    source = scan_arrow(table, "y")
-    assert len(source.splits()) == 3
-    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
-
-
-def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
+def test_a_large_table_is_read_in_slices_that_are_sent_without_the_rest_of_it():
     length = 600_000
     table = pa.table(
         {
@@ -601,7 +587,9 @@ def test_a_slice_of_a_table_is_sent_without_the_rest_of_it():
             "y": pa.array(np.arange(length) % 3).cast(pa.string()).dictionary_encode(),
         }
     )
-    splits = scan_arrow(table, "y", features=["x"]).splits()
+    source = scan_arrow(table, "y", features=["x"])
+    assert accumulate(source, scheduler="threads") == accumulate(source, scheduler="synchronous")
+    splits = source.splits()
     sent = [pickle.dumps(split) for split in splits]
     assert len(sent) == 3
     for split, content in zip(splits, sent, strict=True):
@@ -769,13 +757,6 @@ def test_a_chunk_that_vanishes_or_is_written_anew_is_named(tmp_path, chunk):
         list(split.blocks())
 
 
-def test_a_chunk_that_is_damaged_is_named(tmp_path):
-    write_zarr(rows(), tmp_path, 100)
-    (tmp_path / "X" / "c" / "3" / "0").write_bytes(b"no chunk")
-    with pytest.raises(ValueError, match="rows 0 to 1000 cannot be read, a chunk is damaged"):
-        accumulate(scan_zarr(tmp_path))
-
-
 @pytest.mark.slow_cases("-7", "-500")
 @pytest.mark.parametrize("lost", [1, 7, 500])
 @pytest.mark.parametrize(
@@ -873,9 +854,7 @@ def test_a_chunk_that_may_not_be_read_is_not_called_damaged(tmp_path, client):
 
 
 def test_labels_and_features_that_cannot_serve_are_named_by_their_place(tmp_path):
-    group = zarr.open_group(tmp_path, mode="w")
-    group.create_array("X", data=np.zeros((3, 2)))
-    group.create_array("y", data=np.array([0.5, 1.5, 2.5]))
+    group = zarr_group(tmp_path, X=np.zeros((3, 2)), y=[0.5, 1.5, 2.5])
     with pytest.raises(ValueError, match=rf"{tmp_path.name}: label 0.5 is not a class"):
         accumulate(scan_zarr(tmp_path))
     group["y"][:] = [0, 1, 1]
@@ -898,10 +877,8 @@ def test_a_group_that_grows_after_the_plan_is_named(tmp_path):
 
 def test_large_arrays_are_read_in_parts_with_the_same_bits_on_every_scheduler(tmp_path):
     rng = np.random.default_rng(0)
-    group = zarr.open_group(tmp_path, mode="w")
     X, y = rng.normal(size=(600_000, 2)), rng.integers(0, 2, size=600_000)
-    group.create_array("X", data=X, chunks=(50_000, 2))
-    group.create_array("y", data=y, chunks=(50_000,))
+    zarr_group(tmp_path, 50_000, X=X, y=y)
     source = scan_zarr(tmp_path)
     assert len(source.splits()) == 3
     state = accumulate(source, scheduler="threads")
@@ -1228,15 +1205,6 @@ def test_a_chunk_of_labels_that_was_never_written_is_named(tmp_path, layout):
         scan_zarr(tmp_path / "rows.zarr", unwritten_labels="zero")
 
 
-def test_a_damaged_feather_file_is_named(tmp_path):
-    pa.feather.write_feather(rows().combine_chunks(), tmp_path / "1.feather", chunksize=100)
-    pa.feather.write_feather(rows().combine_chunks(), tmp_path / "2.feather", chunksize=100)
-    source = scan_arrow(ds.dataset(tmp_path, format="feather"), "y", **COLUMNS)
-    (tmp_path / "2.feather").write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match="2.feather cannot be read as Feather"):
-        accumulate(source)
-
-
 @pytest.mark.parametrize("form", ["dataset", "stream"])
 def test_offsets_that_point_outside_of_a_file_are_named_and_do_no_harm(tmp_path, form):
     labels = [f"label {i % 3}" for i in range(N)]
@@ -1327,19 +1295,6 @@ def test_a_column_that_changes_its_type_from_file_to_file_is_told_with_the_remed
 
 
 # ---------------------------------------------------------------------- read ahead
-
-
-@pytest.mark.parametrize("n_ahead", [0, 1, 3])
-def test_what_is_read_ahead_comes_in_order_and_an_error_at_its_turn(n_ahead):
-    def read(place):
-        if place == 3:
-            raise ValueError("the third is damaged")
-        return place
-
-    ready = read_ahead(read, [1, 2, 3, 4], n_ahead)
-    assert [next(ready), next(ready)] == [1, 2]
-    with pytest.raises(ValueError, match="the third is damaged"):
-        next(ready)
 
 
 def test_no_thread_is_left_if_the_parts_read_ahead_are_not_all_taken():

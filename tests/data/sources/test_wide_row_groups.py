@@ -66,14 +66,6 @@ def test_the_statistics_are_those_of_the_rows_in_memory(table, file, scheduler):
     assert np.array_equal(found.scatter, expected.scatter)
 
 
-def test_every_scheduler_gives_the_same_bits(table, file, tmp_path):
-    pq.write_table(table.slice(500, 700), tmp_path / "2.parquet")
-    source = scan_parquet(tmp_path, "y", exclude=["x0"])
-    one, other = (accumulate(source, "tied", scheduler=name) for name in ("synchronous", "threads"))
-    assert np.array_equal(one.means, other.means)
-    assert np.array_equal(one.scatter, other.scatter)
-
-
 def test_a_filter_and_weights_count(table, tmp_path):
     weighted = table.append_column("w", pa.array(np.arange(table.num_rows) % 3))
     pq.write_table(weighted, tmp_path / "2.parquet", row_group_size=1_000)

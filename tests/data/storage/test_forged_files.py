@@ -83,19 +83,15 @@ def places_in(document, before=()):
 def forged_documents(document):
     """The document with each of its values deleted or replaced, one after the other."""
     for *path, last in places_in(document):
-        for value in RNG.permutation(len(VALUES))[:5].tolist():
-            forged = copy.deepcopy(document)
-            inside = forged
+        for value in [*RNG.permutation(len(VALUES))[:5].tolist(), None]:
+            forged = inside = copy.deepcopy(document)
             for key in path:
                 inside = inside[key]
-            inside[last] = VALUES[value]
+            if value is None:
+                del inside[last]
+            else:
+                inside[last] = VALUES[value]
             yield forged
-        forged = copy.deepcopy(document)
-        inside = forged
-        for key in path:
-            inside = inside[key]
-        del inside[last]
-        yield forged
 
 
 def forged_tables(table):

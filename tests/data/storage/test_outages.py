@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import (
     Evaluation,
     GaussianNB,
@@ -21,6 +20,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.data.storage import retries
+from tests.data.storage import stores
 
 FAULTS = {
     "503": {"fail_every": 1},
@@ -59,18 +59,12 @@ def store(filled, tmp_path):
 
 
 def arrow(store):
-    once = pafs.AwsStandardS3RetryStrategy(max_attempts=1)  # or the client asks again by itself
-    return pafs.S3FileSystem(endpoint_override=store.endpoint, retry_strategy=once, **CREDENTIALS)
+    """Its client does not ask again by itself."""
+    return stores.arrow(store, retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=1))
 
 
 def fsspec(store):
-    filesystem = s3fs.S3FileSystem(
-        key="key",
-        secret="secret",
-        endpoint_url=store.endpoint,
-        skip_instance_cache=True,
-        config_kwargs={"retries": {"total_max_attempts": 1}},
-    )
+    filesystem = stores.fsspec(store, config_kwargs={"retries": {"total_max_attempts": 1}})
     filesystem.retries = 1
     return filesystem
 

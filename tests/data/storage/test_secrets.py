@@ -20,7 +20,6 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import s3fs
-import zarr
 from click.testing import CliRunner
 from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
@@ -44,6 +43,7 @@ from streamgda.data.storage.paths import shown, without_options
 from streamgda.data.storage.secrets import secrets_of
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from tests.data.storage.web import WebServer
+from tests.data.tables import zarr_group
 
 RNG = np.random.default_rng(0)
 N_FILES, N_ROWS = 3, 40
@@ -65,9 +65,7 @@ def folder(tmp_path_factory):
         rows = {"x": RNG.normal(size=N_ROWS), "z": RNG.normal(size=N_ROWS), "y": RNG.integers(0, 2, N_ROWS)}
         pq.write_table(pa.table(rows), home / f"{i}.parquet")
     (home / "broken.parquet").write_bytes(b"no Parquet, but long enough to have a footer" * 3)
-    group = zarr.open_group(home / "rows.zarr", mode="w")
-    group.create_array("X", data=RNG.normal(size=(N_ROWS, 2)), chunks=(20, 2))
-    group.create_array("y", data=RNG.integers(0, 2, N_ROWS))
+    zarr_group(home / "rows.zarr", 20, X=RNG.normal(size=(N_ROWS, 2)), y=RNG.integers(0, 2, N_ROWS))
     return home
 
 

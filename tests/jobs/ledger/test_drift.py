@@ -37,13 +37,6 @@ def test_one_feature_by_numerical_integration(kind):
     assert (found.prior_before, found.prior, found.rows) == (1.0, 1.0, 500)
 
 
-def test_independent_features_add_up_in_naive_bayes():
-    before, after = RNG.normal(size=(500, 3)), RNG.normal(1.0, 2.0, (500, 3))
-    (together,) = drift(of(before, "diag"), of(after, "diag"))
-    alone = [drift(of(before[:, [j]], "diag"), of(after[:, [j]], "diag"))[0].divergence for j in range(3)]
-    assert together.divergence == pytest.approx(sum(alone))
-
-
 def test_the_divergence_has_no_direction_and_no_units():
     mixed = RNG.normal(size=(4, 4))
     before, after = RNG.normal(size=(500, 4)) @ mixed, RNG.normal(0.5, 1.2, (500, 4)) @ mixed

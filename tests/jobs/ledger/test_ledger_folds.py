@@ -117,15 +117,6 @@ def test_scores_of_rows_need_the_rows(folder):
         search.fit(ledger.fold_statistics())
 
 
-def test_a_damaged_entry_is_named(folder):
-    ledger = StatisticsLedger(folder / "_ledger", folds=3)
-    ledger.refresh(wines(folder))
-    entry = next((folder / "_ledger" / "entries").iterdir())
-    pd.DataFrame({"fold": [0]}).to_parquet(entry)
-    with pytest.raises(ValueError, match=entry.name):
-        ledger.fold_statistics({"0.parquet": 1})
-
-
 @pytest.mark.slow_cases("document-[]", "fold-3", "fold-1")
 @pytest.mark.parametrize(
     ("column", "value"),

@@ -17,7 +17,7 @@ from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import LABELS, PER_BATCH, ROWS, learning
 
 SECONDS = 0.1
-BATCH, FAR = len(LABELS), "3.parquet"
+BATCH = len(LABELS)
 
 
 @pytest.fixture(scope="module")
@@ -116,30 +116,7 @@ def test_every_method_is_of_one_refresh(name, is_same, sources, tmp_path):
         of_one_moment(ledger)
 
 
-@pytest.mark.slow
-def test_several_first_refreshes_at_once_leave_one_ledger(sources, tmp_path):
-    """What another one writes meanwhile is no error: one does it, and the others are told."""
-
-    def refresh():
-        with suppress(RuntimeError):
-            refreshed(StatisticsLedger(folder), sources[0])
-        with suppress(ValueError):
-            assert StatisticsLedger(folder).statistics().n_rows == 3 * BATCH
-
-    for n in range(8):
-        folder = tmp_path / str(n)
-        with learning(refresh, refresh, refresh):
-            time.sleep(0.05)
-        of_one_moment(StatisticsLedger(folder))
-
-
 # ---------------------------------------------------------------------- interrupted at any line
-
-
-CHANGES = {
-    "refresh": (lambda ledger, sources: refreshed(ledger, sources[1]), 1997),
-    "the first refresh": (lambda ledger, sources: refreshed(ledger, sources[2]), 1997),
-}
 
 
 def look(ledger):
@@ -151,21 +128,20 @@ def look(ledger):
 
 
 @pytest.mark.slow  # a ledger is copied and changed some hundred times
-@pytest.mark.parametrize(("name", "folds"), [("refresh", None), ("the first refresh", 2)])
-def test_a_change_that_is_interrupted_is_done_or_undone(name, folds, sources, tmp_path):
-    change, step = CHANGES[name]
+@pytest.mark.parametrize(("is_first", "folds"), [(False, None), (True, 2)])
+def test_a_refresh_that_is_interrupted_is_done_or_undone(is_first, folds, sources, tmp_path):
     ledger, numbers = StatisticsLedger(tmp_path / "ledger", folds=folds), count()
-    if name != "the first refresh":
+    if not is_first:
         for source in (sources[0], sources[2]):
             refreshed(ledger, source)
 
     def copied():
         path = tmp_path / str(next(numbers))
-        if name != "the first refresh":
+        if not is_first:
             shutil.copytree(ledger.path, path)
         return StatisticsLedger(path, folds=folds)
 
     def operate(one):
-        change(one, sources)
+        refreshed(one, sources[2 if is_first else 1])
 
-    assert check_interruptions(copied, operate, look, step=step) > 5 * step
+    assert check_interruptions(copied, operate, look, step=1997) > 5 * 1997

@@ -4,13 +4,12 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
-import s3fs
 
-from bench.object_store_stub import CREDENTIALS, ObjectStore
+from bench.object_store_stub import ObjectStore
 from streamgda import Evaluation, GaussianNB, StatisticsLedger, accumulate, evaluate, load, scan_parquet
+from tests.data.storage.stores import arrow, fsspec
 
 N_FILES = 12
 PLACES = {
@@ -18,12 +17,7 @@ PLACES = {
     "glob": "rows/data/*.parquet",
     "list": [f"rows/data/{i:02}.parquet" for i in range(N_FILES)],
 }
-LIBRARIES = {
-    "pyarrow": lambda store: pafs.S3FileSystem(endpoint_override=store.endpoint, **CREDENTIALS),
-    "s3fs": lambda store: s3fs.S3FileSystem(
-        key="key", secret="secret", endpoint_url=store.endpoint, skip_instance_cache=True
-    ),
-}
+LIBRARIES = {"pyarrow": arrow, "s3fs": fsspec}
 
 
 @pytest.fixture

@@ -6,23 +6,9 @@ import subprocess
 import sys
 import time
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from streamgda.data.storage.threads import DaemonThreads
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("data") / "in", np.random.default_rng(0)
-    folder.mkdir()
-    for i in range(6):
-        y = rng.integers(0, 2, 50)
-        pq.write_table(pa.table({"a": rng.normal(size=50) + y, "y": y}), folder / f"{i}.parquet")
-    return str(folder)
-
 
 # In a process of its own, since the threads of the clusters of other tests do not fork.
 AFTER_A_FORK = """

@@ -2,10 +2,7 @@
 
 import dask
 import dask.dataframe as dd
-import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster, get_client, get_worker, worker_client
 
@@ -19,15 +16,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.jobs.passes.compute import opening_on
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("nested"), np.random.default_rng(0)
-    for i in range(3):
-        y = rng.integers(0, 2, 20)
-        pq.write_table(pa.table({"a": rng.normal(size=20) + y, "y": y}), folder / f"{i}.parquet")
-    return str(folder)
+from tests.jobs.passes.conftest import N_ROWS
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +66,16 @@ def every_kind(folder):
 )
 def test_a_pass_in_a_task_lends_its_thread_to_the_tasks_that_it_waits_for(client, folder, task):
     several = [client.submit(task, folder, pure=False) for _ in range(1 if task is every_kind else 3)]
-    assert client.gather(several) == [60] * len(several)
+    assert client.gather(several) == [N_ROWS] * len(several)
 
 
 @pytest.mark.slow
 def test_a_delayed_function_and_the_partitions_of_a_frame_make_passes(client, folder):
     results = client.compute([dask.delayed(learnt)(folder) for _ in range(3)], sync=True)
-    assert results == [60] * 3
+    assert results == [N_ROWS] * 3
     frame = dd.from_pandas(pd.DataFrame({"x": range(4)}), npartitions=4)
     mapped = frame.map_partitions(lambda rows: rows.assign(n=learnt(folder)), meta={"x": "i8", "n": "i8"})
-    assert mapped["n"].sum().compute(scheduler=client) == 240
+    assert mapped["n"].sum().compute(scheduler=client) == 4 * N_ROWS
 
 
 async def learnt_in_a_coroutine(folder):

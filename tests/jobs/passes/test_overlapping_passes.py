@@ -10,24 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import dask
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from dask.callbacks import Callback
 from threadpoolctl import threadpool_info
 
 from streamgda import GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
-
-N_FILES = 6
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("overlapping"), np.random.default_rng(0)
-    for i in range(N_FILES):
-        y = rng.integers(0, 2, 50)
-        pq.write_table(pa.table({"a": rng.normal(size=50) + y, "y": y}), folder / f"{i}.parquet")
-    return str(folder)
+from tests.jobs.passes.conftest import N_FILES
 
 
 def state_of_random_numbers():
@@ -76,7 +64,7 @@ def test_evaluations_and_predictions_leave_the_process_as_it_was(folder, tmp_pat
     model = GaussianNB().fit(source)
     predict_dataset(model, source, tmp_path / "out")
     evaluate(model, source)
-    model.predict_proba({"a": [0.0, 1.0]})
+    model.predict_proba({"a": [0.0, 1.0], "b": [0.0, 1.0]})
     assert (state_of_the_process(), state_of_random_numbers()) == before
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import click
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 
@@ -18,6 +16,7 @@ from streamgda.cli.errors import describe
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.splits import Split
+from tests.jobs.passes.conftest import N_FILES
 
 AT_ONCE = 4  # seconds, on a busy machine; three retries take at least five
 
@@ -50,17 +49,6 @@ class Raising:
 
     def __call__(self, rows):
         raise self.error
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder, rng = tmp_path_factory.mktemp("data") / "in", np.random.default_rng(0)
-    folder.mkdir()
-    for i in range(3):
-        y = rng.integers(0, 2, 50)
-        table = pa.table({"a": rng.normal(size=50) + y, "b": rng.normal(size=50), "y": y})
-        pq.write_table(table, folder / f"{i}.parquet")
-    return folder
 
 
 @pytest.fixture(params=["synchronous", "threads", "cluster"])
@@ -158,7 +146,7 @@ def test_of_a_map_which_are_no_reason_to_skip_a_file_unless_they_are_of_values(
     ledger = StatisticsLedger(tmp_path / "ledger")
     if isinstance(error, ValueError):
         skipped = ledger.refresh(source, on_error="skip", scheduler=scheduler).skipped
-        assert len(skipped) == 3
+        assert len(skipped) == N_FILES
         assert all(re.fullmatch(f"mine; {NOTE}", reason) for reason in skipped.values())
     else:
         with pytest.raises(type(error), match="mine"):

@@ -13,7 +13,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from streamgda import Evaluation, GaussianNB, evaluate, load
-from streamgda.jobs.scoring.curves import LOWER_EDGES, N_BINS, ScoreHistogram, bins_of
+from streamgda.jobs.scoring.curves import LOWER_EDGES, ScoreHistogram, bins_of
 from tests.contracts.mergeable_contract import MergeableContract
 from tests.strategies import label_sets
 
@@ -300,12 +300,6 @@ def test_calibration_as_scikit_learn_has_it(name):
 
 
 # ---------------------------------------------------------------------- bins
-
-
-@given(hnp.arrays(np.float64, 2, elements=st.floats(allow_nan=False)))
-def test_bins_keep_the_order_of_scores(odds):
-    low, high = bins_of(np.sort(odds))
-    assert 0 <= low <= high < N_BINS
 
 
 @given(st.floats(-1e5, 1e5))

@@ -1,12 +1,9 @@
 """Shares of classes in rows without labels, and the test of whether they have changed."""
 
-import warnings
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 from scipy.optimize import minimize
 from scipy.stats import chi2, kstest
 
@@ -19,6 +16,7 @@ from streamgda import (
     scan_parquet,
     scan_zarr,
 )
+from tests.data.tables import parquet_files, zarr_group
 
 MEANS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
 
@@ -38,12 +36,11 @@ def log_likelihood(model, rows, shares):
     return np.log(model.predict_proba(rows) @ (shares / model.priors_)).sum()
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_no_shares_are_likelier(temperature):
     model = LinearDiscriminantAnalysis(temperature=temperature).fit(*rows_of([0.5, 0.3, 0.2], 3000, 0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimate = estimate_priors(model, LATER)
+    estimate = estimate_priors(model, LATER)
 
     def loss(logits):
         return -log_likelihood(model, LATER, np.exp(logits) / np.exp(logits).sum())
@@ -55,13 +52,12 @@ def test_no_shares_are_likelier(temperature):
     assert (estimate.n_rows, list(estimate.classes)) == (1500, ["ant", "bee", "cat"])
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
 def test_the_priors_make_the_adjusted_posteriors(temperature):
     """p(k | x) share_k / prior_k, normalised: equation 2.4 of Saerens, Latinne & Decaestecker."""
     model = QuadraticDiscriminantAnalysis(temperature=temperature).fit(*rows_of([0.5, 0.3, 0.2], 900, 3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimate = estimate_priors(model, LATER)
+    estimate = estimate_priors(model, LATER)
     expected = model.predict_proba(LATER) * estimate.shares / model.priors_
     expected /= expected.sum(axis=1, keepdims=True)
     model.set_params(priors=estimate.priors)
@@ -143,10 +139,8 @@ def test_a_class_without_a_prior_has_no_share():
 
 @pytest.fixture
 def files(tmp_path):
-    for i, part in enumerate(np.array_split(LATER[LATER[:, 0].argsort()], 3)):
-        table = pa.table({"x0": part[:, 0], "x1": part[:, 1]})
-        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=170)
-    return tmp_path
+    rows = LATER[LATER[:, 0].argsort()]
+    return parquet_files(tmp_path, pa.table({"x0": rows[:, 0], "x1": rows[:, 1]}), 3, row_group_size=170)
 
 
 def test_files_are_sampled_alike_by_every_scheduler(files):
@@ -158,8 +152,7 @@ def test_files_are_sampled_alike_by_every_scheduler(files):
     assert some[0].n_rows == 400
     np.testing.assert_array_equal(some[0].shares, some[1].shares)
     np.testing.assert_allclose(some[0].shares, whole.shares, atol=0.1)  # of all files, and not the first rows
-    group = zarr.open_group(files / "rows.zarr", mode="w")
-    group.create_array("X", data=LATER, chunks=(100, 2))
+    zarr_group(files / "rows.zarr", 100, X=LATER)
     found = estimate_priors(MODEL, scan_zarr(files / "rows.zarr", None))
     np.testing.assert_allclose(found.shares, whole.shares, rtol=1e-6)
     sorted_rows = LATER[LATER[:, 0].argsort()]

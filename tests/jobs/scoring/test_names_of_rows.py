@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zarr
 
 from streamgda import GaussianNB, evaluate, predict_dataset, scan_arrow, scan_parquet, scan_zarr
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.block import Places
+from tests.data.tables import zarr_group
 
 N_ROWS, N_FEATURES, FAR = 5000, 300, 3777
 RNG = np.random.default_rng(0)
@@ -40,9 +40,7 @@ def in_batches(rows, folder):
 
 
 def in_zarr(rows, folder):
-    group = zarr.open_group(folder / "rows.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(1000, 150))
-    group.create_array("y", data=Y, chunks=(500,))
+    zarr_group(folder / "rows.zarr", 1000, X=X, y=Y)
     return scan_zarr(folder / "rows.zarr"), f"rows.zarr, row {FAR} is"
 
 

@@ -34,6 +34,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
+from tests.data.tables import parquet_files
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3))
@@ -47,10 +48,7 @@ MADE = SAMPLER.transform(SCALER.transform(X))
 
 @pytest.fixture
 def source(tmp_path):
-    (tmp_path / "data").mkdir()
-    pq.write_table(TABLE.slice(0, 150), tmp_path / "data" / "1.parquet", row_group_size=60)
-    pq.write_table(TABLE.slice(150), tmp_path / "data" / "2.parquet")
-    return scan_parquet(tmp_path / "data", "y")
+    return scan_parquet(parquet_files(tmp_path / "data", TABLE, row_group_size=60), "y")
 
 
 @pytest.fixture
@@ -159,24 +157,6 @@ def test_a_model_of_other_features_makes_no_pipeline(source):
     with pytest.raises(ValueError, match="has learnt other features than those of"):
         model.as_pipeline(source.map(SAMPLER))
     np.testing.assert_array_equal(model.as_pipeline(source).predict(FRAME), model.predict(FRAME))
-
-
-def test_the_command_line_takes_pipelines(source, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    mapped = source.map(StandardScaler().fit(FRAME))
-    pipeline = QuadraticDiscriminantAnalysis().fit(mapped).as_pipeline(mapped)
-    joblib.dump(pipeline, "model.joblib")
-
-    def run(*arguments):
-        return CliRunner().invoke(main, [*arguments, "--quiet"], catch_exceptions=False)
-
-    expected = QuadraticDiscriminantAnalysis().fit(SCALER.transform(X), Y)
-    np.testing.assert_allclose(
-        pipeline.predict_proba(FRAME), expected.predict_proba(SCALER.transform(X)), rtol=1e-9
-    )
-    assert run("predict", "model.joblib", "data", "--features", "a,b,c", "--out", "scored").exit_code == 0
-    np.testing.assert_array_equal(pq.read_table("scored")["predicted_label"], pipeline.predict(FRAME))
-    assert "accuracy" in run("evaluate", "model.joblib", "data", "--target", "y").output
 
 
 # ---------------------------------------------------------------------- features that a source computes

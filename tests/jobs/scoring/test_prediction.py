@@ -34,6 +34,7 @@ from streamgda import (
 )
 from streamgda.jobs.scoring.outputs import zarr as zarr_output
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
+from tests.data.tables import zarr_group
 from tests.interrupted import full_disk, interrupt, let_pass
 from tests.jobs.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
@@ -51,15 +52,6 @@ def test_predictions_are_those_in_memory_in_the_order_of_the_rows(source, whole,
     assert scored["kind"].tolist() == whole["kind"].tolist()
     assert scored.columns.tolist()[:3] == ["row", "kind", "predicted_label"]
     check(scored, fitted, whole[NAMES], ALL)
-
-
-@pytest.mark.slow_cases("columns1", "columns3")
-@pytest.mark.parametrize("columns", [("label",), ("probabilities", "label"), ("distance",), ("log_density",)])
-def test_only_the_columns_asked_for(model, source, whole, tmp_path, columns):
-    predict_dataset(model, source, tmp_path / "out", columns=columns)
-    scored = pd.read_parquet(tmp_path / "out")
-    assert len(scored.columns) == sum(3 if name == "probabilities" else 1 for name in columns)
-    check(scored, model, whole[NAMES], columns)
 
 
 def test_a_path_and_files_without_a_target(model, whole, folder, tmp_path):
@@ -162,10 +154,8 @@ def test_zarr(whole, tmp_path, missing):
     holed = whole.copy()
     if missing == "drop":
         holed.loc[[3, 500], "v"] = np.nan
-    group = zarr.open_group(tmp_path / "in.zarr", mode="w", zarr_format=2)
-    group.create_array("X", data=holed[NAMES].to_numpy(), chunks=(100, 2))
-    group.create_array("y", data=whole["kind"].to_numpy(dtype="U7"), chunks=(50,))
-    group.create_array("row", data=whole["row"].to_numpy(), chunks=(100,))
+    beside = {"y": whole["kind"].to_numpy(dtype="U7"), "row": whole["row"]}
+    zarr_group(tmp_path / "in.zarr", 100, zarr_format=2, X=holed[NAMES], **beside)
     model = GaussianNB().fit(scan_zarr(tmp_path / "in.zarr", missing="drop"))
     rows = holed.dropna()
     source = tmp_path / "in.zarr" if missing == "raise" else scan_zarr(tmp_path / "in.zarr", missing="drop")
@@ -373,15 +363,6 @@ def test_a_name_of_another_format_is_refused_before_anything_is_written(model, s
     assert predict_dataset(model, source, tmp_path / "x.parquet").n_rows == 773
 
 
-def test_columns_of_a_source_are_matched_by_name(model, folder, tmp_path):
-    predict_dataset(model, scan_parquet(folder, features=NAMES), tmp_path / "out")
-    predict_dataset(model, scan_parquet(folder, exclude=["kind"], features=None), tmp_path / "all")
-    predict_dataset(model, scan_parquet(folder, features=NAMES[::-1]), tmp_path / "other")
-    expected = pq.read_table(tmp_path / "out")
-    assert pq.read_table(tmp_path / "other").equals(expected)
-    assert pq.read_table(tmp_path / "all").equals(expected)
-
-
 def test_an_arrow_dataset_of_parquet_is_scored_as_its_files_are(model, source, folder, tmp_path):
     of_files = predict_dataset(model, source, tmp_path / "out")
     dataset = scan_arrow(ds.dataset(sorted(map(str, folder.iterdir()))), "kind", features=NAMES)
@@ -545,14 +526,6 @@ def test_a_part_under_another_name_is_left_alone(model, source, tmp_path):
     assert stamps(out) == before
 
 
-def test_a_row_that_no_class_reaches_is_named(model, source, whole, tmp_path):
-    whole.loc[250, "u"] = 1e300
-    whole.to_parquet(tmp_path / "far.parquet")
-    with pytest.raises(ValueError, match=r"far\.parquet, row group 0, row 250 is too far"):
-        predict_dataset(model, tmp_path / "far.parquet", tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_a_column_kept_under_the_name_of_a_prediction(model, whole, tmp_path):
     whole.assign(predicted_label=1).to_parquet(tmp_path / "in.parquet")
     with pytest.raises(ValueError, match="'predicted_label' cannot be kept"):
@@ -651,11 +624,6 @@ def test_a_feature_may_have_any_name(whole, tmp_path):
     source = scan_parquet(tmp_path / "in.parquet", "y", filters=[("v", ">", 0)])
     model = GaussianNB().fit(source)
     assert predict_dataset(model, source, tmp_path / "out").n_rows == (whole["v"] > 0).sum()
-
-
-def test_a_url_of_no_known_kind_is_named(model):
-    with pytest.raises(ValueError, match="nosuch://bucket/x.parquet: Protocol not known"):
-        predict_dataset(model, "nosuch://bucket/x.parquet", "out")
 
 
 @pytest.mark.parametrize("out", ["out", "out.zarr"])

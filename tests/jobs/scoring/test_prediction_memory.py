@@ -76,15 +76,6 @@ def test_memory_does_not_grow_with_classes_times_rows(tmp_path, out):
     assert memory(GaussianNB().fit(X, y), table, tmp_path, out) < 400
 
 
-@pytest.mark.slow
-def test_memory_does_not_grow_with_the_length_of_kept_strings(tmp_path):
-    """All the strings take 480 MB."""
-    X = pd.DataFrame({"a": np.arange(8.0)})
-    text = [f"{i:>4000}" for i in range(120_000)]
-    table = pa.table({"a": np.arange(120_000.0), "text": text})
-    assert memory(GaussianNB().fit(X, np.arange(8) % 2), table, tmp_path, "out", "text") < 400
-
-
 def test_memory_does_not_grow_with_strings_that_a_dictionary_stands_for(tmp_path):
     """The strings take 400 MB, the file 60 KB."""
     X = pd.DataFrame({"a": np.arange(8.0)})

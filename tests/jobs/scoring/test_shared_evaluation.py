@@ -2,14 +2,16 @@
 
 import copy
 import pickle
-import sys
 import threading
+import time
+from itertools import count
 
 import numpy as np
 import pytest
 
 from streamgda import Evaluation
 from tests.interrupted import check_interruptions
+from tests.statistics.test_one_moment import learning
 
 Y = ["a", "a", "b", "c"]
 SCORES = np.log([[0.8, 0.1, 0.1], [0.3, 0.5, 0.2], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]])
@@ -83,42 +85,25 @@ def test_whatever_can_be_read_is_read_beside_a_thread():
     assert own <= READS.keys() | OTHERWISE
 
 
-@pytest.fixture
-def quick_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_what_is_read_beside_a_thread_that_adds_rows_is_of_one_moment(read, quick_switches):
-    shared, ended = evaluation(), threading.Event()
+def test_what_is_read_beside_a_thread_that_adds_rows_is_of_one_moment(read):
+    shared = evaluation()
     expected = read(copy.deepcopy(shared))
-
-    def add():
-        while not ended.is_set():
-            shared.update(Y, SCORES, CLASSES)
-            shared.merge(ONE)
-
-    adding = threading.Thread(target=add)
-    adding.start()
-    try:
+    with learning(lambda: shared.update(Y, SCORES, CLASSES).merge(ONE)):
         for _ in range(10):
             assert np.array_equal(read(shared), expected)
-    finally:
-        ended.set()
-        adding.join()
 
 
-def test_threads_that_add_rows_to_one_evaluation_lose_none(quick_switches):
-    shared = Evaluation()
-    threads = [threading.Thread(target=lambda: [shared.merge(ONE) for _ in range(20)]) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert shared.n_rows == 60 * len(Y)
+def test_threads_that_add_rows_to_one_evaluation_lose_none():
+    shared, n_merged = Evaluation(), count()
+
+    def add():
+        next(n_merged)
+        shared.merge(ONE)
+
+    with learning(add, add, add):
+        time.sleep(0.02)
+    assert shared.n_rows == next(n_merged) * len(Y)
     assert counts_of(shared)
 
 

@@ -28,6 +28,7 @@ from streamgda import (
 )
 from streamgda.jobs.scoring.outputs import zarr as chunks_module
 from streamgda.jobs.scoring.outputs.zarr import ZarrOutput, aligned, chunk_length
+from tests.data.tables import zarr_group
 from tests.interrupted import interrupt, let_pass
 from tests.jobs.scoring.conftest import ALL, NAMES, check, frame_of, read, stamps
 
@@ -203,8 +204,7 @@ def test_chunks_end_where_splits_do_if_they_can(sizes, chunk):
 def test_chunks_of_many_classes_stay_small(tmp_path):
     y = np.arange(6000) % 2000
     X = np.random.default_rng(0).normal(size=(6000, 1)) + y[:, None]
-    group = zarr.open_group(tmp_path / "in.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(6000, 1))
+    zarr_group(tmp_path / "in.zarr", X=X)
     predict_dataset(GaussianNB().fit(X, y), tmp_path / "in.zarr", tmp_path / "out.zarr")
     assert zarr.open_group(tmp_path / "out.zarr", mode="r")["probabilities"].chunks == (2048, 2000)
 

@@ -5,10 +5,11 @@ import signal
 import warnings
 from itertools import count, pairwise
 
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.jobs.passes.accumulate import accumulate
+from tests.data.tables import parquet_files, zarr_group
 from tests.folds import read_folds
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import learning
@@ -170,13 +172,9 @@ def test_a_column_of_folds_is_a_predefined_split(tmp_path):
 
 def written(folder, X, y, *, groups=None, parts=3, row_group_size=64):
     """The rows in some files."""
-    folder.mkdir(exist_ok=True)
-    for i, part in enumerate(np.array_split(np.arange(len(X)), parts)):
-        columns = {f"x{j}": X[part, j] for j in range(X.shape[1])} | {"kind": y[part]}
-        if groups is not None:
-            columns["who"] = groups[part]
-        pq.write_table(pa.table(columns), folder / f"{i}.parquet", row_group_size=row_group_size)
-    return folder
+    columns = {f"x{j}": X[:, j] for j in range(X.shape[1])} | {"kind": y}
+    columns |= {} if groups is None else {"who": groups}
+    return parquet_files(folder, pa.table(columns), parts, row_group_size=row_group_size)
 
 
 def test_folds_are_written_down():
@@ -212,18 +210,6 @@ def test_folds_do_not_depend_on_row_groups_or_tasks(tmp_path):
         assert all(state[fold].allclose(states[0][fold]) for fold in range(5))
 
 
-def test_rows_keep_their_folds_when_files_are_added(tmp_path):
-    X, y = rows()
-    folder = written(tmp_path / "a", X, y, parts=2)
-    before = read_folds(scan_parquet(folder, "kind"), 5)
-    X2, y2 = rows(seed=1)
-    written(tmp_path / "b", X2, y2, parts=1)
-    (tmp_path / "b" / "0.parquet").rename(folder / "9.parquet")
-    new = read_folds(scan_parquet(folder / "9.parquet", "kind"), 5)
-    after = read_folds(scan_parquet(folder, "kind"), 5)
-    assert all(after[fold].allclose((before + new)[fold]) for fold in range(5))
-
-
 def test_a_filter_leaves_rows_in_their_folds(tmp_path):
     X, y = rows()
     folder = written(tmp_path, X, y, parts=1)
@@ -233,24 +219,29 @@ def test_a_filter_leaves_rows_in_their_folds(tmp_path):
         np.testing.assert_array_equal(of_two[fold].counts, whole[fold].counts[:2])
 
 
-def test_rows_of_arrays_tables_and_zarr_groups_have_the_same_folds(tmp_path):
-    import dask.array as da
-    import zarr
-
+@pytest.mark.parametrize("groups", [None, "who"])
+def test_rows_have_the_same_folds_wherever_they_are(tmp_path, groups):
+    """In chunks and partitions of any length."""
     X, y = rows()
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    group.create_array("X", data=X, chunks=(90, 4))
-    group.create_array("y", data=y, chunks=(90,))
-    table = pa.table({f"x{j}": X[:, j] for j in range(4)} | {"kind": y})
+    who = np.random.default_rng(0).integers(0, 40, len(X))
+    zarr_group(tmp_path / "rows.zarr", 90, X=X, y=y, w=np.ones(len(y)), who=who)
+    table = pa.table({f"x{j}": X[:, j] for j in range(4)} | {"kind": y, "who": who})
     sources = [
-        scan_zarr(tmp_path / "rows.zarr"),
-        scan_arrow(table, "kind"),
-        scan_arrow(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(33)), "kind"),
-        scan_dask(da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)),
+        scan_zarr(tmp_path / "rows.zarr", weight="w"),
+        scan_arrow(table, "kind", exclude=["who"]),
+        scan_arrow(table.to_reader(33), "kind", exclude=["who"]),
     ]
-    folds = HashedKFold(5).folds(len(X))
+    arrays = da.from_array(X, chunks=(70, 2)), da.from_array(y, chunks=50)
+    if groups is None:
+        sources.append(scan_dask(*arrays))
+    else:
+        frame = dd.from_pandas(table.to_pandas(), npartitions=3)
+        sources.append(scan_dask(frame, "kind", exclude=["who"]))
+        with pytest.raises(TypeError, match="no columns beside the features"):
+            StatisticsSearchCV(LDA(), {}, groups="who").fit(*arrays)
+    folds = HashedKFold(5).folds(len(X), who if groups else None)
     for source in sources:
-        states = read_folds(source, 5)
+        states = read_folds(source.with_groups("who") if groups else source, 5, groups)
         for fold in range(5):
             assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
 
@@ -366,30 +357,6 @@ def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
     y[:3] = 9
     with pytest.warns(UserWarning, match="class 9 has 3 rows, fewer than the 5 folds"):
         StatisticsSearchCV(GaussianNB(), {"var_smoothing": [0.1]}).fit(X, y)
-
-
-def test_columns_of_dask_frames_and_arrays_of_zarr_group_rows(tmp_path):
-    import dask.dataframe as dd
-    import zarr
-
-    X, y = rows()
-    who = np.random.default_rng(0).integers(0, 40, len(X))
-    group = zarr.open_group(tmp_path / "rows.zarr", mode="w")
-    for name, values in (("X", X), ("y", y), ("w", np.ones(len(y))), ("who", who)):
-        group.create_array(name, data=values)
-    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abcd")).assign(y=y, who=who), npartitions=3)
-    folds = HashedKFold(5).folds(len(X), who)
-    sources = [
-        scan_zarr(tmp_path / "rows.zarr", weight="w"),
-        scan_dask(frame, "y", exclude=["who"]),
-        scan_arrow(frame.compute().iloc[::-1], "y", exclude=["who"]),
-    ]
-    for source in sources:
-        states = read_folds(source.with_groups("who"), 5, "who")
-        for fold in range(5):
-            assert states[fold].allclose(ClassStatistics().update(X[folds == fold], y[folds == fold]))
-    with pytest.raises(TypeError, match="no columns beside the features"):
-        StatisticsSearchCV(LDA(), {}, groups="who").fit(frame[list("abcd")], frame["y"])
 
 
 @pytest.mark.parametrize(
