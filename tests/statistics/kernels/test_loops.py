@@ -211,60 +211,52 @@ CODES = np.zeros(4, np.int32)
 TABLE = np.zeros((3, 2, 5))
 
 
-@pytest.mark.parametrize(
-    "codes",
-    [
+FITTING = {
+    "features": np.zeros((4, 5)),
+    "codes": CODES,
+    "row_weights": None,
+    "weights": np.zeros((2, 2)),
+    "moments": TABLE,
+}
+WRONG = {
+    "features": [np.zeros((4, 6)), np.zeros(4), [np.zeros(4)] * 4, [np.zeros(4), np.zeros(3)]],
+    "codes": [
         CODES - 1,
         CODES + 2,
         CODES[:3],
         CODES.astype(np.int64),
         np.zeros(8, np.int32)[::2],
-        CODES.astype(float),
+        CODES * 1.0,
     ],
-)
-def test_codes_that_do_not_fit_do_not_reach_the_sums(codes):
-    with pytest.raises(ValueError, match="the loop takes"):
-        AnchoredSums(np.zeros(2), *TABLE.copy()).add(np.zeros((4, 5)), codes)
-    with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), codes, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
+    "row_weights": [np.ones(3)],
+    "weights": [np.zeros((2, 3))],
+    "moments": [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]],
+}
 
 
-@pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
-def test_codes_that_do_not_fit_do_not_reach_the_buffer(codes):
-    with pytest.raises(ValueError, match=r"the loop takes|more rows than"):
-        Workspace().gather(np.zeros((4, 5)), np.array(codes), np.array([0, 2, 4]))
+@pytest.mark.parametrize(("name", "wrong"), [(name, wrong) for name in WRONG for wrong in WRONG[name]])
+def test_what_does_not_fit_does_not_reach_a_loop_over_rows(name, wrong):
+    features, codes, row_weights, weights, moments = (FITTING | {name: wrong}).values()
+    message = "feature|columns" if name == "features" else "the loop takes"
+    with pytest.raises(ValueError, match=f"{message}|features" if name == "moments" else message):
+        merge_rows(features, codes, row_weights, tuple(weights), tuple(moments))
+    if "weights" not in name:
+        with pytest.raises(ValueError, match=message):
+            AnchoredSums(np.zeros(2), *moments).add(features, codes)
 
 
-@pytest.mark.parametrize(
-    "features", [np.zeros((4, 6)), np.zeros(4), [np.zeros(4)] * 4, [np.zeros(4), np.zeros(3)]]
-)
-def test_features_that_do_not_fit_are_refused(features):
-    with pytest.raises(ValueError, match="feature|columns"):
-        AnchoredSums(np.zeros(2), *TABLE.copy()).add(features, CODES)
-    with pytest.raises(ValueError, match="feature|columns"):
-        merge_rows(features, CODES, None, tuple(np.zeros((2, 2))), tuple(TABLE.copy()))
-
-
-@pytest.mark.parametrize(
-    "moments", [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]]
-)
-def test_moments_that_do_not_fit_are_refused(moments):
-    with pytest.raises(ValueError, match="the loop takes"):
-        AnchoredSums(np.zeros(2), *moments)
-    with pytest.raises(ValueError, match=r"the loop takes|features"):
-        merge_rows(np.zeros((4, 5)), CODES, None, tuple(np.zeros((2, 2))), tuple(moments))
+@pytest.mark.parametrize("moments", WRONG["moments"])
+def test_moments_that_do_not_fit_are_not_merged(moments):
     ours = [*np.zeros((2, 2)), *TABLE.copy()]
     for theirs, places in ([*np.zeros((2, 2)), *moments], np.arange(2)), (ours, np.array([0, 2])):
         with pytest.raises(ValueError, match="the loop takes"):
             merging(places, ours, theirs)
 
 
-@pytest.mark.parametrize(
-    ("row_weights", "weights"), [(np.ones(3), np.zeros((2, 2))), (None, np.zeros((2, 3)))]
-)
-def test_weights_that_do_not_fit_are_refused(row_weights, weights):
-    with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), CODES, row_weights, tuple(weights), tuple(TABLE.copy()))
+@pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
+def test_codes_that_do_not_fit_do_not_reach_the_buffer(codes):
+    with pytest.raises(ValueError, match=r"the loop takes|more rows than"):
+        Workspace().gather(np.zeros((4, 5)), np.array(codes), np.array([0, 2, 4]))
 
 
 def test_classes_without_room_are_refused():
@@ -303,9 +295,6 @@ def test_what_is_not_finite_is_noticed(value, kind, n_rows):
         name = "too large" if value == 1e200 else rf"row {n_rows // 2}: feature {j} is (NaN|infinity)"
         with pytest.raises(ValueError, match=name):
             ClassStatistics(kind).update(X, y)
-
-
-# ---------------------------------------------------------------------- threads and processes
 
 
 # ---------------------------------------------------------------------- the library
