@@ -199,13 +199,6 @@ def test_it_is_linear_quadratic_and_naive(name, peer, load):
     assert model.bic_[name] == pytest.approx(peer.bic_, rel=1e-10)
 
 
-def test_scikit_learn_takes_its_covariances():
-    X, y = IRIS
-    model = GaussianDiscriminantAnalysis().fit(X, y)
-    peer = model.to_sklearn()
-    np.testing.assert_allclose(peer.predict_proba(X), model.predict_proba(X), atol=1e-10)
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_marginal_densities_are_those_of_the_observed_features(model):
     X, y = IRIS
@@ -320,11 +313,6 @@ def test_common_axes_of_many_features_are_left_to_be_asked_for():
 def test_of_models_that_are_the_same_the_simplest_is_chosen():
     X, y = IRIS
     assert GaussianDiscriminantAnalysis().fit(X[:, :1], y).covariance_model_ in {"EII", "VII"}
-
-
-def test_unknown_models_are_refused():
-    with pytest.raises(ValueError, match="covariance_model"):
-        GaussianDiscriminantAnalysis(covariance_model="VIV").fit(*IRIS)
 
 
 @pytest.mark.slow_cases("-508")

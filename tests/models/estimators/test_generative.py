@@ -228,12 +228,14 @@ def test_relative_distances_are_less_the_distance_from_all_rows(kind):
 @pytest.mark.parametrize(
     "model", [LinearDiscriminantAnalysis(), QuadraticDiscriminantAnalysis(pooling=0.5)], ids=str
 )
-def test_relative_distances_are_of_the_range_where_a_feature_is_twice_there(model):
+def test_distances_and_p_values_are_of_the_range_where_a_feature_is_twice_there(model):
     X, y = rows_of_three_classes()
     twice = np.column_stack([X, X[:, 0]])
     with pytest.warns(UserWarning, match="rank 4 of 5"):
-        relative = clone(model).fit(twice, y).mahalanobis(twice, relative=True)
-    np.testing.assert_allclose(relative, model.fit(X, y).mahalanobis(X, relative=True), rtol=1e-6, atol=1e-6)
+        doubled, plain = clone(model).fit(twice, y), model.fit(X, y)
+    relative = doubled.mahalanobis(twice, relative=True)
+    np.testing.assert_allclose(relative, plain.mahalanobis(X, relative=True), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(doubled.p_values(twice), plain.p_values(X), rtol=1e-6)
 
 
 @every_model
@@ -249,15 +251,6 @@ def test_p_values_of_rows_with_holes_go_by_what_is_there(model):
     np.testing.assert_allclose(p_values[some], stats.chi2.sf(squared, n_there)[some], rtol=1e-9)
     assert (squared[0] == 0).all()
     assert (p_values[0] == 1).all()
-
-
-def test_degrees_of_freedom_are_the_rank():
-    X, y = rows_of_three_classes()
-    with pytest.warns(UserWarning, match="rank 4 of 5"):
-        doubled = LinearDiscriminantAnalysis().fit(np.column_stack([X, X[:, 0]]), y)
-    plain = LinearDiscriminantAnalysis().fit(X, y)
-    p_values = doubled.p_values(np.column_stack([X, X[:, 0]]))
-    np.testing.assert_allclose(p_values, plain.p_values(X), rtol=1e-6)
 
 
 @every_model

@@ -83,16 +83,6 @@ def test_names_labels_and_far_classes(dialect):
         check(estimator().fit(frame, labels), frame, dialect)
 
 
-@pytest.mark.parametrize("dialect", DATABASES)
-def test_a_null_has_no_prediction(dialect):
-    X = pd.DataFrame({"a": [0.0, 2.0, 6.0, 10.0], "b": [1.0, 0.0, 2.0, 2.5]})
-    model = GaussianNB().fit(X, [0, 0, 1, 1])
-    empty = X.assign(b=pd.array([1.0, None, 2.0, 2.5], dtype="Float64"))
-    found = DATABASES[dialect](model.to_sql("rows", dialect, keep=["a"]), empty)
-    assert sorted(found)[1] == (2.0, None, None, None)
-    assert [row[1] for row in sorted(found)] == [0, None, 1, 1]
-
-
 TABLE_MODELS = [
     LinearDiscriminantAnalysis(),
     LinearDiscriminantAnalysis(categories=Categorical(model="conditional")),
