@@ -49,6 +49,14 @@ def _rounded(nested):
     return np.array(nested, dtype=object).astype(np.float64)
 
 
+def covariances_of(model):
+    """The covariance of each class, as the attributes of a model have it."""
+    if hasattr(model, "var_"):
+        return np.array([np.diag(variances) for variances in model.var_])
+    covariances = np.asarray(model.covariance_)
+    return np.broadcast_to(covariances, (len(model.classes_), *covariances.shape[-2:]))
+
+
 def close(actual, expected, kind, X, rtol):
     """Whether scatters agree to rtol on the scale of their features.
 

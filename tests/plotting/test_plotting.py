@@ -19,12 +19,6 @@ PAIRS = [(0, 1), (3, 0), ("petal width (cm)", "sepal width (cm)")]
 every_model = pytest.mark.parametrize("model", MODELS)
 
 
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
-
-
 def iris():
     X, y = load_iris(return_X_y=True, as_frame=True)
     return X, KINDS[y]

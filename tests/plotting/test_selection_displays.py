@@ -1,6 +1,5 @@
 """Pictures of searches and learning curves: what they draw is what was computed."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -13,12 +12,6 @@ from streamgda import (
     learning_curve,
 )
 from streamgda.plotting import LearningCurveDisplay, ValidationCurveDisplay
-
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
 
 
 def test_a_learning_curve_is_drawn_with_its_spread():

@@ -321,22 +321,13 @@ def test_dropped_rows_are_taken_back_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "verb",
-    [
-        lambda a, b: a + b,
-        lambda a, b: b + a,
-        lambda a, b: a - b,
-        lambda a, b: b - a,
-        lambda a, b: a.copy().merge(b),
-        lambda a, b: b.copy().merge(a),
-        lambda a, b: sum([a, b]),
-        lambda a, b: sum([b, a]),
-    ],
+    "verb", [lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a.copy().merge(b), lambda a, b: sum([a, b])]
 )
 def test_exact_and_floating_states_do_not_mix_unasked(verb):
     exact, floating = of("full", X, Y), ClassStatistics().update(X, Y)
-    with pytest.raises(ValueError, match="to_float"):
-        verb(exact, floating)
+    for a, b in ((exact, floating), (floating, exact)):
+        with pytest.raises(ValueError, match="to_float"):
+            verb(a, b)
     assert (exact.to_float() + floating).n_rows == 10
     assert exact != floating
 

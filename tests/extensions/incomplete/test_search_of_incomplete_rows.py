@@ -17,12 +17,7 @@ from streamgda import (
 )
 from streamgda.jobs.selection.splitters import HashedKFold
 from tests.extensions.incomplete.test_learning_incomplete_rows import MODELS, holed, log_likelihood
-
-
-def covariances_of(model):
-    if isinstance(model, GaussianNB):
-        return [np.diag(variances) for variances in model.var_]
-    return np.resize(np.array(model.covariance_), (2, 3, 3))
+from tests.reference import covariances_of
 
 
 @pytest.fixture(scope="module")

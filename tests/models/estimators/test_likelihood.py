@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from tests.reference import covariances_of
 
 IRIS = load_iris(return_X_y=True)
 MODELS = [
@@ -15,15 +16,6 @@ MODELS = [
     LinearDiscriminantAnalysis(shrinkage="oas"),
     GaussianNB(var_smoothing=1e-3),
 ]
-
-
-def covariances_of(model):
-    """The covariance of each class, as the model's own attributes have it."""
-    if isinstance(model, QuadraticDiscriminantAnalysis):
-        return model.covariance_
-    if isinstance(model, LinearDiscriminantAnalysis):
-        return [model.covariance_] * len(model.classes_)
-    return [np.diag(variances) for variances in model.var_]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
