@@ -6,9 +6,9 @@ import numpy as np
 
 
 def exact_moments(X, y, weights=None):
-    """Class -> (weight, mean, scatter matrix) as Fractions, of the float64 values as they are."""
+    """Class -> (weight, mean, scatter matrix) as Fractions, of the values as they are."""
     weights = [Fraction(1)] * len(y) if weights is None else [Fraction(float(w)) for w in weights]
-    rows = [[Fraction(float(value)) for value in row] for row in np.asarray(X)]
+    rows = [[Fraction(value.item()) for value in row] for row in np.asarray(X)]
     moments = {}
     for label in sorted(set(y)):
         members = [(w, row) for w, row, other in zip(weights, rows, y, strict=True) if other == label and w]

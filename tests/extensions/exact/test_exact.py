@@ -29,6 +29,7 @@ from streamgda import (
     scan_zarr,
 )
 from tests.contracts.mergeable_contract import SubtractableContract
+from tests.reference import exact_moments
 from tests.strategies import KINDS, kinds, label_sets
 
 ESTIMATORS = [
@@ -85,29 +86,19 @@ def nearest(fraction):
         return np.inf if fraction > 0 else -np.inf
 
 
+def rounded(fractions):
+    return np.frompyfunc(nearest, 1, 1)(fractions).astype(np.float64)
+
+
 def expected(kind, X, y, weights=None, ddof=0):
     """Means and covariances from their definitions in rational arithmetic, each rounded once."""
-    rows = [[Fraction(value.item()) for value in row] for row in X]
-    weights = [1] * len(y) if weights is None else [int(w) for w in weights]
-    means, scatters, totals = [], [], []
-    for label in np.unique(y):
-        members = [(w, row) for w, row, other in zip(weights, rows, y, strict=True) if other == label]
-        total = sum(w for w, _ in members)
-        mean = [sum(w * row[j] for w, row in members) / total for j in range(X.shape[1])]
-        deviations = [(w, [x - m for x, m in zip(row, mean, strict=True)]) for w, row in members]
-        pairs = np.ndindex(X.shape[1], X.shape[1])
-        scatters.append({(i, j): sum(w * u[i] * u[j] for w, u in deviations) for i, j in pairs})
-        means.append(mean)
-        totals.append(total)
+    totals, *sums = zip(*exact_moments(X, y, weights).values(), strict=True)
+    means, scatters = map(np.array, sums)
     if kind == "tied":
-        scatters = [{ij: sum(scatter[ij] for scatter in scatters) for ij in scatters[0]}]
-        totals = [sum(totals) - ddof * len(totals) + ddof]
-    covariance = [
-        np.array([nearest(s / (n - ddof)) for s in scatter.values()]).reshape(X.shape[1], -1)
-        for scatter, n in zip(scatters, totals, strict=True)
-    ]
+        totals, scatters = [sum(totals) - ddof * len(totals) + ddof], scatters.sum(axis=0, keepdims=True)
+    covariance = [rounded(scatter / (n - ddof)) for scatter, n in zip(scatters, totals, strict=True)]
     shaped = {"full": covariance, "tied": covariance[0], "diag": [np.diagonal(c) for c in covariance]}[kind]
-    return np.array([[nearest(m) for m in mean] for mean in means]), np.array(shaped)
+    return rounded(means), np.array(shaped)
 
 
 @given(kinds, labelled_rows())

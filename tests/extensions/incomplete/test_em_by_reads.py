@@ -217,9 +217,6 @@ def test_the_command_line_says_how_em_ends(folder, tmp_path):
     assert "set missing=Marginal(max_patterns=..., max_reads=..., tol=...)" in early.stderr
     once = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=1", "--statistics"])
     assert "Raise max_patterns (set missing=Marginal(" in once.stderr
-    for old, now in (("--max-reads", "max_reads"), ("--max-patterns", "max_patterns"), ("--em-tol", "tol")):
-        refused = CliRunner().invoke(main, [*arguments, "marginal", old, "3"])
-        assert f"{old} is now --missing 'marginal {now}=...'" in refused.stderr
 
 
 @pytest.mark.parametrize("remedy", [{"reg_param": 0.5}, {"pooling": 0.5}, {"pooling": "bayes"}])
