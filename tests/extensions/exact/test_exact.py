@@ -324,22 +324,16 @@ def test_exact_and_floating_states_do_not_mix_unasked(verb):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_to_float_is_the_floating_state_of_the_same_rows(kind):
-    y = TABLE["y"].to_numpy()
-    floating = of(kind, MATRIX, y).to_float()
-    assert isinstance(floating, ClassStatistics)
-    assert floating.allclose(ClassStatistics(kind).update(MATRIX, y), rtol=1e-9)
-    assert floating.update(MATRIX, y).decay(0.5).n_rows == 2 * N
-    assert of(kind, MATRIX, y).allclose(floating.decay(0.5).copy()) is False
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_exact_and_floating_states_compare_either_way(kind):
+def test_exact_and_floating_states_of_the_same_rows_compare_either_way(kind):
     y = TABLE["y"].to_numpy()
     exact, floating = of(kind, MATRIX, y), ClassStatistics(kind).update(MATRIX, y)
-    assert exact.allclose(floating, rtol=1e-9)
-    assert floating.allclose(exact, rtol=1e-9)
+    made = exact.to_float()
+    assert isinstance(made, ClassStatistics)
+    for one, other in ((made, floating), (exact, floating), (floating, exact)):
+        assert one.allclose(other, rtol=1e-9)
     assert not (floating + floating).allclose(exact)
+    assert made.update(MATRIX, y).decay(0.5).n_rows == 2 * N
+    assert exact.allclose(made) is False
     for state in (exact, floating):
         with pytest.raises(TypeError, match="statistics compare with statistics; got str"):
             state.allclose("itself")

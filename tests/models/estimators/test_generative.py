@@ -13,6 +13,7 @@ from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from streamgda.models.estimators import ESTIMATORS, estimator_named
+from tests.reference import gaussians_of, log_joint
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PRIORS = [0.5, 0.2, 0.3]
@@ -35,17 +36,6 @@ def fitted(model, *shape, missing="raise", **named):
     return model(priors=PRIORS, missing=missing).fit(*rows_of_three_classes(*shape, **named))
 
 
-def moments(model, X, y):
-    """Means and covariances as NumPy works them out from the rows."""
-    means = np.array([X[y == label].mean(axis=0) for label in LABELS])
-    covariances = np.array([np.cov(X[y == label].T, bias=True) for label in LABELS])
-    if isinstance(model, LinearDiscriminantAnalysis):
-        covariances[:] = covariances.mean(axis=0)
-    if isinstance(model, GaussianNB):
-        covariances = np.array([np.diag(np.diag(c)) for c in covariances])
-    return means, covariances
-
-
 def with_holes(X, share=0.4):
     holed = X.copy()
     holed[np.random.default_rng(0).random(X.shape) < share] = np.nan
@@ -63,7 +53,7 @@ def test_a_large_sample_has_the_shares_and_in_every_direction_the_normal_densiti
     drawn, labels = fitted_model.sample(60_000, random_state=0)
     observed = [(labels == label).sum() for label in LABELS]
     assert stats.chisquare(observed, np.multiply(PRIORS, len(labels))).pvalue > 0.001
-    for label, mean, covariance in zip(LABELS, *moments(fitted_model, X, y), strict=True):
+    for label, mean, covariance in zip(LABELS, *gaussians_of(fitted_model, X, y), strict=True):
         for direction in np.random.default_rng(0).normal(size=(5, 4)):
             scale = np.sqrt(direction @ covariance @ direction)
             along = (drawn[labels == label] - mean) @ direction / scale
@@ -114,7 +104,7 @@ def test_samples_of_a_singular_covariance_stay_in_its_range():
 
 def regressions(model, X, y, row):
     """E[missing | observed] of a row, by the textbook's formula and scipy's densities."""
-    there, means, covariances = ~np.isnan(row), *moments(model, X, y)
+    there, means, covariances = ~np.isnan(row), *gaussians_of(model, X, y)
     scores, expected = [], []
     for prior, mean, covariance in zip(PRIORS, means, covariances, strict=True):
         of_observed = covariance[np.ix_(there, there)]
@@ -180,7 +170,7 @@ def test_distances_and_p_values_are_scipys(model):
     expected = np.array(
         [
             [distance.mahalanobis(row, mean, np.linalg.inv(c)) for row in X]
-            for mean, c in zip(*moments(fitted_model, X, y), strict=True)
+            for mean, c in zip(*gaussians_of(fitted_model, X, y), strict=True)
         ]
     ).T
     np.testing.assert_allclose(fitted_model.mahalanobis(X), expected, rtol=1e-6)
@@ -287,13 +277,8 @@ def pairs(model):
 def test_a_boundary_is_the_difference_of_log_densities(model):
     X, y = rows_of_three_classes()
     fitted_model = fitted(model)
-    means, covariances = moments(fitted_model, X, y)
-    scores = np.array(
-        [
-            stats.multivariate_normal(mean, c).logpdf(X) + np.log(prior)
-            for prior, mean, c in zip(PRIORS, means, covariances, strict=True)
-        ]
-    )
+    means, covariances = gaussians_of(fitted_model, X, y)
+    scores = log_joint(X, means, covariances, PRIORS).T
     for i, j in pairs(fitted_model):
         boundary = fitted_model.boundary(LABELS[i], LABELS[j])
         expected = np.linalg.inv(covariances[j]) - np.linalg.inv(covariances[i])

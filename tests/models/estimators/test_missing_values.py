@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 from scipy.special import logsumexp
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from streamgda.models.gaussians.whitening import Whitening
+from tests.reference import gaussians_of, log_joint
 
 MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
@@ -26,29 +26,17 @@ def with_holes(X):
     return holed
 
 
-def log_densities_of_what_is_there(model, X, y, row):
-    """ln p(observed, k) of a row from scipy's Gaussians of the observed features."""
-    observed = np.flatnonzero(~np.isnan(row))
-    covariances = {k: np.cov(X[y == k].T, bias=True) for k in range(3)}
-    if isinstance(model, LinearDiscriminantAnalysis):
-        covariances = dict.fromkeys(covariances, sum(covariances.values()) / 3)
-    if isinstance(model, GaussianNB):
-        covariances = {k: np.diag(np.diag(c) + model.epsilon_) for k, c in covariances.items()}
-    scores = []
-    for k, covariance in covariances.items():
-        mean = X[y == k].mean(axis=0)[observed]
-        density = stats.multivariate_normal(mean, covariance[np.ix_(observed, observed)])
-        scores.append(density.logpdf(row[observed]) + np.log(1 / 3))
-    return np.array(scores)
-
-
 @pytest.mark.parametrize("model", MODELS)
 def test_the_density_of_what_is_there_decides(model, training):
     X, y = training
     fitted = model(missing="marginal").fit(X, y)
     holed = with_holes(X[:30])
     holed[:5] = X[:5]  # complete rows too
-    expected = np.array([log_densities_of_what_is_there(fitted, X, y, row) for row in holed])
+    means, covariances = gaussians_of(fitted, X, y)
+    expected = np.empty((30, 3))
+    for row, joint in zip(holed, expected, strict=True):
+        there = ~np.isnan(row)
+        joint[:] = log_joint(row[there], means[:, there], covariances[:, there][:, :, there], [1 / 3] * 3)
     log_density = logsumexp(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(fitted.score_samples(holed), log_density[:, 0], rtol=1e-9)
     np.testing.assert_allclose(fitted.predict_log_proba(holed), expected - log_density, rtol=1e-7, atol=1e-9)
