@@ -83,8 +83,7 @@ def streamed(model, X, y, batch, sample_weight=None):
 # ---------------------------------------------------------------------- as scikit-learn
 
 
-@pytest.mark.slow_cases("-2-1-", "-2-2-")
-@pytest.mark.slow_cases("-4-60", "26-3")
+@pytest.mark.slow_cases("-2-1-", "-2-2-", "-4-60", "26-3")
 @pytest.mark.parametrize("shrinkage", KINDS)
 @pytest.mark.parametrize(("n_classes", "n_features"), GRID)
 @pytest.mark.parametrize("model", MODELS)
@@ -95,8 +94,7 @@ def test_the_same_as_scikit_learn(model, n_classes, n_features, shrinkage):
     assert_same_model(streamed(model(shrinkage=shrinkage), X, y, 37), theirs, X)
 
 
-@pytest.mark.slow_cases("e-07")
-@pytest.mark.slow_cases("oas", "1048576.0-1.0")
+@pytest.mark.slow_cases("e-07", "oas", "1048576.0-1.0")
 @pytest.mark.parametrize(("unit", "offset"), [(2.0**20, 1.0), (2.0**-20, -1e3), (2.0**20, 1e6)])
 @pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.2])
 @pytest.mark.parametrize("model", MODELS)
@@ -191,8 +189,7 @@ def test_shares_by_the_evidence_are_of_the_directions_in_which_rows_vary():
 
 
 @pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the classes 1e8 apart
-@pytest.mark.slow_cases("oas", "0.0-0.1")
-@pytest.mark.slow_cases("-0.1-")
+@pytest.mark.slow_cases("oas", "0.0-0.1", "-0.1-")
 @pytest.mark.parametrize("shrinkage", ["auto", "oas", 0.1])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e8 + 0.1])
 @pytest.mark.parametrize("model", MODELS)

@@ -60,9 +60,8 @@ def check(model, X, dialect):
     np.testing.assert_allclose(np.transpose(probabilities), model.predict_proba(X), rtol=0, atol=1e-9)
 
 
-@pytest.mark.slow_cases("Mixture")
 @pytest.mark.slow_cases(
-    "temperature=0.5)-duckdb", "='bayes')-duckdb", "1: 2})-duckdb", "temperature=2.0)-duckdb"
+    "Mixture", "temperature=0.5)-duckdb", "='bayes')-duckdb", "1: 2})-duckdb", "temperature=2.0)-duckdb"
 )
 @pytest.mark.parametrize("dialect", DATABASES)
 @pytest.mark.parametrize("model", MODELS, ids=str)
