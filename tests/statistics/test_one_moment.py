@@ -357,8 +357,8 @@ def test_every_method_is_of_one_moment(kind, name, tmp_path):
 @pytest.mark.slow_cases("gaps", "exact", "fourth", "subclasses", "tied")
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_taken_out_of_a_state_does_not_change_with_later_rows(kind, tmp_path):
-    called = {name for name in members(kind) if callable(getattr(type(KINDS[kind]()), name, None))}
-    for name in sorted(called - {name for name in REFUSED if kind in REFUSED[name]}):
+    methods = {name for name in members(kind) if callable(getattr(type(KINDS[kind]()), name, None))}
+    for name in sorted(methods - {name for name in REFUSED if kind in REFUSED[name]}):
         state = some(kind)
         result = called(name, state, some(kind), tmp_path)
         before = contents(result)
