@@ -161,14 +161,13 @@ def test_rows_without_a_score_have_no_label(model, value):
     X = X.assign(constant=np.tile([0.0, 1.0, 1.0, 0.0, 0.5], 30))
     model = clone(model).fit(X, y)
     for name in ("petal width (cm)", "constant"):
-        for in_database in (in_duckdb, in_sqlite):
+        for dialect, in_database in DATABASES.items():
             table = X.iloc[[0, 75, 140]].astype(object if value is None else float).reset_index(drop=True)
             table.loc[1, name] = value
-            query = model.to_sql("rows", "duckdb" if in_database is in_duckdb else "sqlite")
-            if in_database is in_duckdb and value is None:
+            if dialect == "duckdb" and value is None:
                 table = table.astype("Float64")
-            answers = in_database(query, table)
-            assert answers[1] == (None,) * 4, (name, in_database)
+            answers = in_database(model.to_sql("rows", dialect), table)
+            assert answers[1] == (None,) * 4, (name, dialect)
             assert None not in answers[0]
             assert None not in answers[2]
 
