@@ -140,7 +140,6 @@ def assert_same_predictions(ours, theirs, X):
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("model", MODELS)
 class TestInsideScikitLearn:
     def test_weights_are_routed(self, model):
         X, y = rows()
@@ -191,7 +190,6 @@ def test_variances_along_principal_axes_keep_their_digits_in_unlike_units(column
     assert (ours.to_sklearn().predict(X) == ours.predict(X)).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_what_is_not_fitted_is_neither_handed_over_nor_saved(model, tmp_path):
     for hand_over in (model().to_sklearn, lambda: model().save(tmp_path / "model.parquet")):
         with pytest.raises(NotFittedError, match="is not fitted yet"):
@@ -267,7 +265,6 @@ def test_principal_axes_give_the_covariances_back():
 
 
 @pytest.mark.slow_cases("Quadratic")
-@pytest.mark.parametrize("model", MODELS)
 def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
     """So memory is bounded beside the result, and a block is never a handful of rows."""
     n_classes = 3_000
@@ -291,7 +288,6 @@ def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
     assert np.isfinite(model.transform(cross)).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_what_is_done_to_an_attribute_leaves_the_model_as_it_is(model):
     X, y = rows(3, 4)
     priors = np.array([0.2, 0.3, 0.5])

@@ -148,7 +148,6 @@ def test_complete_rows_give_the_same_model_as_ever(model):
 
 
 @pytest.mark.slow_cases("Linear")
-@pytest.mark.parametrize("model", MODELS)
 def test_rows_before_the_first_incomplete_one_are_not_lost(model):
     X, y = holed()
     complete = ~np.isnan(X).any(axis=1)
@@ -168,7 +167,6 @@ def test_rows_before_the_first_incomplete_one_are_not_lost(model):
 
 
 @pytest.mark.slow_cases("Quadratic")
-@pytest.mark.parametrize("model", MODELS)
 def test_rows_without_any_feature_count_for_the_prior_alone(model):
     X, y = holed()
     fitted = model(missing="marginal").fit(X, y)
@@ -300,7 +298,6 @@ def test_complete_rows_determine_their_scatter_however_few_they_are():
     np.testing.assert_allclose(state.scatter[-1], deviations.T @ deviations, rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_a_model_that_shall_raise_learns_no_incomplete_row(model):
     X, y = holed()
     fitted = model(missing="marginal").fit(X, y)
@@ -326,7 +323,6 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow_cases("Discriminant")
-@pytest.mark.parametrize("model", MODELS)
 def test_every_source_gives_the_model_of_the_rows(model, folder, tmp_path):
     X, y = holed(600)
     expected = model(missing="marginal").fit(X, y)
@@ -438,7 +434,6 @@ def test_files_of_format_2_load():
     assert exact == IncompleteStatistics("tied", exact=True).update(X, y)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_the_likelihood_of_a_model_is_that_of_what_is_observed(model):
     X, y = holed(200, d=3)
     options = {"var_smoothing": 0} if model is GaussianNB else {"store_covariance": True}

@@ -15,7 +15,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.jobs.selection.splitters import HashedKFold
-from tests.extensions.incomplete.test_learning_incomplete_rows import MODELS, holed, log_likelihood
+from tests.extensions.incomplete.test_learning_incomplete_rows import holed, log_likelihood
 from tests.reference import covariances_of
 
 
@@ -25,7 +25,6 @@ def data():
 
 
 @pytest.mark.slow_cases("Quadratic")
-@pytest.mark.parametrize("model", MODELS)
 def test_held_out_rows_have_the_likelihood_of_what_is_observed(model, data):
     X, y = data
     stored = {} if model is GaussianNB else {"store_covariance": True}
@@ -41,7 +40,6 @@ def test_held_out_rows_have_the_likelihood_of_what_is_observed(model, data):
 
 
 @pytest.mark.slow_cases("Quadratic")
-@pytest.mark.parametrize("model", MODELS)
 def test_held_out_rows_are_predicted_as_scikit_learn_has_them_predicted(model, data):
     X, y = data
     found = cross_validate(model(missing="marginal"), X, y, cv=3, scoring="accuracy")

@@ -61,14 +61,12 @@ def test_parameters_that_are_none(name, values, models):
             model(**{name: value}).fit(*random_rows(2, 2))
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_priors_that_are_no_numbers(model):
     for priors, message in (({0: "half", 1: 0.5}, "must be numbers"), ([0.5, np.nan], "non-negative|be 1")):
         with pytest.raises(ValueError, match=message):
             model(priors=priors).fit(*random_rows(2, 2))
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_what_is_no_batch_of_rows(model, tmp_path):
     pq.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), tmp_path / "1.parquet")
     source, fitted = scan_parquet(tmp_path, "y"), model().partial_fit([[1.0], [2.0]], [0, 1])
@@ -129,7 +127,6 @@ def test_a_far_class_costs_the_others_no_digits(far):
     assert (model.predict(X) == expected.argmax(axis=1)).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_the_log_posterior_of_a_sure_class_keeps_its_digits(model):
     y = np.arange(100) % 2
     X = np.random.default_rng(0).normal(size=(100, 3)) + 10 * y[:, None]
@@ -143,7 +140,6 @@ def test_the_log_posterior_of_a_sure_class_keeps_its_digits(model):
 # ---------------------------------------------------------------------- how they are used
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_models_of_another_kind_are_not_merged(model):
     X, y = random_rows(3, 3)
     merged = model().merge(model().fit(X, y))
@@ -152,7 +148,6 @@ def test_models_of_another_kind_are_not_merged(model):
         merged.merge(sklearn.naive_bayes.GaussianNB().fit(X, y))
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_one_full_state_serves_every_model(model):
     X, y = random_rows(3, 3)
     state = ClassStatistics().update(X, y)
@@ -167,7 +162,6 @@ def test_one_full_state_serves_every_model(model):
     assert state.n_rows == len(y)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_parameters_are_finalised_when_first_needed(model):
     X, y = random_rows(3, 3)
     fitted = model().fit(X, y)
@@ -189,7 +183,6 @@ def test_parameters_are_finalised_when_first_needed(model):
 @pytest.mark.parametrize(
     "method", ["predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples"]
 )
-@pytest.mark.parametrize("model", MODELS)
 def test_masked_values_are_not_scored(model, method):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
     score = getattr(model().fit(X, y), method)
@@ -199,7 +192,6 @@ def test_masked_values_are_not_scored(model, method):
     assert (score(np.ma.array(X, mask=False)) == score(X)).all()
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_bad_batches_leave_the_model_as_it_was(model):
     X, y = random_rows(2, 2)
     frame = pd.DataFrame(X, columns=["u", "v"])
@@ -225,7 +217,6 @@ def test_bad_batches_leave_the_model_as_it_was(model):
     np.testing.assert_array_equal(fitted.predict_proba(frame), before)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_a_first_batch_without_weight_is_refused_and_a_later_one_changes_nothing(model):
     X, y = random_rows(2, 2)
     nothing, streamed = np.zeros(len(y)), model()
@@ -236,7 +227,6 @@ def test_a_first_batch_without_weight_is_refused_and_a_later_one_changes_nothing
     np.testing.assert_array_equal(streamed.partial_fit(X, y, sample_weight=nothing).predict_proba(X), before)
 
 
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("names", [["v", "u"], ["u", "v", "w"], None])
 def test_a_failed_fit_leaves_a_fitted_model_as_it_was(model, names):
     X, y = random_rows(2, 3)
@@ -293,7 +283,6 @@ def test_a_row_without_a_label_is_not_scored(missing):
         fitted.score([[0.0], [1.0]], np.array(["a", missing], dtype=object))
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_rows_whose_sum_is_too_large_for_float64_are_scored(model):
     X, y = random_rows(2, 3)
     far = [[1e308, 1e308, 1e308], [-1e308, -1e308, 1e308]]
@@ -308,7 +297,6 @@ def test_a_row_whose_scores_differ_by_more_than_float64_holds_is_of_one_class_fo
 
 
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
-@pytest.mark.parametrize("model", MODELS)
 def test_a_missing_category_is_not_made_a_number(model, missing):
     X, y = random_rows(2, 2, dtype=np.int64, n_rows=200)
     frame = pd.DataFrame(X, columns=["a", "b"]).astype({"a": "category"})
@@ -319,7 +307,6 @@ def test_a_missing_category_is_not_made_a_number(model, missing):
             method(frame)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_a_batch_without_rows_changes_nothing(model):
     X, y = random_rows(3, 2, n_rows=60)
     for params in ({}, {"missing": "marginal"}, {"exact": True}):

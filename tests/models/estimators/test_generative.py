@@ -15,13 +15,10 @@ from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscrimin
 from streamgda.models.estimators import ESTIMATORS, estimator_named
 from tests.reference import gaussians_of, log_joint
 
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 PRIORS = [0.5, 0.2, 0.3]
 LABELS = np.array(["ash", "birch", "cedar"])
 
 WITH_DISTANCES = [name for name, entry in ESTIMATORS.items() if ".ridge." not in entry.module]
-
-every_model = pytest.mark.parametrize("model", MODELS)
 
 
 def rows_of_three_classes(n_features=4, n_rows=600, offset=5.0):
@@ -46,7 +43,6 @@ def with_holes(X, share=0.4):
 
 
 @pytest.mark.slow_cases("GaussianNB")
-@every_model
 def test_a_large_sample_has_the_shares_and_in_every_direction_the_normal_densities_of_the_model(model):
     X, y = rows_of_three_classes()
     fitted_model = fitted(model)
@@ -61,7 +57,6 @@ def test_a_large_sample_has_the_shares_and_in_every_direction_the_normal_densiti
     assert set(fitted_model.sample(20, "birch")[1]) == {"birch"}
 
 
-@every_model
 def test_a_seed_gives_the_same_rows_again(model):
     fitted_model = fitted(model)
     once, again = (fitted_model.sample(50, random_state=7) for _ in range(2))
@@ -117,7 +112,6 @@ def regressions(model, X, y, row):
 
 
 @pytest.mark.slow_cases("Quadratic", "GaussianNB")
-@every_model
 def test_missing_features_get_their_conditional_mean(model):
     X, y = rows_of_three_classes(6)
     fitted_model = fitted(model, 6)
@@ -130,7 +124,6 @@ def test_missing_features_get_their_conditional_mean(model):
         np.testing.assert_allclose(guess[np.isnan(row)], expected, rtol=1e-6, atol=1e-6)
 
 
-@every_model
 def test_what_is_imputed_besides(model):
     fitted_model = fitted(model)
     X = rows_of_three_classes()[0]
@@ -163,7 +156,6 @@ def test_a_feature_that_others_determine_is_recovered():
 # ---------------------------------------------------------------------- distances and outliers
 
 
-@every_model
 def test_distances_and_p_values_are_scipys(model):
     X, y = rows_of_three_classes()
     fitted_model = fitted(model)
@@ -228,7 +220,6 @@ def test_distances_and_p_values_are_of_the_range_where_a_feature_is_twice_there(
     np.testing.assert_allclose(doubled.p_values(twice), plain.p_values(X), rtol=1e-6)
 
 
-@every_model
 def test_p_values_of_rows_with_holes_go_by_what_is_there(model):
     X, _ = rows_of_three_classes()
     fitted_model = fitted(model, missing="marginal")
@@ -243,7 +234,6 @@ def test_p_values_of_rows_with_holes_go_by_what_is_there(model):
     assert (p_values[0] == 1).all()
 
 
-@every_model
 def test_a_mean_is_at_no_distance_from_itself(model):
     """Also where the means lie thousands of deviations apart, and from zero."""
     X, y = rows_of_three_classes(offset=1e6)
@@ -253,7 +243,6 @@ def test_a_mean_is_at_no_distance_from_itself(model):
     assert (distances + np.eye(3) > 0.9).all()
 
 
-@every_model
 def test_distances_are_finite_as_far_as_their_squares_are(model):
     """A model whose classes have the standard deviation 1, so that values are distances up to rounding."""
     far = model().fit(*one_deviation()).mahalanobis([[1.3e154], [-1.3e154], [1.35e154], [1e155]])
@@ -273,7 +262,6 @@ def pairs(model):
     return [(i, j) for i in range(3) for j in range(3) if i != j]
 
 
-@every_model
 def test_a_boundary_is_the_difference_of_log_densities(model):
     X, y = rows_of_three_classes()
     fitted_model = fitted(model)
@@ -309,7 +297,6 @@ def test_a_class_without_prior_lies_nowhere():
 # ---------------------------------------------------------------------- how they are used
 
 
-@every_model
 def test_a_class_that_is_not_there_is_named(model):
     fitted_model = fitted(model)
     for ask in (lambda: fitted_model.sample(3, "elm"), lambda: fitted_model.boundary("ash", "elm")):
@@ -324,7 +311,6 @@ def test_a_class_that_is_not_there_is_named(model):
 
 
 @pytest.mark.slow_cases("Quadratic", "Linear")
-@every_model
 def test_dask_rows_give_lazy_results(model):
     X, y = rows_of_three_classes()
     names = list("abcd")

@@ -5,11 +5,9 @@ import pandas as pd
 import pytest
 from scipy.special import logsumexp
 
-from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from streamgda import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from streamgda.models.gaussians.whitening import Whitening
 from tests.reference import gaussians_of, log_joint
-
-MODELS = (GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +24,6 @@ def with_holes(X):
     return holed
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_the_density_of_what_is_there_decides(model, training):
     X, y = training
     fitted = model(missing="marginal").fit(X, y)
@@ -47,7 +44,6 @@ def test_the_density_of_what_is_there_decides(model, training):
     np.testing.assert_allclose(decisions - decisions[:, :1], gaps, rtol=1e-7, atol=1e-8)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_a_row_without_values_has_the_prior_as_its_posterior(model, training):
     priors = [0.2, 0.3, 0.5]
     fitted = model(missing="marginal", priors=priors).fit(*training)
@@ -56,7 +52,6 @@ def test_a_row_without_values_has_the_prior_as_its_posterior(model, training):
     np.testing.assert_allclose(fitted.score_samples(nothing), 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("model", MODELS)
 def test_a_missing_value_is_an_error_unless_asked_for(model, training):
     X, y = training
     holed = with_holes(X)
