@@ -1,4 +1,4 @@
-"""What several test modules share: estimators, real data, processes, a cluster, and Hypothesis' settings."""
+"""What modules of tests share: estimators, kinds, real data, processes, a cluster, Hypothesis' profiles."""
 
 import os
 
@@ -90,6 +90,12 @@ def half_a_second():
 def model(request):
     """Each of the three estimators that scikit-learn has too."""
     return getattr(importlib.import_module("streamgda"), request.param)
+
+
+@pytest.fixture(params=["full", "tied", "diag"])
+def kind(request):
+    """Each kind of covariance."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

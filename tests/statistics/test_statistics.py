@@ -22,7 +22,6 @@ def state(kind="full", rows=slice(None)):
     return ClassStatistics(kind).update(X[rows], Y[rows])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_sums_are_the_sums(kind):
     s = state(kind)
     np.testing.assert_allclose(s.sums, [X[Y == c].sum(axis=0) for c in "ab"])
@@ -31,7 +30,6 @@ def test_sums_are_the_sums(kind):
     np.testing.assert_allclose(s.outer_sums, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_equal_states_have_one_digest_whatever_labels_were_once_beside_theirs(kind):
     short, both = np.array(["a", "a"]), np.array(["a", "a", "longer"])
     expected = ClassStatistics(kind).update(X[:1], short[:1])
@@ -45,7 +43,6 @@ def test_equal_states_have_one_digest_whatever_labels_were_once_beside_theirs(ki
 
 
 @pytest.mark.parametrize("weights", [None, [1, 2, 3, 4, 5]])
-@pytest.mark.parametrize("kind", KINDS)
 def test_from_sums_gives_the_state_back_in_any_order_of_classes(kind, weights):
     s, back = ClassStatistics(kind).update(X, Y, weights), slice(None, None, -1)
     outer = s.outer_sums if kind == "tied" else s.outer_sums[back]
@@ -100,7 +97,6 @@ def test_moments_are_symmetric_to_the_last_bit():
     assert state.scatter[0].tolist() == state.scatter[0].T.tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("unit", [1e-153, 1e-155, 1e-160, 1e-170])
 def test_features_whose_squares_are_too_small_are_refused_as_large_ones_are(kind, unit):
     rows, labels = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100) % 2
@@ -208,7 +204,6 @@ def test_only_states_merge():
         (([[1.0, 1e6]], ["a"]), "never went into the state"),
     ],
 )
-@pytest.mark.parametrize("kind", KINDS)
 @SORTS
 def test_subtraction_refuses_what_cannot_be(sort, kind, part, message):
     s, before = sort(kind).update(X, Y), sort(kind).update(X, Y)
@@ -441,7 +436,6 @@ def test_a_weight_that_rounding_hides_is_named():
         both - heavy
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_one_row_that_is_left_does_not_vary(kind):
     rows = np.random.default_rng(0).normal([0, 1e3, 1e8], size=(1000, 3))
     one, others = (ClassStatistics(kind).update(part, np.zeros(len(part))) for part in (rows[:1], rows[1:]))
@@ -458,7 +452,6 @@ def diagonal(state):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_variance_that_loses_its_digits_is_told_with_the_remedy(kind):
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(100, 2)), np.repeat(["a", "b"], 50)
@@ -479,7 +472,6 @@ def test_a_variance_that_loses_its_digits_is_told_with_the_remedy(kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
 def test_many_small_weights_add_up_to_twice_the_precision(kind):
     """3,000 times 0.1, in one block and in many: not even rounding differs, so either undoes the other."""
     rows, labels = np.tile([[1.0], [2.0]], (1_500, 1)), np.zeros(3_000, int)

@@ -285,7 +285,6 @@ X = np.array([[1.0, 2.0], [3.0, 5.0], [0.5, 0.25], [7.0, -2.0], [1e12, 0.1]])
 Y = np.array(["a", "a", "b", "b", "b"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_differ_from_those_that_went_in_by_little_are_not_taken_out(kind):
     state = of(kind, X, Y)
     with pytest.raises(ValueError, match="these rows never went into the state"):
@@ -323,7 +322,6 @@ def test_exact_and_floating_states_do_not_mix_unasked(verb):
     assert exact != floating
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_exact_and_floating_states_of_the_same_rows_compare_either_way(kind):
     y = TABLE["y"].to_numpy()
     exact, floating = of(kind, MATRIX, y), ClassStatistics(kind).update(MATRIX, y)
@@ -429,7 +427,6 @@ def test_decimals_of_a_table_that_would_be_rounded_are_refused(value):
     assert accumulate(scan_arrow(table, "y")).sums.tolist() == [[float(value) + 1]]
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_the_largest_floats_are_summed_without_a_warning(kind):
     rows = np.random.default_rng(0).normal(size=(600, 2))
     rows[:, 0], rows[5, 1] = 1.7e308, 1e308
@@ -520,7 +517,6 @@ def test_the_state_is_small():
 # ---------------------------------------------------------------------- what no rows could have left
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_one_row_that_is_left_does_not_vary(kind):
     state, before = of(kind, [[0.0], [10.0]], [0, 0]), of(kind, [[0.0], [10.0]], [0, 0])
     with pytest.raises(ValueError, match="never went into the state"):
@@ -533,14 +529,12 @@ def test_one_row_that_is_left_does_not_vary(kind):
         )
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_no_row_that_is_left_weighs_less_than_one(kind):
     state = of(kind, np.zeros((3, 1)), [0, 0, 0], [1, 1, 5])
     with pytest.raises(ValueError, match="cannot remove 1 row of weight 6 from 3 rows of weight 7"):
         state - of(kind, [[0.0]], [0], [6])
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_left_may_weigh_any_power_of_two(kind):
     kept = of(kind, [[0.0], [1.0]], [0, 0], [2**31, 2**31])
     removed = of(kind, [[3.0]], [0], [5])
@@ -550,7 +544,6 @@ def test_what_is_left_may_weigh_any_power_of_two(kind):
 # ---------------------------------------------------------------------- columns beside others
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_weights_repeat_rows_of_columns(tmp_path, kind):
     """Where rows of some weights are a part of a block, in an array by columns and in a file."""
     X, y, weights = np.arange(10.0).reshape(5, 2) ** 3, np.array([0, 1, 0, 1, 1]), np.array([1, 2, 3, 4, 7])
