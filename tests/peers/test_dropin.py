@@ -245,8 +245,6 @@ def test_frames_and_series_of_any_library_that_narwhals_reads(model):
     pandas = pd.DataFrame(columns)
     expected = model().fit(pandas, y)
     for frame in (
-        pl.DataFrame(columns),
-        pa.table(columns),
         nw.from_native(pl.DataFrame(columns)),
         pandas.convert_dtypes(dtype_backend="pyarrow"),
         pandas.convert_dtypes(),

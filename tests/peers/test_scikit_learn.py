@@ -70,21 +70,18 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
+SHRINKAGES = (None, 0.3, "auto", "oas")
 SETTINGS = [
     GaussianNB(exact=True),
     GaussianNB(missing="marginal"),
     LinearDiscriminantAnalysis(exact=True),
     LinearDiscriminantAnalysis(missing="marginal", store_covariance=True, n_components=1),
-    *(
-        LinearDiscriminantAnalysis(solver, shrinkage)
-        for solver in ("svd", "lsqr", "eigen")
-        for shrinkage in (None, 0.3, "auto", "oas")
-    ),
+    *(LinearDiscriminantAnalysis(solver, one) for solver in ("svd", "lsqr", "eigen") for one in SHRINKAGES),
     LinearDiscriminantAnalysis("eigen", 0.3, exact=True),
     *(
-        QuadraticDiscriminantAnalysis(solver=solver, shrinkage=shrinkage, reg_param=0.1)
+        QuadraticDiscriminantAnalysis(solver=solver, shrinkage=one, reg_param=0.1)
         for solver in ("svd", "eigen")
-        for shrinkage in (None, 0.3, "auto", "oas")
+        for one in SHRINKAGES
     ),
     QuadraticDiscriminantAnalysis(exact=True, reg_param=0.1),
     QuadraticDiscriminantAnalysis(missing="marginal", singular="skip", reg_param=0.1),
@@ -200,7 +197,7 @@ def test_what_is_not_fitted_is_neither_handed_over_nor_saved(model, tmp_path):
 @pytest.mark.parametrize(
     "model",
     [
-        *(kind(shrinkage=shrinkage) for kind in MODELS[1:] for shrinkage in (0.3, "auto", "oas")),
+        *(kind(shrinkage=shrinkage) for kind in MODELS[1:] for shrinkage in SHRINKAGES[1:]),
         QuadraticDiscriminantAnalysis(pooling="bayes"),
         GaussianNB(pooling=0.2),
         GaussianDiscriminantAnalysis(),
@@ -280,7 +277,7 @@ def test_rows_are_scored_some_at_a_time_with_thousands_of_classes(model):
     np.testing.assert_allclose(together[::23], alone, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("shrinkage", [None, 0.3, "auto", "oas"])
+@pytest.mark.parametrize("shrinkage", SHRINKAGES)
 def test_classes_with_the_same_mean_have_no_direction_between_them(shrinkage):
     cross = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     model = LinearDiscriminantAnalysis(shrinkage=shrinkage).fit(np.vstack([cross, cross]), [0] * 4 + [1] * 4)

@@ -93,19 +93,14 @@ def test_one_scoring_may_be_named():
     np.testing.assert_allclose(display.test_scores.mean(axis=1), search.cv_results_["mean_test_score"])
 
 
+SEVERAL = {"scoring": ["accuracy", "f1_macro"], "refit": False}
+
+
 @pytest.mark.parametrize(
     ("options", "scoring", "message"),
     [
-        (
-            {"scoring": ["accuracy", "f1_macro"], "refit": False},
-            None,
-            "the scorings of the search are 'accuracy', 'f1_macro'; give",
-        ),
-        (
-            {"scoring": ["accuracy", "f1_macro"], "refit": False},
-            "roc_auc",
-            "the scorings of the search are 'accuracy', 'f1_macro'; give",
-        ),
+        (SEVERAL, None, "the scorings of the search are 'accuracy', 'f1_macro'; give"),
+        (SEVERAL, "roc_auc", "the scorings of the search are 'accuracy', 'f1_macro'; give"),
         ({}, "accuracy", "the scorings of the search are 'log_likelihood'; give one"),
     ],
 )

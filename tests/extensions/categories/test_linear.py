@@ -156,17 +156,11 @@ def test_models_that_take_no_categories_say_so(other, source):
 
 def test_errors_of_frames_have_the_remedies_of_frames(customers, kinds):
     mixed = customers.assign(note=pd.Series([1, "a"] * 200, dtype=object))
+    array, grade = customers[["age", "grade"]].to_numpy(), Categorical(["grade"])
+    cannot = r"'city' \(.*\) cannot be features; leave them out, or learn text as .*, or parse dates"
     for rows, chosen, message in (
-        (
-            customers,
-            Categorical(["grade"]),
-            r"'city' \(.*\) cannot be features; leave them out, or learn text as .*, or parse dates",
-        ),
-        (
-            customers[["age", "grade"]].to_numpy(),
-            Categorical(["grade"]),
-            "names columns, and the rows are an array",
-        ),
+        (customers, grade, cannot),
+        (array, grade, "names columns, and the rows are an array"),
         (mixed, "auto", "the frame: Conversion failed for column note .*holds values of one type"),
     ):
         with pytest.raises(ValueError, match=message):

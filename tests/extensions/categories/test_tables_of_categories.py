@@ -401,23 +401,20 @@ def test_a_change_of_categories_needs_no_read_and_changes_no_other_model(table):
     assert abs(expected - before).max() > 0.01
 
 
+USUAL = {"categorical_features": "from_dtype", "alpha": 1.0, "max_categories": 255}
+
+
 @pytest.mark.parametrize(
     ("kind", "saved", "expected"),
     [
         (GaussianNB, {}, "auto"),
-        (GaussianNB, {"categorical_features": "from_dtype", "alpha": 1.0, "max_categories": 255}, "auto"),
-        (GaussianNB, {"categorical_features": None, "alpha": 1.0, "max_categories": 255}, None),
+        (GaussianNB, USUAL, "auto"),
+        (GaussianNB, {**USUAL, "categorical_features": None}, None),
         (GaussianNB, {"categorical_features": None, "alpha": 2.0}, Categorical((), alpha=2.0)),
         (GaussianNB, {"categorical_features": ["city"], "alpha": 2.0}, Categorical(["city"], alpha=2.0)),
         (
             LinearDiscriminantAnalysis,
-            {
-                "categorical_features": "from_dtype",
-                "categorical_model": "dummies",
-                "alpha": 1.0,
-                "categorical_ridge": 1.0,
-                "max_categories": 255,
-            },
+            {**USUAL, "categorical_model": "dummies", "categorical_ridge": 1.0},
             "auto",
         ),
         (
