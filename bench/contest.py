@@ -12,13 +12,15 @@ import os
 import re
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
+
+from bench import report
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,38 @@ class Result:
     def processor(self) -> float:
         """The median time of the processor in seconds, of all threads of the contender's process."""
         return statistics.median(self.processor_seconds)
+
+
+CELLS: dict[str, Callable[[Result], str]] = {
+    "median s": lambda one: f"{one.median:.3f}",
+    "processor s": lambda one: f"{one.processor:.3f}",
+    "fastest s": lambda one: f"{min(one.seconds):.3f}",
+    "min–max s": lambda one: f"{min(one.seconds):.3f}–{max(one.seconds):.3f}",
+    "peak MB": lambda one: f"{one.peak:.0f}",
+}
+"""What columns of a table say of a result, by their headers."""
+
+
+def cells(result: Result, *columns: str) -> list[str]:
+    """What a row of a table says of a result."""
+    return [CELLS[column](result) for column in columns]
+
+
+def times_table(results: Mapping[str, Result], *columns: str, what: str = "contender") -> str:
+    """A row for each contender, with its name and these columns."""
+    return report.table([what, *columns], [(name, *cells(one, *columns)) for name, one in results.items()])
+
+
+def median_time(
+    call: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """The median seconds of a call."""
+    times = []
+    for _ in range(repeats):
+        start = clock()
+        call()
+        times.append(clock() - start)
+    return statistics.median(times)
 
 
 def limit_threads(threads: int) -> None:

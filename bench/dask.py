@@ -15,7 +15,7 @@ from typing import Any
 
 from bench import data, report
 from bench.arguments import add_data, add_growth, parser_of, size
-from bench.contest import Contender, Result, contest, limit_threads
+from bench.contest import Contender, Result, contest, limit_threads, times_table
 from bench.passes import BLAS, SCAN_GROUPS, blas_products, growth, parquet_pass, scan_row_groups
 
 LOOP = "streamgda: plain loop over the blocks, 1 thread"
@@ -172,15 +172,6 @@ def contenders(folder: Path, options: argparse.Namespace) -> list[Contender]:
     return found
 
 
-def times_table(results: dict[str, Result]) -> str:
-    """Every contender: median and spread."""
-    rows = [
-        (name, f"{result.median:.3f}", f"{min(result.seconds):.3f}–{max(result.seconds):.3f}")
-        for name, result in results.items()
-    ]
-    return report.table(["contender", "median s", "min–max s"], rows)
-
-
 def goals(results: dict[str, Result]) -> report.Goals:
     """The ratios that were to be reached, and whether they were."""
     time = {name: result.median for name, result in results.items()}
@@ -245,7 +236,9 @@ def main() -> None:
     title = f"{size(options)}, {options.threads} threads"
     details = [] if SPARK in results else ["Spark was skipped: no Java was found."]
     details += [goals(results), *growth(options), *layouts(folder, options)]
-    report.publish("dask", title, times_table(results), *details, keep=not options.print_only)
+    report.publish(
+        "dask", title, times_table(results, "median s", "min–max s"), *details, keep=not options.print_only
+    )
 
 
 if __name__ == "__main__":

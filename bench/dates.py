@@ -8,6 +8,7 @@ from typing import Any
 
 from bench import report
 from bench.contest import Contender
+from bench.passes import parquet_pass
 
 COLUMNS = 10
 CLASSES = 4
@@ -17,8 +18,8 @@ def contenders(folder: Path, n_rows: int) -> list[Contender]:
     """The passes over the same moments, as timestamps and as days."""
     timestamps, days = make(folder, n_rows)
     return [
-        Contender(f"diag: {COLUMNS} timestamps", statistics, (timestamps,)),
-        Contender(f"diag: their days as {COLUMNS} numbers", statistics, (days,)),
+        Contender(f"diag: {COLUMNS} timestamps", parquet_pass, (timestamps, "diag")),
+        Contender(f"diag: their days as {COLUMNS} numbers", parquet_pass, (days, "diag")),
         Contender("DuckDB: mean and variance per class, of timestamps", duckdb_of_dates, (timestamps,)),
         Contender("Polars: mean and variance per class, of timestamps", polars_of_dates, (timestamps,)),
     ]
@@ -49,13 +50,6 @@ def make(folder: Path, n_rows: int) -> tuple[Path, Path]:
             columns = {f"x{i}": pa.array(one) for i, one in enumerate(values)}
             pq.write_table(pa.table({**columns, "y": y}), path, row_group_size=1 << 17)
     return timestamps, days
-
-
-def statistics(path: Path) -> Callable[[], Any]:
-    """The pass of this project, out of core."""
-    from streamgda import accumulate, scan_parquet
-
-    return lambda: accumulate(scan_parquet(path, "y"), "diag")
 
 
 def duckdb_of_dates(path: Path) -> Callable[[], Any]:

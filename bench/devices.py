@@ -13,7 +13,6 @@ import os
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # before SciPy is imported
 
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -25,6 +24,7 @@ from tqdm import tqdm
 
 from bench import report
 from bench.arguments import parser_of
+from bench.contest import median_time
 from streamgda import (
     GaussianNB,
     LinearDiscriminantAnalysis,
@@ -55,12 +55,7 @@ ROWS_MAPPED = 100_000
 def seconds(call: Callable[[], object], repeats: int) -> float:
     """The median time of a call, after one to warm up."""
     call()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return median_time(call, repeats)
 
 
 def batch(n_rows: int, n_features: int, n_classes: int, device: str) -> list[tuple[Any, Any]]:

@@ -6,21 +6,20 @@ data in memory; reading it is not counted. float32 and whole numbers are the sam
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench import data, report
 from bench.arguments import add_data, parser_of
-from bench.contest import Contender, Result, contest, limit_threads
+from bench.contest import Contender, Result, contest, limit_threads, median_time, times_table
 from bench.fit import sklearn_fit
 from bench.passes import parquet_pass
 
 QDA = "scikit-learn: QDA, in memory"
 NAMES = {"float64": "float64", "float32": "float32", "int16": "whole numbers (int16)"}
 KINDS = ("full", "tied", "diag")
+COLUMNS = ("median s", "min–max s", "peak MB")
 
 
 def exact_statistics(folder: Path, kind: Any) -> Callable[[], Any]:
@@ -48,15 +47,6 @@ def contenders(folders: dict[str, Path]) -> list[Contender]:
         ),
         Contender(QDA, sklearn_fit, (folders["float64"], "QDA")),
     ]
-
-
-def times_table(results: dict[str, Result]) -> str:
-    """Every contender: median, spread, peak memory."""
-    rows = [
-        (name, f"{r.median:.3f}", f"{min(r.seconds):.3f}–{max(r.seconds):.3f}", f"{r.peak:.0f}")
-        for name, r in results.items()
-    ]
-    return report.table(["contender", "median s", "min–max s", "peak MB"], rows)
 
 
 def goals(results: dict[str, Result], memory: float) -> report.Goals:
@@ -94,23 +84,13 @@ def state_table(folder: Path, repeats: int) -> tuple[str, float]:
         "read the means and covariances off": lambda: (exact.copy().means, exact.copy().covariance()),
         "turn it into a floating state": lambda: exact.copy().to_float(),
     }
-    rows = [(name, f"{1000 * median_of(task, repeats):.1f}") for name, task in tasks.items()]
+    rows = [(name, f"{1000 * median_time(task, repeats):.1f}") for name, task in tasks.items()]
     rows += [
         ("bytes of the exact state", f"{exact.nbytes:,}"),
         ("bytes of the floating one", f"{floating.nbytes:,}"),
     ]
     assert isinstance(exact, ExactClassStatistics)
     return report.table(["of a full state", "ms"], rows), exact.nbytes / floating.nbytes
-
-
-def median_of(task: Callable[[], Any], repeats: int) -> float:
-    """The median time of a task in seconds."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        task()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
 
 
 def main() -> None:
@@ -125,7 +105,7 @@ def main() -> None:
     states, memory = state_table(folders["float64"], options.repeats)
     title = f"{size[0]:,} × {size[1]}, {size[2]} classes, {options.threads} threads"
     details = goals(results, memory), states
-    report.publish("exact", title, times_table(results), *details, keep=not options.print_only)
+    report.publish("exact", title, times_table(results, *COLUMNS), *details, keep=not options.print_only)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench import data, report
 from bench.arguments import add_data, add_growth, parser_of, size
-from bench.contest import Contender, Result, contest, limit_threads
+from bench.contest import Contender, Result, cells, contest, limit_threads
 from bench.passes import (
     BLAS,
     DUCKDB_VARIANCE,
@@ -184,21 +184,16 @@ def ours_in_memory(folder: Path, threads: int) -> list[Contender]:
 
 def times_table(results: dict[str, Result]) -> str:
     """Every contender: median, spread, peak memory, and the time with reading for those in memory."""
-    read = results[READ].median
+    columns, read = ("median s", "processor s", "min–max s", "peak MB"), results[READ].median
     rows = [
         (
             name,
-            f"{result.median:.3f}",
-            f"{result.processor:.3f}",
-            f"{min(result.seconds):.3f}–{max(result.seconds):.3f}",
-            f"{result.peak:.0f}",
+            *cells(result, *columns),
             f"{result.median + read:.3f}" if name.removesuffix(ONE_THREAD) in IN_MEMORY else "",
         )
         for name, result in results.items()
     ]
-    return report.table(
-        ["contender", "median s", "processor s", "min–max s", "peak MB", "with reading s"], rows
-    )
+    return report.table(["contender", *columns, "with reading s"], rows)
 
 
 def goals(results: dict[str, Result]) -> report.Goals:

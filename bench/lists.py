@@ -8,6 +8,7 @@ from typing import Any
 
 from bench import report
 from bench.contest import Contender
+from bench.passes import parquet_pass
 
 PLACES = 256
 CLASSES = 4
@@ -18,7 +19,7 @@ def contenders(folder: Path, n_rows: int) -> list[Contender]:
     lists, columns = make(folder, n_rows)
     return [
         *(
-            Contender(f"{kind}: {name}", statistics, (path, kind))
+            Contender(f"{kind}: {name}", parquet_pass, (path, kind))
             for kind in ("full", "diag")
             for name, path in ((f"a list of {PLACES}", lists), (f"{PLACES} columns", columns))
         ),
@@ -59,13 +60,6 @@ def make(folder: Path, n_rows: int) -> tuple[Path, Path]:
         apart = {f"emb_{i}": np.ascontiguousarray(X[:, i]) for i in range(PLACES)}
         pq.write_table(pa.table({**apart, "y": y}), columns, row_group_size=1 << 15)
     return lists, columns
-
-
-def statistics(path: Path, kind: Any) -> Callable[[], Any]:
-    """The pass of this project, out of core."""
-    from streamgda import accumulate, scan_parquet
-
-    return lambda: accumulate(scan_parquet(path, "y"), kind)
 
 
 def by_hand(path: Path) -> Callable[[], Any]:

@@ -29,7 +29,7 @@ import streamgda.onnx
 from bench import report
 from bench.arguments import parser_of, size
 from bench.bare_formulas import BarePosteriors
-from bench.contest import Contender, contest, limit_threads
+from bench.contest import Contender, contest, limit_threads, times_table
 
 MODELS: dict[str, tuple[type, type]] = {
     "QDA": (streamgda.QuadraticDiscriminantAnalysis, discriminant_analysis.QuadraticDiscriminantAnalysis),
@@ -43,6 +43,7 @@ GOALS_OF_THREADS = {"QDA, streamgda": 1.7, "LDA, streamgda": 1.4, "GaussianNB, s
 ONE_THREAD = ", 1 thread"
 HEADERS = ["rows", "model", "streamgda µs", "scikit-learn µs", "bare formula µs", "onnxruntime µs", "÷ bare"]
 HEADERS += ["÷ scikit-learn", "goal", ""]
+COLUMNS = ("median s", "fastest s", "processor s", "peak MB")
 
 
 def fitted(estimator: type, n_features: int, n_classes: int, rows_per_class: int = 200) -> Any:
@@ -103,10 +104,7 @@ def wide_rows(options: argparse.Namespace) -> tuple[str, report.Goals]:
     ]
     results = contest(contenders, options.repeats)
     ours, theirs, qda, products = (results[name].median for name in names)
-    timings = report.table(
-        [f"{options.wide:,} × {WIDE}; QDA {few:,}", "median s", "peak MB"],
-        [(r.name, f"{r.median:.3f}", f"{r.peak:.0f}") for r in results.values()],
-    )
+    timings = times_table(results, "median s", "peak MB", what=f"{options.wide:,} × {WIDE}; QDA {few:,}")
     goals = [
         report.at_least("LDA: scikit-learn ÷ streamgda", theirs / ours, 1.5),
         report.at_most("QDA ÷ its products", qda / products, 1.5),
@@ -132,10 +130,6 @@ def many_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], report.
         Contender(f"{MAP}{ONE_THREAD}", random_features, (*mapped, 1)),
     ]
     results = contest(contenders, options.repeats)
-    memory = [
-        (r.name, f"{r.median:.3f}", f"{min(r.seconds):.3f}", f"{r.processor:.3f}", f"{r.peak:.0f}")
-        for r in results.values()
-    ]
     gains = []
     for name, goal in GOALS_OF_THREADS.items():
         alone, together = results[f"{name}{ONE_THREAD}"], results[name]
@@ -149,8 +143,8 @@ def many_rows(options: argparse.Namespace) -> tuple[list[Sequence[str]], report.
         rows.append(
             (f"{options.rows:,}", name, f"{1e6 * ours:.0f}", f"{1e6 * theirs:.0f}", "", "", "", *verdict)
         )
-    headers = ["predict_proba", "median s", "fastest s", "processor s", "peak MB"]
-    return rows, report.Goals(gains), report.table(headers, memory)
+    memory = times_table(results, *COLUMNS, what="predict_proba")
+    return rows, report.Goals(gains), memory
 
 
 class OnnxGraph:

@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from bench import data, report
 from bench.arguments import add_data, add_growth, parser_of, size
 from bench.contest import Contender, Result, contest, limit_threads
+from bench.passes import parquet_pass
 
 OURS = "streamgda: predict_dataset"
 SKLEARN = "scikit-learn: predict_proba, batch by batch"
@@ -46,8 +47,8 @@ def fitted(folder: Path) -> Any:
 
 def predict_parts(folder: Path, out: Path, columns: tuple[str, ...]) -> Callable[[], Any]:
     """What is timed: one call, planning included."""
-    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet", "zarr"):
-        importlib.import_module(module)
+    parquet_pass(folder, "full")  # imports what is used
+    importlib.import_module("zarr")
     from streamgda import predict_dataset
 
     model = fitted(folder)
@@ -92,8 +93,7 @@ def predict_batches(folder: Path, out: Path) -> Callable[[], Any]:
 
 def evaluate_source(folder: Path) -> Callable[[], Any]:
     """Reading, predicting and evaluating."""
-    for module in ("dask.threaded", "dask.delayed", "pyarrow.dataset", "pyarrow.parquet"):
-        importlib.import_module(module)
+    parquet_pass(folder, "full")  # imports what is used
     from streamgda import evaluate, scan_parquet
 
     model = fitted(folder)

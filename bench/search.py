@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import data, report
 from bench.arguments import add_data, parser_of, size
-from bench.contest import Contender, Result, contest, limit_threads
+from bench.contest import Contender, Result, cells, contest, limit_threads
 from bench.passes import parquet_pass
 
 FOLDS = 5
@@ -112,9 +112,8 @@ def times_table(results: dict[str, Result], work: dict[str, tuple[int, int]]) ->
     for name, result in results.items():
         n_rows, candidates = work[name]
         each = result.median / candidates / n_rows * 1e6
-        spread = f"{min(result.seconds):.3f}–{max(result.seconds):.3f}"
-        median = f"{result.median:.3f}"
-        rows.append((name, f"{n_rows:,}", candidates, median, spread, f"{each:.4f}", f"{result.peak:.0f}"))
+        median, spread, peak = cells(result, "median s", "min–max s", "peak MB")
+        rows.append((name, f"{n_rows:,}", candidates, median, spread, f"{each:.4f}", peak))
     headers = ["contender", "rows", "candidates", "median s", "min–max s", "s per candidate and 10⁶ rows"]
     return report.table([*headers, "peak MB"], rows)
 

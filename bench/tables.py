@@ -16,7 +16,8 @@ from typing import Any
 
 from bench import dates, lists, report
 from bench.arguments import add_data, parser_of
-from bench.contest import Contender, contest, limit_threads
+from bench.contest import Contender, contest, limit_threads, times_table
+from bench.passes import parquet_pass
 
 NUMBERS = 10
 CATEGORIES = {f"c{size}": size for size in (10, 20, 30, 40, 50)}
@@ -32,7 +33,7 @@ def main() -> None:
     folder = make(options.data / f"tables-{options.rows}", options.rows)
     mixed, numbers = folder / "mixed.parquet", folder / "numbers.parquet"
     contenders = [
-        Contender(f"{kind}: {name}", statistics, (path, kind))
+        Contender(f"{kind}: {name}", parquet_pass, (path, kind))
         for kind in ("tied", "full", "diag")
         for name, path in (("10 numbers and 5 columns of strings", mixed), ("15 numbers", numbers))
     ]
@@ -56,10 +57,6 @@ def main() -> None:
     contenders += lists.contenders(folder, options.rows // 10)
     contenders += dates.contenders(folder, options.rows)
     results = contest(contenders, options.repeats)
-    rows = [
-        (name, f"{one.median:.3f}", f"{one.processor:.3f}", f"{one.peak:.0f}")
-        for name, one in results.items()
-    ]
     taken = {name: result.processor for name, result in results.items()}
     goals = [
         report.at_most(
@@ -70,7 +67,7 @@ def main() -> None:
         for kind in ("tied", "full", "diag")
     ]
     goals += [*lists.goals(results), *dates.goals(results)]
-    table = report.table(["one pass", "median s", "processor s", "peak MB"], rows)
+    table = times_table(results, "median s", "processor s", "peak MB", what="one pass")
     title = f"{options.rows:,} rows, {CLASSES} classes"
     report.publish("tables", title, table, report.Goals(goals), keep=not options.print_only)
 
@@ -97,13 +94,6 @@ def make(folder: Path, n_rows: int) -> Path:
     few = dict(list(numbers.items())[:NUMBERS])
     pq.write_table(pa.table({**few, **strings, "y": y}), folder / "mixed.parquet", row_group_size=1 << 17)
     return folder
-
-
-def statistics(path: Path, kind: Any) -> Callable[[], Any]:
-    """The pass of this project, out of core."""
-    from streamgda import accumulate, scan_parquet
-
-    return lambda: accumulate(scan_parquet(path, "y"), kind)
 
 
 def csv_of(mixed: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import pickle
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from bench import data
+from bench.contest import median_time
 from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.splits import ROWS_PER_TASK, Split
@@ -110,18 +110,6 @@ def measure(options: argparse.Namespace) -> UnitCosts:
         overheads=overheads,
         remotes=remotes,
     )
-
-
-def median_time(
-    call: Callable[[], Any], repeats: int, clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Median seconds of a call."""
-    times = []
-    for _ in range(repeats):
-        start = clock()
-        call()
-        times.append(clock() - start)
-    return statistics.median(times)
 
 
 # ---------------------------------------------------------------------- a cluster of its own

@@ -1,4 +1,4 @@
-"""What several test modules share: where the real data is, processes, a cluster, and Hypothesis' settings."""
+"""What modules of tests share: estimators, kinds, real data, processes, a cluster, Hypothesis' profiles."""
 
 import os
 
@@ -6,6 +6,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest runs a process for each 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not shown
 
+import importlib
 import multiprocessing
 import sys
 import time
@@ -83,6 +84,18 @@ def half_a_second():
     start = time.process_time()
     sum(number * number for number in range(200_000))
     return max(0.5, 30 * (time.process_time() - start))
+
+
+@pytest.fixture(params=["GaussianNB", "LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis"])
+def model(request):
+    """Each of the three estimators that scikit-learn has too."""
+    return getattr(importlib.import_module("streamgda"), request.param)
+
+
+@pytest.fixture(params=["full", "tied", "diag"])
+def kind(request):
+    """Each kind of covariance."""
+    return request.param
 
 
 @pytest.fixture(scope="session")

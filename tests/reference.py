@@ -1,14 +1,17 @@
-"""Independent computations to compare with: rational arithmetic, straight from the definitions."""
+"""Independent computations to compare with: straight from the definitions, in fractions or by SciPy."""
 
 from fractions import Fraction
 
 import numpy as np
+from scipy.stats import multivariate_normal
+
+from streamgda import GaussianNB, LinearDiscriminantAnalysis
 
 
 def exact_moments(X, y, weights=None):
-    """Class -> (weight, mean, scatter matrix) as Fractions, of the float64 values as they are."""
+    """Class -> (weight, mean, scatter matrix) as Fractions, of the values as they are."""
     weights = [Fraction(1)] * len(y) if weights is None else [Fraction(float(w)) for w in weights]
-    rows = [[Fraction(float(value)) for value in row] for row in np.asarray(X)]
+    rows = [[Fraction(value.item()) for value in row] for row in np.asarray(X)]
     moments = {}
     for label in sorted(set(y)):
         members = [(w, row) for w, row, other in zip(weights, rows, y, strict=True) if other == label and w]
@@ -47,6 +50,31 @@ def exact_means(moments):
 
 def _rounded(nested):
     return np.array(nested, dtype=object).astype(np.float64)
+
+
+def covariances_of(model):
+    """The covariance of each class, as the attributes of a model have it."""
+    if hasattr(model, "var_"):
+        return np.array([np.diag(variances) for variances in model.var_])
+    covariances = np.asarray(model.covariance_)
+    return np.broadcast_to(covariances, (len(model.classes_), *covariances.shape[-2:]))
+
+
+def gaussians_of(model, X, y):
+    """Means and covariances of equally large classes as NumPy works them out, of the form of a model."""
+    classes = [X[y == label] for label in np.unique(y)]
+    covariances = np.array([np.cov(own.T, bias=True) for own in classes])
+    if isinstance(model, LinearDiscriminantAnalysis):
+        covariances[:] = covariances.mean(axis=0)
+    if isinstance(model, GaussianNB):
+        covariances = (covariances + model.epsilon_) * np.eye(X.shape[1])
+    return np.array([own.mean(axis=0) for own in classes]), covariances
+
+
+def log_joint(X, means, covariances, priors):
+    """Ln p(x, k) of each row and class, by SciPy's densities."""
+    pairs = zip(means, covariances, strict=True)
+    return np.column_stack([multivariate_normal(*pair).logpdf(X) for pair in pairs]) + np.log(priors)
 
 
 def close(actual, expected, kind, X, rtol):

@@ -63,8 +63,7 @@ def assert_close(found, expected, tolerance, name):
     )
 
 
-@pytest.mark.slow_cases("-3", "-4", "-5")
-@pytest.mark.slow_cases("-6", "-7", "-8", "-9", "-10", "-11")
+@pytest.mark.slow_cases("-3", "-4", "-5", "-6", "-7", "-8", "-9", "-10", "-11")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("n_classes", [2, 3, 20])
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,5 @@
 """The picture of what categories say about classes."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,7 +68,6 @@ def test_regions_at_fixed_categories_are_what_is_predicted(model, colour):
     points = pd.DataFrame({"b": display.xx0.ravel(), "a": display.xx1.ravel(), **fixed})
     np.testing.assert_array_equal(model.predict(points), display.response.ravel())
     assert display.ax_.get_title() == f"c = 0.5, colour = {colour or '(missing)'}, shape = o"
-    plt.close("all")
 
 
 def test_ellipses_at_fixed_categories_are_those_of_the_rows_that_have_them():
@@ -82,7 +80,6 @@ def test_ellipses_at_fixed_categories_are_those_of_the_rows_that_have_them():
         expected = [[2 * k, -3 * k * (colour == "red")] for k in range(3)]
         np.testing.assert_allclose(display.means, expected, atol=0.2)
         np.testing.assert_allclose(display.covariances, [np.eye(2)] * 3, atol=0.15)
-    plt.close("all")
 
 
 @pytest.mark.parametrize("fixed", [None, {"colour": "red"}, {"colour": "red", "shape": "cube"}])

@@ -1,6 +1,5 @@
 """Pictures of searches and learning curves: what they draw is what was computed."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -14,19 +13,14 @@ from streamgda import (
 )
 from streamgda.plotting import LearningCurveDisplay, ValidationCurveDisplay
 
-
-@pytest.fixture(autouse=True)
-def no_figures_left():
-    yield
-    plt.close("all")
+WINE = load_wine(return_X_y=True)
 
 
 def test_a_learning_curve_is_drawn_with_its_spread():
-    X, y = load_wine(return_X_y=True)
     display = LearningCurveDisplay.from_estimator(
-        LinearDiscriminantAnalysis(), X, y, scoring="accuracy", plot={"score_type": "test"}
+        LinearDiscriminantAnalysis(), *WINE, scoring="accuracy", plot={"score_type": "test"}
     )
-    sizes, _, test = learning_curve(LinearDiscriminantAnalysis(), X, y, scoring="accuracy")
+    sizes, _, test = learning_curve(LinearDiscriminantAnalysis(), *WINE, scoring="accuracy")
     (line,) = display.lines_
     np.testing.assert_array_equal(line.get_xdata(), sizes)
     np.testing.assert_allclose(line.get_ydata(), test.mean(axis=1))
@@ -35,9 +29,8 @@ def test_a_learning_curve_is_drawn_with_its_spread():
 
 
 def test_a_search_is_drawn_against_a_parameter():
-    X, y = load_wine(return_X_y=True)
     grid = {"reg_param": [0.1, 0.001, 0.01], "shrinkage": [None, 0.01]}
-    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(), grid).fit(X, y)
+    search = StatisticsSearchCV(QuadraticDiscriminantAnalysis(), grid).fit(*WINE)
     display = ValidationCurveDisplay.from_search(search, "reg_param", where={"shrinkage": None})
     (line,) = display.lines_
     assert line.get_xdata().tolist() == [0.001, 0.01, 0.1]
@@ -67,15 +60,14 @@ def test_a_grid_with_0_can_be_read(values, is_by_rank):
 
 
 def searched(grid, **options):
-    return StatisticsSearchCV(LinearDiscriminantAnalysis(), grid, **options).fit(*load_wine(return_X_y=True))
+    return StatisticsSearchCV(LinearDiscriminantAnalysis(), grid, **options).fit(*WINE)
 
 
 def test_a_single_value_makes_no_curve():
     with pytest.raises(ValueError, match="a curve needs two values or more; there is 0.1 alone"):
         ValidationCurveDisplay.from_search(searched({"shrinkage": [None, 0.1]}), "shrinkage")
-    X, y = load_wine(return_X_y=True)
     with pytest.raises(ValueError, match="a curve needs two values or more"):
-        LearningCurveDisplay.from_estimator(LinearDiscriminantAnalysis(), X, y, cv=2)
+        LearningCurveDisplay.from_estimator(LinearDiscriminantAnalysis(), *WINE, cv=2)
 
 
 # ---------------------------------------------------------------------- which candidates
@@ -101,19 +93,14 @@ def test_one_scoring_may_be_named():
     np.testing.assert_allclose(display.test_scores.mean(axis=1), search.cv_results_["mean_test_score"])
 
 
+SEVERAL = {"scoring": ["accuracy", "f1_macro"], "refit": False}
+
+
 @pytest.mark.parametrize(
     ("options", "scoring", "message"),
     [
-        (
-            {"scoring": ["accuracy", "f1_macro"], "refit": False},
-            None,
-            "the scorings of the search are 'accuracy', 'f1_macro'; give",
-        ),
-        (
-            {"scoring": ["accuracy", "f1_macro"], "refit": False},
-            "roc_auc",
-            "the scorings of the search are 'accuracy', 'f1_macro'; give",
-        ),
+        (SEVERAL, None, "the scorings of the search are 'accuracy', 'f1_macro'; give"),
+        (SEVERAL, "roc_auc", "the scorings of the search are 'accuracy', 'f1_macro'; give"),
         ({}, "accuracy", "the scorings of the search are 'log_likelihood'; give one"),
     ],
 )

@@ -72,7 +72,6 @@ def test_long_and_short_classes_at_an_offset_keep_their_digits(kind, spread):
     assert error(state, exact) <= 1e-13
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_class_that_begins_far_away_keeps_the_digits_of_its_own_scatter(kind):
     X = np.vstack([[1e8], np.arange(40.0)[:, None] / 8])
     y = np.zeros(len(X), dtype=int)
@@ -81,7 +80,6 @@ def test_a_class_that_begins_far_away_keeps_the_digits_of_its_own_scatter(kind):
 
 
 @pytest.mark.parametrize(("n_rows", "n_classes"), [(200, 90), (6000, 500)])
-@pytest.mark.parametrize("kind", KINDS)
 def test_what_is_constant_in_a_class_does_not_vary_in_any_block(kind, n_rows, n_classes):
     y = np.arange(n_rows) % n_classes
     X = np.column_stack([0.1 * y, np.full(n_rows, 0.3), np.arange(n_rows)])
@@ -90,7 +88,6 @@ def test_what_is_constant_in_a_class_does_not_vary_in_any_block(kind, n_rows, n_
     assert (diagonal[..., :2] == 0).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("value", "message"), [(np.nan, "row 7: feature 1 is NaN"), (1e200, "too large")])
 def test_a_block_that_is_refused_leaves_the_state_as_it_was(kind, value, message):
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
@@ -103,7 +100,6 @@ def test_a_block_that_is_refused_leaves_the_state_as_it_was(kind, value, message
     assert state == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_blocks_of_other_features_or_labels_are_refused(kind):
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 3
     with pytest.raises(ValueError, match="2 and 1 features"):

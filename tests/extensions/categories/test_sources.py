@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 from streamgda import (
     Categorical,
@@ -79,40 +80,27 @@ def test_parquet_of_unlike_dictionaries_and_hive_partitions(tmp_path, customers,
     np.testing.assert_allclose(found.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
 
 
-def as_reader(table):
-    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=70))
-
-
-def as_csv(tmp_path, table):
-    table.to_pandas().to_csv(tmp_path / "rows.csv", index=False)
+def as_csv(table, folder):
+    table.to_pandas().to_csv(folder / "rows.csv", index=False)
     schema = table.schema.set(table.schema.get_field_index("city"), pa.field("city", pa.string()))
-    return ds.dataset(tmp_path / "rows.csv", format=csv_format(), schema=schema)
+    nulls = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+    return ds.dataset(folder / "rows.csv", format=ds.CsvFileFormat(convert_options=nulls), schema=schema)
 
 
-def csv_format():
-    import pyarrow.csv as pc
+ARROW = {
+    "table": lambda table, folder: table,
+    "reader": lambda table, folder: table.to_reader(max_chunksize=70),
+    "pandas": lambda table, folder: table.to_pandas(),
+    "polars": lambda table, folder: pytest.importorskip("polars").from_arrow(table),
+    "lazy": lambda table, folder: pytest.importorskip("polars").from_arrow(table).lazy(),
+    "duckdb": lambda table, folder: pytest.importorskip("duckdb").arrow(table),
+    "csv": as_csv,
+}
 
-    return ds.CsvFileFormat(convert_options=pc.ConvertOptions(strings_can_be_null=True, null_values=[""]))
 
-
-@pytest.mark.parametrize("kind", ["table", "reader", "pandas", "polars", "lazy", "duckdb", "csv"])
+@pytest.mark.parametrize("kind", ARROW)
 def test_arrow_data_of_any_library(tmp_path, kind, customers, expected):
-    table = pa.Table.from_pandas(customers, preserve_index=False)
-    if kind == "csv":
-        data = as_csv(tmp_path, table)
-    elif kind == "duckdb":
-        data = pytest.importorskip("duckdb").arrow(table)
-    else:
-        if kind in ("polars", "lazy"):
-            customers = pytest.importorskip("polars").from_arrow(table)
-        make = {
-            "table": lambda t: t,
-            "reader": as_reader,
-            "pandas": lambda t: customers,
-            "polars": lambda t: customers,
-            "lazy": lambda t: customers.lazy(),
-        }
-        data = make[kind](table)
+    data = ARROW[kind](pa.Table.from_pandas(customers, preserve_index=False), tmp_path)
     check(scan_arrow(data, "kind", exclude=["joined"], categories=CHOSEN), expected)
 
 

@@ -193,13 +193,3 @@ def test_incomplete_rows_with_categories_are_saved_and_forgotten(tmp_path):
         expected = state_of(GREEN, kind).in_schema(rest.schema)
         np.testing.assert_allclose(rest.means, expected.means, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(rest.scatter, expected.scatter, rtol=1e-12, atol=1e-14)
-
-
-def test_rows_are_recoded_by_value():
-    block = block_of(RED)
-    known = block.schema.union(block_of(GREEN).schema)
-    known = Categories(NUMBERS, COLUMNS, (("green", "red"), *known.values[1:]))
-    rows = block.features.onto(known)
-    assert np.column_stack(list(rows)).tolist() == dense(RED, known.values).tolist()
-    assert rows.n_unseen() == {"colour": 1}
-    assert rows.onto(block.schema).n_unseen() == {"colour": 1}

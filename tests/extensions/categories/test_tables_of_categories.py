@@ -234,6 +234,7 @@ def test_naive_bayes_learns_each_column_from_the_rows_that_have_it(table):
             counts = values.value_counts().reindex(X[name].dropna().unique(), fill_value=0) + 1
             joint[:, k] += X[name].map(np.log(counts / counts.sum())).fillna(0).astype(float)
     np.testing.assert_allclose(model.predict_joint_log_proba(X), joint, rtol=1e-9)
+    assert model.n_iter_ == 0
     batches = GaussianNB(missing="marginal", var_smoothing=0, categories=CHOSEN)
     for some in np.array_split(np.argsort(X["city"].fillna("~")), 4):
         batches.partial_fit(X.iloc[some], y[some])
@@ -400,23 +401,20 @@ def test_a_change_of_categories_needs_no_read_and_changes_no_other_model(table):
     assert abs(expected - before).max() > 0.01
 
 
+USUAL = {"categorical_features": "from_dtype", "alpha": 1.0, "max_categories": 255}
+
+
 @pytest.mark.parametrize(
     ("kind", "saved", "expected"),
     [
         (GaussianNB, {}, "auto"),
-        (GaussianNB, {"categorical_features": "from_dtype", "alpha": 1.0, "max_categories": 255}, "auto"),
-        (GaussianNB, {"categorical_features": None, "alpha": 1.0, "max_categories": 255}, None),
+        (GaussianNB, USUAL, "auto"),
+        (GaussianNB, {**USUAL, "categorical_features": None}, None),
         (GaussianNB, {"categorical_features": None, "alpha": 2.0}, Categorical((), alpha=2.0)),
         (GaussianNB, {"categorical_features": ["city"], "alpha": 2.0}, Categorical(["city"], alpha=2.0)),
         (
             LinearDiscriminantAnalysis,
-            {
-                "categorical_features": "from_dtype",
-                "categorical_model": "dummies",
-                "alpha": 1.0,
-                "categorical_ridge": 1.0,
-                "max_categories": 255,
-            },
+            {**USUAL, "categorical_model": "dummies", "categorical_ridge": 1.0},
             "auto",
         ),
         (
@@ -429,8 +427,3 @@ def test_a_change_of_categories_needs_no_read_and_changes_no_other_model(table):
 def test_parameters_of_models_saved_by_older_versions(kind, saved, expected):
     params = saved if kind is GaussianNB else {"solver": "svd", **saved}
     assert kind(**kind._upgraded(params)).categories == expected
-
-
-def test_columns_alone_are_no_option():
-    with pytest.raises(ValueError, match=r"among {'auto'}, a Categorical or None. Got \['city'\] instead"):
-        GaussianNB(categories=["city"]).fit([[0.0], [1.0]], [0, 1])

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 import streamgda
 from streamgda import (
     GaussianNB,
-    IncompleteStatistics,
     LinearDiscriminantAnalysis,
     Marginal,
     QuadraticDiscriminantAnalysis,
@@ -23,7 +22,7 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
-from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed, log_likelihood
+from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed
 
 __all__ = ["folder"]  # a fixture
 
@@ -43,25 +42,6 @@ def test_reading_once_a_step_leads_where_the_patterns_lead(model):
     ratio = by_reads.covariance_ / np.outer(deviations, deviations)
     np.testing.assert_allclose(ratio, by_pattern.covariance_ / np.outer(deviations, deviations), atol=0.02)
     assert by_reads.statistics_.counts.tolist() == by_pattern.statistics_.counts.tolist()
-
-
-def test_the_likelihood_grows_with_each_read():
-    from streamgda.data.blocks.arrays import array_blocks
-
-    X, y = holed(200, d=3)
-    likelihoods = []
-
-    def read(empty):
-        state = empty.copy()
-        state.update_blocks(array_blocks(X, y))
-        if hasattr(state, "parameters"):
-            given = empty.parameters.moments(np.ones(2), np.zeros(2))
-            likelihoods.append(log_likelihood(X, y, given.means + given.low_means, given.scatter))
-        return state
-
-    Marginal(max_patterns=2, max_reads=6).read(read, IncompleteStatistics(max_patterns=2))
-    assert len(likelihoods) == 5
-    assert (np.diff(likelihoods) > 0).all()
 
 
 def test_too_few_reads_are_a_warning_that_says_what_to_do():
@@ -217,9 +197,6 @@ def test_the_command_line_says_how_em_ends(folder, tmp_path):
     assert "set missing=Marginal(max_patterns=..., max_reads=..., tol=...)" in early.stderr
     once = CliRunner().invoke(main, [*arguments, "marginal max_patterns=3 max_reads=1", "--statistics"])
     assert "Raise max_patterns (set missing=Marginal(" in once.stderr
-    for old, now in (("--max-reads", "max_reads"), ("--max-patterns", "max_patterns"), ("--em-tol", "tol")):
-        refused = CliRunner().invoke(main, [*arguments, "marginal", old, "3"])
-        assert f"{old} is now --missing 'marginal {now}=...'" in refused.stderr
 
 
 @pytest.mark.parametrize("remedy", [{"reg_param": 0.5}, {"pooling": 0.5}, {"pooling": "bayes"}])

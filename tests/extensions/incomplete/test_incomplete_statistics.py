@@ -15,7 +15,7 @@ from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistic
 from tests.contracts.mergeable_contract import SubtractableContract, often
 from tests.contracts.test_laws import agree, is_left
 from tests.reference import close, exact_means, exact_moments, exact_scatter
-from tests.strategies import KINDS, kinds, labelled_rows
+from tests.strategies import kinds, labelled_rows
 
 nan = float("nan")
 
@@ -220,7 +220,6 @@ def test_decay_weighs_every_pattern():
 
 
 @pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
 def test_moments_that_are_not_kept_are_none_also_where_those_that_are_kept_are_not_determined(kind, exact):
     state = IncompleteStatistics(kind, exact=exact).update([[nan, 1.0], [nan, 2.0]], [0, 0])
     assert state.reasons

@@ -23,8 +23,6 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
-from streamgda.statistics.factory import empty_statistics
-from streamgda.statistics.required import Required
 from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed
 
 __all__ = ["folder"]  # a fixture
@@ -88,8 +86,6 @@ def test_sources_take_the_word_of_models(folder):
         scan_parquet(folder, "y", missing="keep")
     with pytest.raises(ValueError, match="^missing must be 'raise' or 'drop' or 'marginal'; got 'median'$"):
         scan_parquet(folder, "y", missing="median")
-    with pytest.raises(ValueError, match="^missing must be 'raise', 'marginal' or a Marginal; got 'median'$"):
-        accumulate(scan_parquet(folder, "y"), missing="median")
 
 
 def test_what_accumulate_is_asked_for_counts_for_more_than_what_the_source_says(folder):
@@ -123,13 +119,6 @@ def test_rows_whose_classes_are_divided_are_read_once():
     model = MixtureDiscriminantAnalysis(missing=Marginal(max_patterns=2))
     with pytest.raises(ValueError, match="max_patterns=2 are kept"):
         model.fit(X, y)
-
-
-def test_an_empty_state_takes_what_its_policy_takes():
-    assert empty_statistics(Required()).missing == "raise"
-    state = empty_statistics(Required.of("full", exact=True), missing=Marginal(7), feature_names=["a", "b"])
-    assert (state.missing, state.max_patterns, state.exact) == ("marginal", 7, True)
-    assert state == IncompleteStatistics(max_patterns=7, exact=True, feature_names=["a", "b"])
 
 
 @pytest.mark.parametrize("n_rows", [40, 100_000])  # one block, or several

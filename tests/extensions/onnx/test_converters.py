@@ -70,8 +70,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.slow_cases("oas")
-@pytest.mark.slow_cases("-2")
+@pytest.mark.slow_cases("oas", "-2")
 @pytest.mark.parametrize("n_classes", [2, 5])
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_onnxruntime_has_the_same_probabilities(model, n_classes):

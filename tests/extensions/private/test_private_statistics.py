@@ -319,14 +319,8 @@ def test_a_program_tells_nothing_of_its_rows(tmp_path):
     assert printed.count("ValueError('the rows cannot be read") == 3 * 4
     assert "nothing was wrong" not in printed
     assert "Privacy(" in printed
-    spelled = [str(value) for value in PLANTED.values()] + [
-        "13,579",
-        "13578",
-        "13,578",
-        "86,420.5",
-        "97,531.5",
-    ]
-    for text in spelled:
+    others = ("13,579", "13578", "13,578", "86,420.5", "97,531.5")
+    for text in (*map(str, PLANTED.values()), *others):
         assert text not in printed
         assert all(text.encode() not in file for file in files)
 

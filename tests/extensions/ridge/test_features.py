@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import rankdata
@@ -13,7 +12,7 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from streamgda import LinearDiscriminantAnalysis, RandomFeatures, scan_arrow
+from streamgda import RandomFeatures
 
 X, y = load_iris(return_X_y=True)
 SAMPLE = X[::2]
@@ -182,15 +181,6 @@ def test_a_value_that_is_not_finite_is_named_with_the_remedy(bad):
 def test_parameters_that_are_not_valid_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         RandomFeatures(**options).fit(X)
-
-
-def test_a_source_is_mapped_as_a_pipeline_maps_rows():
-    pipeline = make_pipeline(RandomFeatures(60), LinearDiscriminantAnalysis(shrinkage=0.1)).fit(X, y)
-    features, model = RandomFeatures(60).fit(X), LinearDiscriminantAnalysis(shrinkage=0.1)
-    table = pa.table({**{f"x{j}": X[:, j] for j in range(4)}, "y": y})
-    model.fit(scan_arrow(table, "y").map(features))
-    made = pd.DataFrame(features.transform(X), columns=features.get_feature_names_out())
-    np.testing.assert_allclose(model.predict_proba(made), pipeline.predict_proba(X), rtol=1e-9)
 
 
 def test_a_linear_model_learns_curved_boundaries():

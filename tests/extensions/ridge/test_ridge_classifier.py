@@ -12,8 +12,6 @@ import pytest
 import skl2onnx
 from sklearn import linear_model
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import streamgda.onnx
 from streamgda import (
@@ -22,9 +20,7 @@ from streamgda import (
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
     RidgeClassifier,
-    StatisticsLedger,
     StatisticsSearchCV,
-    accumulate,
     evaluate,
     load,
     predict_dataset,
@@ -144,8 +140,6 @@ def test_weights_are_repetitions_and_small_ones_do_not_hide_the_rows():
     assert [model.gcv_, criterion.residual_sum, model.df_] == pytest.approx(
         [0.266748782, 59.888960693, 4.791829856], abs=6e-10
     )
-    repeated = RidgeClassifier(1.0, scale=False).fit(np.repeat(X, weights, 0), np.repeat(y, weights))
-    np.testing.assert_allclose(model.coef_, repeated.coef_, atol=1e-12)
     light = RidgeClassifier().fit(X, y, np.full(150, 0.01))
     assert light.df_ <= 75
     assert (light.predict(X) == y).mean() > 0.8
@@ -312,27 +306,12 @@ def test_it_goes_wherever_models_go(tmp_path):
     for i in range(3):
         pq.write_table(pa.Table.from_pandas(frame[i::3]), tmp_path / "data" / f"{i}.parquet")
     source = scan_parquet(tmp_path / "data", "kind")
-    memory = RidgeClassifier().fit(frame[list("abcd")], frame["kind"])
-    ledger = StatisticsLedger(tmp_path / "ledger", covariance_type="tied")
-    ledger.refresh(source)
-    models = [
-        RidgeClassifier().fit(source),
-        RidgeClassifier().fit(source, scheduler="synchronous"),
-        RidgeClassifier.from_statistics(ledger.statistics()),
-        RidgeClassifier.from_statistics(accumulate(source, "tied")),
-    ]
-    for model in models:
-        np.testing.assert_allclose(
-            model.decision_function(frame[list("abcd")]), memory.decision_function(frame[list("abcd")])
-        )
-    model = models[0].calibrate(frame[list("abcd")], frame["kind"], method="softmax")
-    probabilities = model.predict_proba(frame[list("abcd")])
+    rows = frame[list("abcd")]
+    model = RidgeClassifier().fit(source).calibrate(rows, frame["kind"], method="softmax")
+    probabilities = model.predict_proba(rows)
     predict_dataset(model, source, tmp_path / "out", columns=["label", "probabilities"])
     written = pd.read_parquet(tmp_path / "out")
-    assert (
-        written["predicted_label"].value_counts()
-        == pd.Series(model.predict(frame[list("abcd")])).value_counts()
-    ).all()
+    assert (written["predicted_label"].value_counts() == pd.Series(model.predict(rows)).value_counts()).all()
     answer = duckdb.sql(model.to_sql("frame")).df()
     np.testing.assert_allclose(answer.drop(columns="label").to_numpy(), probabilities, atol=1e-12)
     streamgda.onnx.register()
@@ -341,7 +320,7 @@ def test_it_goes_wherever_models_go(tmp_path):
     np.testing.assert_allclose(answered, probabilities, atol=1e-12)
 
 
-def test_it_takes_categories_and_the_maps_of_sources(tmp_path):
+def test_it_takes_categories():
     X, y = load_iris(return_X_y=True)
     frame = pd.DataFrame(X, columns=list("abcd")).assign(
         size=pd.Categorical(np.where(X[:, 0] > 5.8, "l", "s"))
@@ -353,13 +332,6 @@ def test_it_takes_categories_and_the_maps_of_sources(tmp_path):
     np.testing.assert_allclose(
         model.to_sklearn().decision_function(frame), peer.decision_function(dummies), atol=1e-10
     )
-    pq.write_table(
-        pa.table({**{n: X[:, i] for i, n in enumerate("abcd")}, "kind": y}), tmp_path / "x.parquet"
-    )
-    squares = make_pipeline(StandardScaler(), PolynomialFeatures(include_bias=False)).fit(X)
-    source = scan_parquet(tmp_path / "x.parquet", "kind").map(squares)
-    mapped = RidgeClassifier().fit(source).as_pipeline(source)
-    assert mapped.score(frame[list("abcd")], y) > 0.97
 
 
 def test_densities_are_not_there():

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
 from sklearn.datasets import load_iris
 
 from streamgda import GaussianNB, LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from tests.reference import covariances_of, log_joint
 
 IRIS = load_iris(return_X_y=True)
 MODELS = [
@@ -17,15 +17,6 @@ MODELS = [
 ]
 
 
-def covariances_of(model):
-    """The covariance of each class, as the model's own attributes have it."""
-    if isinstance(model, QuadraticDiscriminantAnalysis):
-        return model.covariance_
-    if isinstance(model, LinearDiscriminantAnalysis):
-        return [model.covariance_] * len(model.classes_)
-    return [np.diag(variances) for variances in model.var_]
-
-
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_it_is_the_sum_of_the_log_densities_of_the_rows(model):
     X, y = IRIS
@@ -35,11 +26,7 @@ def test_it_is_the_sum_of_the_log_densities_of_the_rows(model):
     model.fit(X, y, weights)
     means = model.statistics_.means
     priors = np.bincount(y, weights) / weights.sum() if model.priors is None else model.priors
-    expected = sum(
-        weights[y == k] @ multivariate_normal(means[k], covariance).logpdf(X[y == k])
-        + weights[y == k].sum() * np.log(priors[k])
-        for k, covariance in enumerate(covariances_of(model))
-    )
+    expected = weights @ log_joint(X, means, covariances_of(model), priors)[np.arange(len(y)), y]
     assert model.log_likelihood_ == pytest.approx(expected, rel=1e-12)
     n_free = model.n_parameters_
     assert model.bic_ == pytest.approx(2 * expected - n_free * np.log(weights.sum()), rel=1e-12)

@@ -3,13 +3,22 @@
 import copy
 import pickle
 import re
+import sys
 import threading
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from streamgda import GaussianNB, from_bytes
+from streamgda import (
+    GaussianDiscriminantAnalysis,
+    GaussianNB,
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+    from_bytes,
+)
 from streamgda.models.estimators import ESTIMATORS, estimator_named
 from tests.interrupted import check_interruptions
 from tests.statistics.test_one_moment import learning
@@ -32,11 +41,16 @@ class MadeByLearning:
 
 
 def in_threads(*works):
-    threads = [threading.Thread(target=work, daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    """Threads that take turns as often as they can."""
+    before, threads = sys.getswitchinterval(), [threading.Thread(target=work, daemon=True) for work in works]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    finally:
+        sys.setswitchinterval(before)
     assert not any(thread.is_alive() for thread in threads), "threads wait for each other"
 
 
@@ -51,6 +65,33 @@ def test_models_that_feed_each_other_do_not_wait(missing):
 
     in_threads(lambda: feed(one, other), lambda: feed(other, one))
     assert one.statistics_.counts.tolist()[0] == one.statistics_.counts.tolist()[1]
+
+
+SHARED = [
+    GaussianNB(),
+    LinearDiscriminantAnalysis(),
+    QuadraticDiscriminantAnalysis(reg_param=0.01),
+    GaussianDiscriminantAnalysis(covariance_model="EEV"),
+]
+
+
+@pytest.mark.slow_cases("Gaussian", "Linear")
+@pytest.mark.parametrize("model", SHARED, ids=lambda model: type(model).__name__)
+def test_threads_that_learn_together_lose_no_row(model):
+    rng = np.random.default_rng(0)
+    labels = [rng.integers(0, 3 if i < 40 else 4, 40) for i in range(80)]  # a class appears late
+    batches = [(rng.normal(size=(40, 4)) + y[:, None], y) for y in labels]
+
+    def learn(learner, some):
+        for batch in some:
+            learner.partial_fit(*batch)
+
+    for _ in range(5):
+        shared, alone = clone(model), clone(model)
+        in_threads(*(partial(learn, shared, batches[part::4]) for part in range(4)))
+        learn(alone, batches)
+        assert shared.statistics_.counts.tolist() == alone.statistics_.counts.tolist()
+        assert shared.statistics_.allclose(alone.statistics_)
 
 
 @pytest.mark.parametrize("kind", MODELS)

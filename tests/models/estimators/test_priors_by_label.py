@@ -84,11 +84,12 @@ def test_priors_by_bools_are_loaded_as_bools(tmp_path):
     assert repr(load(tmp_path / "model.parquet").priors) == "{False: 0.75, True: 0.25}"
 
 
-def without_pairs(path):
-    """Write a model anew as it was saved before there were pairs of a label and its prior."""
+def with_pairs(path, pairs):
+    """Write a model anew with other pairs of a label and its prior, or without, as it was saved once."""
     table = pq.read_table(path)
     document = json.loads(table.schema.metadata[b"streamgda"])
     del document["model"]["priors"], document["checksum"]
+    document["model"] |= {} if pairs is None else {"priors": pairs}
     pq.write_table(table.replace_schema_metadata({b"streamgda": json.dumps(document)}), path)
 
 
@@ -97,7 +98,7 @@ def test_a_model_saved_with_labels_as_text_still_loads(labels, tmp_path):
     shares = dict(zip(labels.tolist(), (0.5, 0.375, 0.125), strict=True))
     model = QuadraticDiscriminantAnalysis(priors=shares).fit(X, labels[np.arange(90) % 3])
     model.save(tmp_path / "model.parquet")
-    without_pairs(tmp_path / "model.parquet")
+    with_pairs(tmp_path / "model.parquet", None)
     loaded = load(tmp_path / "model.parquet")
     assert set(map(type, loaded.priors)) == {str}
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
@@ -107,11 +108,7 @@ def test_a_model_saved_with_labels_as_text_still_loads(labels, tmp_path):
 def test_priors_that_are_no_pairs_are_refused(damaged, tmp_path):
     path = tmp_path / "model.parquet"
     GaussianNB(priors={0: 0.5, 1: 0.5}).fit(X, np.arange(90) % 2).save(path)
-    table = pq.read_table(path)
-    document = json.loads(table.schema.metadata[b"streamgda"])
-    document["model"]["priors"] = damaged
-    del document["checksum"]
-    pq.write_table(table.replace_schema_metadata({b"streamgda": json.dumps(document)}), path)
+    with_pairs(path, damaged)
     with pytest.raises(ValueError, match=r"model\.parquet: this is no GaussianNB: "):
         load(path)
 

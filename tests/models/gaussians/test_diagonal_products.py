@@ -5,7 +5,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamgda import GaussianNB
 from streamgda.models.gaussians.base import FAR
 from streamgda.models.gaussians.densities import DiagonalGaussians
 
@@ -77,13 +76,3 @@ def test_rows_far_from_all_classes_lose_no_more_digits_than_their_distances_have
     for row, gap in zip(X, gaps, strict=True):
         exact = float(exact_gap(densities, row)) / 2 - normalisers
         assert gap == pytest.approx(exact, rel=16 * EPS * np.square(row).sum() / abs(exact))
-
-
-def test_a_row_has_the_same_probabilities_alone_and_among_others():
-    rng = np.random.default_rng(1)
-    y = np.repeat(np.arange(7), 30)
-    X = rng.normal(size=(len(y), 40)) + y[:, None]
-    model = GaussianNB().fit(X, y)
-    together = model.predict_proba(X)
-    assert np.array_equal(np.concatenate([model.predict_proba(row[None]) for row in X]), together)
-    np.testing.assert_allclose(together, model.to_sklearn().predict_proba(X), rtol=1e-9, atol=1e-12)

@@ -33,15 +33,3 @@ def test_a_singular_class_does_not_carry_the_statistics_along(predictive):
     assert sizes[1] < sizes[0]
     state = pickle.loads(pickle.dumps(finalised(model)))
     assert isinstance(state.singular[0][1](), np.linalg.LinAlgError)
-
-
-def test_student_densities_use_the_low_parts_of_means():
-    """Of naive Bayes at a large offset, beside the same rows without it."""
-    rows = np.round(RNG.normal(size=(60, 3)) * 2**20) / 2**34 + 2.0**-12 * np.repeat([0, 1], 30)[:, None]
-    labels, offset = np.repeat([0, 1], 30), 2.0**18
-    near, far = (
-        GaussianNB(predictive="student", var_smoothing=0).fit(rows + shift, labels) for shift in (0.0, offset)
-    )
-    np.testing.assert_allclose(
-        far.predict_joint_log_proba(rows + offset), near.predict_joint_log_proba(rows), rtol=1e-9
-    )

@@ -17,7 +17,6 @@ from streamgda import ClassStatistics
 from streamgda.statistics import kernels
 from streamgda.statistics.kernels import AnchoredSums, Workspace, add_products, centre, merge_rows, merger
 from streamgda.statistics.kernels.build import source_hash
-from tests.statistics import numpy_path
 
 EPS = np.finfo(np.float64).eps
 FLAGS = ["-std=c11", "-O1", "-g", "-shared", "-fPIC", "-ffp-contract=off", "-fno-builtin"]
@@ -146,9 +145,10 @@ def test_every_number_of_rows_columns_and_classes(n_rows, most, n_features):
     rng = np.random.default_rng(0)
     X, codes = rng.normal(1e3, 1, (n_rows, n_features)), np.arange(n_rows) % most
     n_classes = codes.max() + 1
-    _, _, means, expected = numpy_path.anchored(X, codes)
-    _, _, _, full = numpy_path.moments("full", X, codes)
-    results = []
+    by_class = [X[codes == k] for k in range(n_classes)]
+    means = np.array([own[0] + (own - own[0]).mean(axis=0) for own in by_class])
+    full = [(own - mean).T @ (own - mean) for own, mean in zip(by_class, means, strict=True)]
+    expected, results = [np.diagonal(products) for products in full], []
     for features in layouts(X).values():
         sums = summed(features, codes, n_classes, n_features)
         one_by_one = merged(features, codes, n_classes, n_features)
@@ -211,60 +211,52 @@ CODES = np.zeros(4, np.int32)
 TABLE = np.zeros((3, 2, 5))
 
 
-@pytest.mark.parametrize(
-    "codes",
-    [
+FITTING = {
+    "features": np.zeros((4, 5)),
+    "codes": CODES,
+    "row_weights": None,
+    "weights": np.zeros((2, 2)),
+    "moments": TABLE,
+}
+WRONG = {
+    "features": [np.zeros((4, 6)), np.zeros(4), [np.zeros(4)] * 4, [np.zeros(4), np.zeros(3)]],
+    "codes": [
         CODES - 1,
         CODES + 2,
         CODES[:3],
         CODES.astype(np.int64),
         np.zeros(8, np.int32)[::2],
-        CODES.astype(float),
+        CODES * 1.0,
     ],
-)
-def test_codes_that_do_not_fit_do_not_reach_the_sums(codes):
-    with pytest.raises(ValueError, match="the loop takes"):
-        AnchoredSums(np.zeros(2), *TABLE.copy()).add(np.zeros((4, 5)), codes)
-    with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), codes, None, [*np.zeros((2, 2)), *TABLE.copy()])
+    "row_weights": [np.ones(3)],
+    "weights": [np.zeros((2, 3))],
+    "moments": [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]],
+}
 
 
-@pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
-def test_codes_that_do_not_fit_do_not_reach_the_buffer(codes):
-    with pytest.raises(ValueError, match=r"the loop takes|more rows than"):
-        Workspace().gather(np.zeros((4, 5)), np.array(codes), np.array([0, 2, 4]))
+@pytest.mark.parametrize(("name", "wrong"), [(name, wrong) for name in WRONG for wrong in WRONG[name]])
+def test_what_does_not_fit_does_not_reach_a_loop_over_rows(name, wrong):
+    features, codes, row_weights, weights, moments = (FITTING | {name: wrong}).values()
+    message = "feature|columns" if name == "features" else "the loop takes"
+    with pytest.raises(ValueError, match=f"{message}|features" if name == "moments" else message):
+        merge_rows(features, codes, row_weights, [*weights, *moments])
+    if "weights" not in name:
+        with pytest.raises(ValueError, match=message):
+            AnchoredSums(np.zeros(2), *moments).add(features, codes)
 
 
-@pytest.mark.parametrize(
-    "features", [np.zeros((4, 6)), np.zeros(4), [np.zeros(4)] * 4, [np.zeros(4), np.zeros(3)]]
-)
-def test_features_that_do_not_fit_are_refused(features):
-    with pytest.raises(ValueError, match="feature|columns"):
-        AnchoredSums(np.zeros(2), *TABLE.copy()).add(features, CODES)
-    with pytest.raises(ValueError, match="feature|columns"):
-        merge_rows(features, CODES, None, [*np.zeros((2, 2)), *TABLE.copy()])
-
-
-@pytest.mark.parametrize(
-    "moments", [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]]
-)
-def test_moments_that_do_not_fit_are_refused(moments):
-    with pytest.raises(ValueError, match="the loop takes"):
-        AnchoredSums(np.zeros(2), *moments)
-    with pytest.raises(ValueError, match=r"the loop takes|features"):
-        merge_rows(np.zeros((4, 5)), CODES, None, [*np.zeros((2, 2)), *moments])
+@pytest.mark.parametrize("moments", WRONG["moments"])
+def test_moments_that_do_not_fit_are_not_merged(moments):
     ours = [*np.zeros((2, 2)), *TABLE.copy()]
     for theirs, places in ([*np.zeros((2, 2)), *moments], np.arange(2)), (ours, np.array([0, 2])):
         with pytest.raises(ValueError, match="the loop takes"):
             merger(places, ours, theirs)
 
 
-@pytest.mark.parametrize(
-    ("row_weights", "weights"), [(np.ones(3), np.zeros((2, 2))), (None, np.zeros((2, 3)))]
-)
-def test_weights_that_do_not_fit_are_refused(row_weights, weights):
-    with pytest.raises(ValueError, match="the loop takes"):
-        merge_rows(np.zeros((4, 5)), CODES, row_weights, [*weights, *TABLE.copy()])
+@pytest.mark.parametrize("codes", [[0, 1, 2, 0], [0, -1, 1, 0], [0, 0, 0, 1], [0, 1, 0]])
+def test_codes_that_do_not_fit_do_not_reach_the_buffer(codes):
+    with pytest.raises(ValueError, match=r"the loop takes|more rows than"):
+        Workspace().gather(np.zeros((4, 5)), np.array(codes), np.array([0, 2, 4]))
 
 
 def test_classes_without_room_are_refused():
@@ -294,7 +286,6 @@ def test_classes_without_room_are_refused():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e200])
-@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
 @pytest.mark.parametrize("n_rows", [20, 2000])
 def test_what_is_not_finite_is_noticed(value, kind, n_rows):
     for j in range(5):
@@ -303,9 +294,6 @@ def test_what_is_not_finite_is_noticed(value, kind, n_rows):
         name = "too large" if value == 1e200 else rf"row {n_rows // 2}: feature {j} is (NaN|infinity)"
         with pytest.raises(ValueError, match=name):
             ClassStatistics(kind).update(X, y)
-
-
-# ---------------------------------------------------------------------- threads and processes
 
 
 # ---------------------------------------------------------------------- the library
