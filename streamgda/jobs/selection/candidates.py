@@ -87,9 +87,10 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
             step, chosen = estimator.steps[-1]
             rest = {name.removeprefix(f"{step}__"): value for name, value in rest.items()}
         if not isinstance(chosen, GaussianClassifier):
+            kind = chosen if isinstance(chosen, type) else type(chosen).__name__
             raise TypeError(
                 "candidates are estimators that learn from statistics, such as "
-                f"QuadraticDiscriminantAnalysis(); got {chosen!r:.100}"
+                f"QuadraticDiscriminantAnalysis(); got {kind}"
             )
         check_not_renamed(chosen.get_params(), rest, ValueError)
         # A word may stand for an option, which then tells what it lacks.
