@@ -99,9 +99,9 @@ def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 
-def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
-    """The records in the order of their paths, in which states are merged."""
-    return sorted(records, key=attrgetter("path"))
+def in_order(files: Iterable[Any]) -> list[Any]:
+    """Files, or their records, in the order of their paths, in which states are merged."""
+    return sorted(files, key=attrgetter("path"))
 
 
 @dataclass(frozen=True)
