@@ -744,7 +744,7 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         ([*FIT, "--shrinkage", "2"], "'shrinkage' parameter of QuadraticDiscriminantAnalysis must be a"),
         ([*FIT, "--pooling", "2"], "'pooling' parameter of QuadraticDiscriminantAnalysis must be a"),
         ([*FIT, "--model", "edda", "--covariance-model", "XYZ"], "'XYZ' is not one of 'EEE'"),
-        ([*FIT, "--model", "lda", "--reg-param", "0.1"], "there is no parameter 'reg_param'"),
+        ([*FIT, "--model", "lda", "--reg-param", "0.1"], "Invalid parameter 'reg_param' for estimator"),
         ([*FIT, "--pooling", "bayes", "--shrinkage", "oas"],
          "with pooling='bayes', set shrinkage to a number or to None. See"),
         (["merge", "model.parquet", "--priors", "1", "--out", "m"], "choose one with --model"),
