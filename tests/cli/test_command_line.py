@@ -665,7 +665,7 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         ([*FIT, "--model", "svm"], "'svm' is not one of 'qda'"),
         ([*FIT, "--shrinkage", "2"], "'shrinkage' parameter of QuadraticDiscriminantAnalysis must be a"),
         ([*FIT, "--model", "edda", "--covariance-model", "XYZ"], "'XYZ' is not one of 'EEE'"),
-        ([*FIT, "--model", "lda", "--reg-param", "0.1"], "there is no parameter 'reg_param'"),
+        ([*FIT, "--model", "lda", "--reg-param", "0.1"], "Invalid parameter 'reg_param' for estimator"),
         (["merge", "model.parquet", "--priors", "1", "--out", "m"], "choose one with --model"),
         ([*FIT, "--filter", "id"], "'id' is no comparison such as 'day>=3'"),
         (["merge", "model.parquet", "./model.parquet", "--out", "m"],

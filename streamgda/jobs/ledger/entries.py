@@ -23,7 +23,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -43,6 +43,7 @@ from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
 
 State = Statistics | FoldStatistics
+F = TypeVar("F")
 
 COLUMNS = STATISTICS_COLUMNS | {"fold", "document", "table"}
 
@@ -99,9 +100,9 @@ def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 
-def in_order(records: Iterable[FileRecord]) -> list[FileRecord]:
-    """The records in the order of their paths, in which states are merged."""
-    return sorted(records, key=attrgetter("path"))
+def in_order(files: Iterable[F]) -> list[F]:
+    """Files, or their records, in the order of their paths, in which states are merged."""
+    return sorted(files, key=attrgetter("path"))
 
 
 @dataclass(frozen=True)

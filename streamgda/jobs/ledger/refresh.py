@@ -118,7 +118,7 @@ class Reader:
         Tables are written while other files are read. So no file need be read again if others fail later.
         """
         planned, skipped = self._planned(source, files, opening_on(scheduler))
-        plans = list(self._plans(sorted(planned, key=lambda file: file.path)))
+        plans = list(self._plans(in_order(planned)))
         outcomes: list[Any] = compute_plans(plans, scheduler, progress) if plans else []
         every = list(chain.from_iterable(outcomes))
         skipped |= dict(one for one in every if not isinstance(one, FileRecord))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -233,6 +233,6 @@ def _labels_ahead(split: Split) -> tuple[int, int]:
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
-    state: Any = empty.copy()
+    state = empty.copy()
     state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
-    return cast("S", state)
+    return state

@@ -80,7 +80,7 @@ def _submit_rest(
     root = futures[more[0]]
     while not (client.run_on_scheduler(eval(_KNOWS, {}), key=root.key) or root.done()):
         time.sleep(0.01)  # a state that is released before is lost
-    _release(futures.pop(key) for key in states.keys() - dict.fromkeys(keys).keys())
+    _release(futures.pop(key) for key in states.keys() - keys)
 
 
 def _release(futures: Iterable[Any]) -> None:

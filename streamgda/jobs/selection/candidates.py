@@ -86,13 +86,11 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
         if isinstance(estimator, Pipeline) and chosen is estimator:
             step, chosen = estimator.steps[-1]
             rest = {name.removeprefix(f"{step}__"): value for name, value in rest.items()}
-        if isinstance(chosen, type):
-            name = chosen.__name__
-            raise TypeError(f"candidates are estimators, such as {name}(); got the class {name}")
         if not isinstance(chosen, GaussianClassifier):
+            kind = chosen if isinstance(chosen, type) else type(chosen).__name__
             raise TypeError(
                 "candidates are estimators that learn from statistics, such as "
-                f"QuadraticDiscriminantAnalysis(); got {type(chosen).__name__}"
+                f"QuadraticDiscriminantAnalysis(); got {kind}"
             )
         check_not_renamed(chosen.get_params(), rest, ValueError)
         # A word may stand for an option, which then tells what it lacks.

@@ -188,15 +188,9 @@ def scoring_names(scoring: str | Iterable[str]) -> list[str]:
     Raises
     ------
     ValueError
-        If one is not known, or none is asked for.
-    TypeError
-        If a function is given.
+        If one is not known, such as a function, or none is asked for.
     """
-    if callable(scoring):
-        raise TypeError(
-            f"scoring is one of {', '.join(map(repr, METRICS))}, or a list of them, and no function"
-        )
-    names = [scoring] if isinstance(scoring, str) else list(scoring)
+    names: list[Any] = [scoring] if isinstance(scoring, str) or callable(scoring) else list(scoring)
     for name in names:
         if name not in METRICS:
             known = ", ".join(map(repr, METRICS))

@@ -373,7 +373,7 @@ def test_a_class_of_fewer_rows_than_folds_is_named_in_a_warning():
         ({"groups": "who", "fold": "who"}, "groups or fold, not both"),
         ({"groups": "who"}, "no column 'who'"),
         ({"groups": np.arange(400) % 3}, r"fold \d of 5 has no rows: there are too few groups"),
-        ({"scoring": LDA().score}, "scoring is one of 'log_likelihood', .* and no function"),
+        ({"scoring": LDA().score}, "scoring <bound method .* is not known; there are 'log_likelihood'"),
         ({"estimator": LogisticRegression(), "param_grid": {"C": [1]}}, "learn from statistics"),
     ],
 )

@@ -165,8 +165,7 @@ class ZarrOutput(Output):
             position = place.stop
             for name, content in buffers.items():
                 chunks.append(writes.begin(len(content), self.put, name, content.to_bytes()))
-        if position != part.start + part.n_rows:
-            stop = part.start + part.n_rows
+        if position != (stop := part.start + part.n_rows):
             raise ValueError(
                 f"rows {part.start} to {stop} were planned, and those to {position} came; start again"
             )
