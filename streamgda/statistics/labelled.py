@@ -217,12 +217,8 @@ class Labelled(Generic[M]):
         counts, moments, squares = united.counts, united.moments, united.squared_weights
         if len(other.classes):
             places = classes.searchsorted(other.classes)
-            if united is self:
-                moments = moments.merged(other.moments, places)
-            else:
-                moments.merge(other.moments, places)
-            if squares is not None or other.squared_weights is not None:
-                squares = joined_squares(squares, counts, other.squared_weights, other.counts, places)
+            moments = moments.merged(other.moments, places)
+            squares = joined_squares(squares, counts, other.squared_weights, other.counts, places)
             counts = counts.copy()
             np.add.at(counts, places, other.counts)
         return Labelled(classes, counts, moments, squares)
