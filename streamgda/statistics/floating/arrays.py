@@ -209,12 +209,9 @@ class MomentArrays:
         """The moments of some features, in this order."""
         positions = self.kind.positions_of(features, self.n_features)
         packed = self.kind.packed(self.scatter)[:, positions]
-        return replace(
-            self.copy(),
-            means=self.means[:, features],
-            low_means=self.low_means[:, features],
-            scatter=self.kind.unpacked(packed, len(self.weights), len(features)),
-        )
+        scatter = self.kind.unpacked(packed, len(self.weights), len(features))
+        means, low_means = self.means[:, features], self.low_means[:, features]
+        return replace(self.copy(), means=means, low_means=low_means, scatter=scatter)
 
     def placed(self, features: Indices, n_features: int) -> Self:
         """The moments of `n_features` features, of which these are at the given places, and zeros."""
@@ -235,12 +232,8 @@ class MomentArrays:
 
     def scaled(self, factor: float) -> Self:
         """The moments with every weight multiplied by a factor."""
-        return replace(
-            self,
-            weights=self.weights * factor,
-            weight_tails=self.weight_tails * factor,
-            scatter=self.scatter * factor,
-        )
+        weights, tails, scatter = (part * factor for part in (self.weights, self.weight_tails, self.scatter))
+        return replace(self, weights=weights, weight_tails=tails, scatter=scatter)
 
     def least_squares(self, counts: Counts) -> Array:
         """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""
