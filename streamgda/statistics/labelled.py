@@ -67,7 +67,7 @@ class Labelled(Generic[M]):
     @classmethod
     def empty(cls, like: M, n_features: int) -> Self:
         """The state that has seen no rows, of the kind of these moments."""
-        return cls(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
+        return cls(labels.no_labels(), np.zeros(0, np.int64), like.zeros(like.kind, 0, n_features))
 
     @property
     def kind(self) -> CovarianceKind:
@@ -277,7 +277,7 @@ class Labelled(Generic[M]):
             return self
         counts = np.zeros(len(classes), dtype=np.int64)
         if not len(self.classes):
-            return Labelled(classes, counts, self.moments.zeros_like(len(classes), n_features))
+            return Labelled(classes, counts, self.moments.zeros(self.moments.kind, len(classes), n_features))
         places = np.searchsorted(classes, self.classes)
         counts[places] = self.counts
         squares = None

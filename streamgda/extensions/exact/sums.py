@@ -46,10 +46,6 @@ class Sums:
         products = ExactArray.zeros(kind.n_packed(n_classes), kind.n_pairs(n_features))
         return cls(kind, ExactArray.zeros(n_classes), ExactArray.zeros(n_classes, n_features), products)
 
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The sums of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features)
-
     @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""

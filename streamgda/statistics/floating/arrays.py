@@ -74,10 +74,6 @@ class MomentArrays:
         vectors = n_classes, n_features
         return [(n_classes,), (n_classes,), vectors, vectors, kind.shape(n_classes, n_features)]
 
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features)
-
     # ------------------------------------------------------------------ what is kept
 
     @property
@@ -185,7 +181,7 @@ class MomentArrays:
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
         """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
-        wider = self.zeros_like(n_classes, self.n_features)
+        wider = self.zeros(self.kind, n_classes, self.n_features)
         wider.put(places, self)
         return wider
 
@@ -215,7 +211,7 @@ class MomentArrays:
 
     def placed(self, features: Indices, n_features: int) -> Self:
         """The moments of `n_features` features, of which these are at the given places, and zeros."""
-        wider = self.zeros_like(len(self.weights), n_features)
+        wider = self.zeros(self.kind, len(self.weights), n_features)
         wider.weights[:], wider.weight_tails[:] = self.weights, self.weight_tails
         wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
         packed = self.kind.packed(wider.scatter)
