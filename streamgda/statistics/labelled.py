@@ -67,7 +67,7 @@ class Labelled(Generic[M]):
     @classmethod
     def empty(cls, like: M, n_features: int) -> Self:
         """The state that has seen no rows, of the kind of these moments."""
-        return cls(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
+        return cls(labels.no_labels(), np.zeros(0, np.int64), like.zeros(like.kind, 0, n_features))
 
     @property
     def kind(self) -> CovarianceKind:
@@ -217,12 +217,8 @@ class Labelled(Generic[M]):
         counts, moments, squares = united.counts, united.moments, united.squared_weights
         if len(other.classes):
             places = classes.searchsorted(other.classes)
-            if united is self:
-                moments = moments.merged(other.moments, places)
-            else:
-                moments.merge(other.moments, places)
-            if squares is not None or other.squared_weights is not None:
-                squares = joined_squares(squares, counts, other.squared_weights, other.counts, places)
+            moments = moments.merged(other.moments, places)
+            squares = joined_squares(squares, counts, other.squared_weights, other.counts, places)
             counts = counts.copy()
             np.add.at(counts, places, other.counts)
         return Labelled(classes, counts, moments, squares)
@@ -281,7 +277,7 @@ class Labelled(Generic[M]):
             return self
         counts = np.zeros(len(classes), dtype=np.int64)
         if not len(self.classes):
-            return Labelled(classes, counts, self.moments.zeros_like(len(classes), n_features))
+            return Labelled(classes, counts, self.moments.zeros(self.moments.kind, len(classes), n_features))
         places = np.searchsorted(classes, self.classes)
         counts[places] = self.counts
         squares = None

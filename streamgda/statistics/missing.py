@@ -21,8 +21,8 @@ MissingRows = Literal["raise", "marginal"] | Option
 Read = Callable[[Any], Any]
 """Reads all rows, and returns them added to a copy of an empty state."""
 
-Note = Callable[[str], object]
-Keep = Callable[["Reading"], object]
+Note = Callable[[str], object] | None
+Keep = Callable[["Reading"], object] | None
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,7 @@ class Policy:
         return empty
 
     def read(
-        self,
-        read: Read,
-        empty: Statistics,
-        *,
-        once: bool = False,
-        note: Note | None = None,
-        keep: Keep | None = None,
+        self, read: Read, empty: Statistics, *, once: bool = False, note: Note = None, keep: Keep = None
     ) -> Reading:
         """Read rows into a state, `once` or as often as need be.
 

@@ -86,10 +86,12 @@ class Cache:
         self._most_bytes, self._n_bytes = most_bytes, 0
         self._known: dict[tuple[str, Version], tuple[Storage, Footer, int]] = {}
         self._lock = Lock()
-        # Or a forked process would wait for a thread that it does not have.
-        os.register_at_fork(
-            before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._lock.release
-        )
+        if hasattr(os, "register_at_fork"):  # else a fork would wait for a thread that it does not have
+            os.register_at_fork(
+                before=self._lock.acquire,
+                after_in_parent=self._lock.release,
+                after_in_child=self._lock.release,
+            )
 
     def keep(self, storage: Storage, footer: Footer) -> None:
         """Keep the footer of a file."""

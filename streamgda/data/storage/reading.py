@@ -92,8 +92,8 @@ def request_threads() -> DaemonThreads:
     return DaemonThreads(_THREADS, "streamgda-requests")
 
 
-# A forked child process has none of the threads.
-os.register_at_fork(after_in_child=request_threads.cache_clear)
+if hasattr(os, "register_at_fork"):  # as Windows has not; a forked child process has none of the threads
+    os.register_at_fork(after_in_child=request_threads.cache_clear)
 
 
 @dataclass(eq=False)

@@ -53,10 +53,7 @@ class ExactArray:
 
     @classmethod
     def from_terms(
-        cls,
-        terms: Iterable[tuple[int, Integers]],
-        shape: tuple[int, ...],
-        shifts: NDArray[np.integer] | int = 0,
+        cls, terms: Iterable[tuple[int, Integers]], shape: tuple[int, ...], shifts: Indices | int = 0
     ) -> Self:
         """The sum of int64 arrays, each times two to its exponent, and each column times two to its shift."""
         terms, shifts = list(terms), np.broadcast_to(shifts, shape[-1:])

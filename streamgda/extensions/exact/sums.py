@@ -46,10 +46,6 @@ class Sums:
         products = ExactArray.zeros(kind.n_packed(n_classes), kind.n_pairs(n_features))
         return cls(kind, ExactArray.zeros(n_classes), ExactArray.zeros(n_classes, n_features), products)
 
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The sums of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features)
-
     @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
@@ -123,11 +119,8 @@ class Sums:
     def placed(self, features: Indices, n_features: int) -> Self:
         """The sums of `n_features` features, of which these are at the given places, and zeros."""
         positions, n_pairs = self.kind.positions_of(features, n_features), self.kind.n_pairs(n_features)
-        return replace(
-            self,
-            totals=self.totals.spread(n_features, features, axis=1),
-            products=self.products.spread(n_pairs, positions, axis=1),
-        )
+        products = self.products.spread(n_pairs, positions, axis=1)
+        return replace(self, totals=self.totals.spread(n_features, features, axis=1), products=products)
 
     def without_pooled(self, classes: Indices) -> Self:
         """The sums of some classes, with zeros in place of products that the classes share."""
@@ -188,22 +181,15 @@ class Sums:
             If sums are left of a class without rows, or no rows can have what is left.
         """
         rest = type(self)(self.kind, *map(operator.sub, self.arrays, part.arrays))
-        rest._check_emptied(counts)
-        remaining = np.flatnonzero(counts)
+        emptied, remaining = rest.take(np.flatnonzero(counts == 0)), np.flatnonzero(counts)
+        are_of_others = self.kind.is_pooled and len(remaining)  # the products that are left
+        left = [emptied.totals] if are_of_others else [emptied.totals, emptied.products]
+        if any(len(array.digits) for array in left):
+            raise ValueError("the sums of a class differ: these rows never went into the state")
         rest = rest.take(remaining)
         if len(remaining) and not rest.rounded().are_of_rows(counts[remaining]):
             raise ValueError("a variance would be negative: these rows never went into the state")
         return rest
-
-    def _check_emptied(self, counts: Counts) -> None:
-        emptied = np.flatnonzero(counts == 0)
-        left = [self.totals[emptied]]
-        if not self.kind.is_pooled:
-            left.append(self.products[emptied])
-        elif len(emptied) == len(counts):
-            left.append(self.products)
-        if any(len(array.digits) for array in left):
-            raise ValueError("the sums of a class differ: these rows never went into the state")
 
 
 def _integers(values: Array) -> tuple[PythonIntegers, int]:

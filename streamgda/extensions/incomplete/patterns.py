@@ -224,7 +224,7 @@ class PatternStates(Labelled[M]):
     """
 
     def __init__(self, like: M, n_features: int, by_pattern: Mapping[Pattern, Labelled[M]]) -> None:
-        super().__init__(labels.no_labels(), np.zeros(0, np.int64), like.zeros_like(0, n_features))
+        super().__init__(labels.no_labels(), np.zeros(0, np.int64), like.zeros(like.kind, 0, n_features))
         self.by_pattern = Keyed[Pattern, Labelled[M]](
             (pattern, part) for pattern, part in sorted(by_pattern.items()) if len(part.classes)
         )

@@ -79,13 +79,7 @@ class Marginal(Option, Policy):
         return empty if self.max_reads == 1 else _separating(empty)
 
     def read(
-        self,
-        read: Read,
-        empty: Statistics,
-        *,
-        once: bool = False,
-        note: Note | None = None,
-        keep: Keep | None = None,
+        self, read: Read, empty: Statistics, *, once: bool = False, note: Note = None, keep: Keep = None
     ) -> Reading:
         """Read rows into a state: `once`, or several times if there are too many patterns.
 

@@ -20,18 +20,10 @@ from streamgda.data.blocks.schema import Columns as PlainColumns
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import counted
 from streamgda.data.registry import SCHEMAS
+from streamgda.extensions.incomplete import patterns
 from streamgda.extensions.incomplete.available import PatternState, total_weights
 from streamgda.extensions.incomplete.em import MOST_STEPS, Completion, complete
-from streamgda.extensions.incomplete.patterns import (
-    Pattern,
-    PatternStates,
-    PatternSums,
-    TooManyPatternsError,
-    features_in,
-    observed_in,
-    of_complete_rows,
-    pattern_of,
-)
+from streamgda.extensions.incomplete.patterns import Pattern, PatternStates, PatternSums, TooManyPatternsError
 from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, CovarianceType, Indices
@@ -64,7 +56,7 @@ def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[
         raise ValueError("its rows are not of the patterns that its metadata describes")
     known: set[Pattern] = set()
     for number, entry in enumerate(described):
-        pattern = pattern_of(_mask(entry.get("observed"), n_features))
+        pattern = patterns.pattern_of(_mask(entry.get("observed"), n_features))
         if pattern in known:
             raise ValueError(f"the pattern {entry['observed']} stands twice")
         known.add(pattern)
@@ -186,13 +178,14 @@ class IncompleteStatistics(Statistics):
         """
         with statistics.lock:
             state = cls.empty(statistics.required, statistics.feature_names, max_patterns=max_patterns)
-            state._set_labelled(of_complete_rows(statistics._labelled.copy()))
+            state._set_labelled(patterns.of_complete_rows(statistics._labelled.copy()))
             return state._described_as(statistics)
 
     def _set_labelled(self, labelled: Labelled[Any], changed: Labels | None = None, **others: Any) -> None:
         """Replace the state; ordinary moments are those of complete rows."""
-        is_by_pattern = isinstance(labelled, PatternStates)
-        super()._set_labelled(labelled if is_by_pattern else of_complete_rows(labelled), changed, **others)
+        if not isinstance(labelled, PatternStates):
+            labelled = patterns.of_complete_rows(labelled)
+        super()._set_labelled(labelled, changed, **others)
 
     def _of_pattern(self, part: Labelled[Any] | None = None) -> Statistics:
         """Ordinary statistics of the rows of a pattern, or of no rows."""
@@ -243,7 +236,7 @@ class IncompleteStatistics(Statistics):
         """
         state = self.copy()  # of one moment
         for pattern, part in state._labelled.by_pattern.items():
-            features = features_in(pattern, state.n_features)
+            features = patterns.features_in(pattern, state.n_features)
             statistics = state._of_pattern(part)
             if (names := state.feature_names) is not None:
                 statistics.schema = PlainColumns(tuple(names[j] for j in features))
@@ -257,7 +250,7 @@ class IncompleteStatistics(Statistics):
         states = []
         for pattern, part in (self._labelled.counting if counting else self._labelled.by_pattern).items():
             places = np.searchsorted(self._labelled.classes, part.classes)
-            features = features_in(pattern, self.n_features)
+            features = patterns.features_in(pattern, self.n_features)
             moments = self._of_pattern(part)._in_float64().moments
             states.append(PatternState(features, places, part.counts, moments))
         return states
@@ -416,7 +409,7 @@ class IncompleteStatistics(Statistics):
     def _warn_of_lost_digits(self, rest: Self) -> None:
         names, n_numbers = self.feature_names, rest.schema.n_numbers(rest.n_features)
         for pattern, part in () if self.exact else rest._labelled.by_pattern.items():
-            features = features_in(pattern, rest.n_features)
+            features = patterns.features_in(pattern, rest.n_features)
             own = tuple(names[j] if names else str(j) for j in features)
             n_judged = int((features < n_numbers).sum())
             warn_of_lost_digits(part, self._labelled.by_pattern[pattern], own, n_judged)
@@ -450,9 +443,9 @@ class IncompleteStatistics(Statistics):
         names = dict.fromkeys(name for own in columns for name in own)
         together = {name: _one_below_the_other(columns, name) for name in names}
         together["pattern"] = np.repeat(np.arange(len(columns)), [len(own["label"]) for own in columns])
-        patterns = [
+        described = [
             {
-                "observed": "".join(map(str, observed_in(pattern, state.n_features).astype(int))),
+                "observed": "".join(map(str, patterns.observed_in(pattern, state.n_features).astype(int))),
                 **{name: metadata[name] for name in _OF_PATTERN if name in metadata},
             }
             for pattern, (_, metadata) in zip(by_pattern, parts, strict=True)
@@ -462,7 +455,7 @@ class IncompleteStatistics(Statistics):
             **state._metadata(),
             **{name: name in state.required.extra for name in sorted(EXTRAS)},
             "max_patterns": state.max_patterns,
-            "patterns": patterns,
+            "patterns": described,
             **({"separates": True} if state._separates else {}),
         }
 
@@ -489,7 +482,7 @@ class IncompleteStatistics(Statistics):
         plain = empty_statistics(Required.of(kind.name, **extra))
         parts = {}
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
-            n_observed = len(features_in(pattern, n_features))
+            n_observed = len(patterns.features_in(pattern, n_features))
             described = {**metadata, **own, "n_features": n_observed, "feature_names": None, "n_dropped": 0}
             for name in (*RULES, *SCHEMAS):
                 described.pop(name, None)

@@ -74,10 +74,6 @@ class MomentArrays:
         vectors = n_classes, n_features
         return [(n_classes,), (n_classes,), vectors, vectors, kind.shape(n_classes, n_features)]
 
-    def zeros_like(self, n_classes: int, n_features: int) -> Self:
-        """The moments of no rows, of the same kind."""
-        return self.zeros(self.kind, n_classes, n_features)
-
     # ------------------------------------------------------------------ what is kept
 
     @property
@@ -185,7 +181,7 @@ class MomentArrays:
 
     def reindexed(self, n_classes: int, places: Indices) -> Self:
         """The same moments in arrays of `n_classes` classes, at these places; zeros elsewhere."""
-        wider = self.zeros_like(n_classes, self.n_features)
+        wider = self.zeros(self.kind, n_classes, self.n_features)
         wider.put(places, self)
         return wider
 
@@ -209,16 +205,13 @@ class MomentArrays:
         """The moments of some features, in this order."""
         positions = self.kind.positions_of(features, self.n_features)
         packed = self.kind.packed(self.scatter)[:, positions]
-        return replace(
-            self.copy(),
-            means=self.means[:, features],
-            low_means=self.low_means[:, features],
-            scatter=self.kind.unpacked(packed, len(self.weights), len(features)),
-        )
+        scatter = self.kind.unpacked(packed, len(self.weights), len(features))
+        means, low_means = self.means[:, features], self.low_means[:, features]
+        return replace(self.copy(), means=means, low_means=low_means, scatter=scatter)
 
     def placed(self, features: Indices, n_features: int) -> Self:
         """The moments of `n_features` features, of which these are at the given places, and zeros."""
-        wider = self.zeros_like(len(self.weights), n_features)
+        wider = self.zeros(self.kind, len(self.weights), n_features)
         wider.weights[:], wider.weight_tails[:] = self.weights, self.weight_tails
         wider.means[:, features], wider.low_means[:, features] = self.means, self.low_means
         packed = self.kind.packed(wider.scatter)
@@ -235,12 +228,8 @@ class MomentArrays:
 
     def scaled(self, factor: float) -> Self:
         """The moments with every weight multiplied by a factor."""
-        return replace(
-            self,
-            weights=self.weights * factor,
-            weight_tails=self.weight_tails * factor,
-            scatter=self.scatter * factor,
-        )
+        weights, tails, scatter = (part * factor for part in (self.weights, self.weight_tails, self.scatter))
+        return replace(self, weights=weights, weight_tails=tails, scatter=scatter)
 
     def least_squares(self, counts: Counts) -> Array:
         """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""

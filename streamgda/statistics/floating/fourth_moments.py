@@ -100,10 +100,8 @@ class FourthMoments(Moments):
 
     def selected(self, features: Indices) -> Self:
         """The moments of some features, in this order."""
-        third, fourth = (
-            np.ascontiguousarray(moments[:, features[:, None], features])
-            for moments in (self.third, self.fourth)
-        )
+        some = np.s_[:, features[:, None], features]
+        third, fourth = np.ascontiguousarray(self.third[some]), np.ascontiguousarray(self.fourth[some])
         return replace(super().selected(features), third=third, fourth=fourth)
 
     def placed(self, features: Indices, n_features: int) -> Self:

@@ -191,11 +191,7 @@ def from_moments(given: Labelled[Moments]) -> Labelled[Moments]:
 
 
 def given_arrays(
-    kind: CovarianceKind,
-    classes: ArrayLike,
-    counts: ArrayLike,
-    weights: ArrayLike | None,
-    **arrays: ArrayLike,
+    kind: CovarianceKind, classes: ArrayLike, counts: ArrayLike, weights: ArrayLike | None, **both: ArrayLike
 ) -> Labelled[Moments]:
     """The arrays that a user gives of classes in any order, as a state: sorted, with symmetric products.
 
@@ -209,7 +205,7 @@ def given_arrays(
     known, numbers = labels.as_labels(classes).copy(), as_counts(np.atleast_1d(counts))
     masses = np.atleast_1d(np.array(counts if weights is None else weights, np.float64))
     _check_counts(known, numbers, masses)
-    named_arrays = {name: np.array(array, np.float64) for name, array in arrays.items()}
+    named_arrays = {name: np.array(array, np.float64) for name, array in both.items()}
     _check_shapes(kind, len(known), **named_arrays)
     vectors, products = named_arrays.values()
     moments = Moments.zeros(kind, *vectors.shape)

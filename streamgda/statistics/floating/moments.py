@@ -169,7 +169,7 @@ class Moments(MomentArrays):
     def _minus(self, part: Self) -> Self:
         """The moments of the other rows; their scatter may come out slightly negative on its diagonal."""
         weights, rest = two_sum(self.weights, -part.weights)
-        weights, weight_tails = two_sum(weights, rest + (self.weight_tails - part.weight_tails))
+        weights, tails = two_sum(weights, rest + (self.weight_tails - part.weight_tails))
         gap = (part.means - self.means) + (part.low_means - self.low_means)
         retreat = gap * (part.weights / weights)[:, None]
         means, low_means = two_sum(self.means, self.low_means - retreat)
@@ -177,12 +177,7 @@ class Moments(MomentArrays):
         scatter = self.scatter - part.scatter
         scatter -= self.kind.outer(spread)
         return replace(
-            self,
-            weights=weights,
-            weight_tails=weight_tails,
-            means=means,
-            low_means=low_means,
-            scatter=scatter,
+            self, weights=weights, weight_tails=tails, means=means, low_means=low_means, scatter=scatter
         )
 
     def _clip_rest(self, whole: Self, is_single: NDArray[np.bool_], hidden: Array | float) -> None:

@@ -123,7 +123,7 @@ def reduce_block(block: Block, like: Moments, workspace: Workspace) -> Moments:
         If a value is NaN or infinite, or its power exceeds float64; the message says where.
     """
     n_classes, codes = len(block.classes), block.codes
-    moments = like.zeros_like(n_classes, block.n_features)
+    moments = like.zeros(like.kind, n_classes, block.n_features)
     places = np.arange(n_classes)
     if len(codes) == n_classes:  # each row is the mean of its class, and there is no scatter
         moments.weights[codes] = block.row_weights
@@ -229,7 +229,7 @@ class Accumulation:
         """Make the arrays large enough for all classes. Parts that are not used yet take no memory."""
         self._end_sums()
         moments, n_before = self._moments, len(self._moments.weights)
-        self._moments = moments.zeros_like(max(len(self._classes), 2 * n_before), n_features)
+        self._moments = moments.zeros(moments.kind, max(len(self._classes), 2 * n_before), n_features)
         if n_before:
             self._moments.put(slice(0, n_before), moments)
 

@@ -331,10 +331,7 @@ class ClassStatistics(Statistics):
 
 
 def warn_of_lost_digits(
-    rest: Labelled[Moments],
-    whole: Labelled[Moments],
-    names: tuple[str, ...] | None,
-    n_numbers: int | None = None,
+    rest: Labelled[Moments], whole: Labelled[Moments], names: tuple[str, ...] | None, n_numbers: int
 ) -> None:
     """Warn if a variance of the rest, a difference from the whole, has fewer than six correct digits.
 

@@ -208,6 +208,8 @@ def test_patterns_that_never_went_in_cannot_be_taken_out():
         state - IncompleteStatistics().update([[1.0, nan]], [0])
     with pytest.raises(ValueError, match=r"class 0: cannot remove 2 rows of weight 2 from 1 row of"):
         state - IncompleteStatistics().update([[nan, 3.0], [nan, 3.0]], [0, 0])
+    exact = IncompleteStatistics(exact=True).update([[1.0, 2.0], [nan, 3.0]], [0, 0])
+    assert exact - exact == IncompleteStatistics(exact=True)
 
 
 def test_decay_weighs_every_pattern():
