@@ -76,7 +76,7 @@ def test_statistics_have_at_most_three_base_classes_of_their_own(statistics):
 
 @pytest.mark.parametrize(
     ("estimator", "most_to_learn", "most_to_predict"),
-    [(GaussianNB, 41, 55), (QuadraticDiscriminantAnalysis, 47, 67), (LinearDiscriminantAnalysis, 47, 72)],
+    [(GaussianNB, 40, 55), (QuadraticDiscriminantAnalysis, 46, 67), (LinearDiscriminantAnalysis, 46, 72)],
 )
 def test_a_batch_and_the_prediction_after_it_enter_few_functions(estimator, most_to_learn, most_to_predict):
     rng = np.random.default_rng(0)
