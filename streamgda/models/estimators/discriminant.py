@@ -31,6 +31,7 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
         "covariance_estimator": [HasMethods("fit"), None],
     }
     _renormalises_priors = True
+    _svd_without_estimator: ClassVar[str]
     _estimates_total: ClassVar[bool] = False
 
     solver: str
@@ -60,9 +61,11 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
 
     def _check_estimator(self) -> None:
         if self.shrinkage:
-            raise ValueError("covariance_estimator and shrinkage are both given; set one of them to None")
+            raise ValueError(
+                "covariance_estimator and shrinkage parameters are not None. Only one of the two can be set."
+            )
         if self.solver == "svd":
-            raise ValueError("covariance_estimator is not supported with solver='svd'; set solver='eigen'")
+            raise ValueError(self._svd_without_estimator)
 
     def _estimated(self, statistics: Statistics) -> CovarianceEstimates:
         """The covariances that `covariance_estimator` estimated from the rows of these statistics."""

@@ -160,6 +160,7 @@ class LinearDiscriminantAnalysis(
     _ways_to_encode = ("features", "common")
     covariances_of = "all"
     _estimates_total = True
+    _svd_without_estimator = "covariance estimator is not supported with svd solver. Try another solver"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "lsqr", "eigen")],

@@ -44,7 +44,8 @@ def priors_of(model: Any, classes: Labels, weights: Array) -> Array:
     if not model._renormalises_priors and not is_by_label and not sum_to_one(shares):
         raise ValueError(f"The sum of the priors should be 1. It is {shares.sum():g}; got {shares.tolist()}")
     if not (shares >= 0).all() or not shares.any():
-        raise ValueError(f"priors must be non-negative. One must be above 0; got {shares.tolist()}")
+        subject = "priors" if model._renormalises_priors else "Priors"  # both words as in scikit-learn
+        raise ValueError(f"{subject} must be non-negative. One must be above 0; got {shares.tolist()}")
     if len(known) > len(classes):
         shares = shares[np.searchsorted(known, classes)]
         if not shares.any():

@@ -172,6 +172,9 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
 
     _covariance_type: ClassVar[CovarianceType] = "full"
     covariances_of = "class"
+    _svd_without_estimator = (
+        "covariance_estimator is not supported with solver='svd'. Try solver='eigen' instead."
+    )
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DiscriminantAnalysis._parameter_constraints,
         "solver": [one_of("svd", "eigen")],
@@ -224,7 +227,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         some = statistics if len(changed) == len(whitenings) else statistics.of_classes(changed)
         is_shrunk = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
         least = float(self.tol) * float(self.tol)
-        whitened = whiten_classes(some, self._covariances(some), least, is_shrunk=is_shrunk)
+        covariances = self._covariances(some)
+        whitened = whiten_classes(some, covariances, least, is_shrunk=is_shrunk, solver=self.solver)
         reasons = [whitening.reason for whitening in whitened if isinstance(whitening, Singular)]
         if reasons and (self.singular == "raise" or len(reasons) == len(whitenings)):
             raise reasons[0]()

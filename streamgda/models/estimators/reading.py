@@ -162,13 +162,14 @@ def _checked_values(
     model: Any, validate: Callable[..., Any], missing: MissingRows, other_remedy: str
 ) -> NDArray[Any]:
     """The rows that scikit-learn has validated; errors name the first missing value."""
-    with np.errstate(over="ignore", invalid="ignore"):  # in sums, which tell whether there is NaN
+    with np.errstate(over="ignore", invalid="ignore"):  # in the sum
         rows: NDArray[Any] = validate(ensure_all_finite=False)
         if rows.dtype.kind == "O":  # such as from a list with None, or from Arrow's bools with nulls
             rows = arrays.real(rows, "X")
-        if missing == "raise" and np.isnan(rows.sum()):
-            _raise_for_missing(model, rows, other_remedy)
-        assert_all_finite(rows, allow_nan=True, estimator_name=type(model).__name__, input_name="X")
+        if not np.isfinite(rows.sum()):
+            if missing == "raise":
+                _raise_for_missing(model, rows, other_remedy)
+            assert_all_finite(rows, allow_nan=True, estimator_name=type(model).__name__, input_name="X")
     return rows
 
 

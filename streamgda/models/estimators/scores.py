@@ -164,8 +164,11 @@ class RowScores:
     @cached_property
     def rows(self) -> Array:
         """The observed features as float64, in C order: bits of sums depend on the order in memory."""
-        with np.errstate(over="ignore"):  # of long doubles
-            return np.ascontiguousarray(self.values, dtype=np.float64)
+        values = self.values
+        if values.dtype.itemsize > 8:  # long doubles, of which some may be beyond float64
+            with np.errstate(over="ignore"):
+                values = values.astype(np.float64)
+        return np.ascontiguousarray(values, dtype=np.float64)
 
     @cached_property
     def posterior_scores(self) -> Array:

@@ -14,7 +14,7 @@ from streamgda.statistics.covariances import Array
 
 
 def whiten_classes(
-    statistics: Statistics, covariances: Array, least_eigenvalue: float, *, is_shrunk: bool
+    statistics: Statistics, covariances: Array, least_eigenvalue: float, *, is_shrunk: bool, solver: str
 ) -> list[Whitening]:
     """Whiten the covariance of each class. A class that cannot be whitened gets a `Singular`.
 
@@ -32,25 +32,42 @@ def whiten_classes(
             if rank == n_features:
                 whitenings.append(whitening)
                 continue
-        remedy = "Set reg_param higher" if is_shrunk else "Set pooling='bayes' or reg_param"
-        why = partial(_singular_class, statistics, k, rank, least_eigenvalue, remedy)
+        why = partial(_singular_class, statistics, k, rank, least_eigenvalue, solver, is_shrunk)
         whitenings.append(Singular.because(reason or why, n_features))
     return whitenings
 
 
 def _singular_class(
-    statistics: Statistics, k: int, rank: int | None, least_eigenvalue: float, remedy: str
+    statistics: Statistics, k: int, rank: int | None, least_eigenvalue: float, solver: str, is_shrunk: bool
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features and the remedy.
 
-    The message begins as scikit-learn's does. If the rank is not given, it is computed from the statistics.
+    The message begins as scikit-learn's does. If that has a remedy, no other is added. If the rank is not
+    given, it is computed from the statistics.
     """
-    n_rows = int(statistics.counts[k])
     if rank is None:  # n rows span no more than n - 1 dimensions
         one = statistics.of_classes(np.array([k]))
-        rank = min(Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank, n_rows - 1)
+        rank = Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank
+        rank = min(rank, int(statistics.counts[k]) - 1)
+    start, n_rows = _as_in_scikit_learn(statistics, k, solver), int(statistics.counts[k])
+    remedy = ". Set reg_param higher" if is_shrunk else ". Set pooling='bayes'"
     return np.linalg.LinAlgError(
-        f"The covariance matrix of class {named(statistics.classes[k])} is not full rank. It has rank {rank} "
-        f"of {statistics.n_features}, from {counted(n_rows, 'row')}; "
-        f"{singular_features(statistics, k, least_eigenvalue)}. {remedy}"
+        f"{start} It has rank {rank} of {statistics.n_features}, from {counted(n_rows, 'row')}; "
+        f"{singular_features(statistics, k, least_eigenvalue)}{'' if 'Increase' in start else remedy}"
     )
+
+
+def _as_in_scikit_learn(statistics: Statistics, k: int, solver: str) -> str:
+    """The message of scikit-learn's QDA for this class, word for word."""
+    label, n_rows, n_features = statistics.classes[k], int(statistics.counts[k]), statistics.n_features
+    if n_rows == 1:
+        return f"y has only 1 sample in class {named(label)}, covariance is ill defined."
+    start = f"The covariance matrix of class {named(label)} is not full rank."
+    if solver == "svd" and n_rows <= n_features:
+        return (
+            f"{start} When using `solver='svd'` the number of samples in each class should be more than the "
+            f"number of features, but class {named(label)} has {n_rows} samples and {n_features} features. "
+            "Try using `solver='eigen'` and setting the parameter `shrinkage` for regularization."
+        )
+    parameter = "shrinkage" if solver == "eigen" else "reg_param"
+    return f"{start} Increase the value of `{parameter}` to reduce the collinearity."
