@@ -150,15 +150,15 @@ class CategoricalDensities(Densities):
         """Which categories of rows are known: (n, n_columns)."""
         return np.array([z[:, column].any(axis=1) for column in self.columns]).T
 
-    def _filled(self, z: Array) -> Iterator[tuple[NDArray[np.intp], Iterator[Array]]]:
-        """Yield rows in which the same columns are unknown, with their dummies for each choice of values."""
+    def _filled(self, z: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
+        """Yield rows in which the same columns are unknown, and their dummies by each choice of values."""
         unknown, codes = np.unique(~self._known(z), axis=0, return_inverse=True)
         for i, of_pattern in enumerate(unknown):
             rows = np.flatnonzero(codes == i)
             columns = [column for column, lacks in zip(self.columns, of_pattern, strict=True) if lacks]
             values = [_values(self.groups[column]) for column in columns]
             if not self._depends:
-                yield rows, iter([z[rows]])
+                yield rows, z[rows]
                 continue
             if (n := prod(map(len, values))) > _MOST_SUMMED:
                 raise RowError(
@@ -166,7 +166,10 @@ class CategoricalDensities(Densities):
                     f": the unknown categories of {len(columns)} columns have {n:,} "
                     f"combinations, and densities are summed over {_MOST_SUMMED:,} at most; fill some in",
                 )
-            yield rows, (_with_dummies(z[rows], chosen) for chosen in product(*values))
+            for chosen in product(*values):
+                filled = z[rows]
+                filled[:, list(chosen)] = 1.0
+                yield rows, filled
 
     def _factors(self, z: Array) -> Array:
         """Σ_j ln p(z_j | k) of the columns that are known: (n, K)."""
@@ -180,10 +183,9 @@ class CategoricalDensities(Densities):
         """The log density of rows (n, p + D) under each class: (n, K)."""
         x, z = self._split(X)
         result = np.full((len(X), len(self.log_tables)), -np.inf, order="F")
-        for rows, choices in self._filled(z):
-            for dummies in choices:
-                scores = self._of_parts(x[rows], dummies, lambda part, y: part.log_density(y))
-                result[rows] = np.logaddexp(result[rows], scores + self._factors(dummies))
+        for rows, dummies in self._filled(z):
+            scores = self._of_parts(x[rows], dummies, lambda part, y: part.log_density(y))
+            result[rows] = np.logaddexp(result[rows], scores + self._factors(dummies))
         return result
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
@@ -198,10 +200,9 @@ class CategoricalDensities(Densities):
         """Those of the numbers given the categories; the least over the values of unknown ones: (n, K)."""
         x, z = self._split(X)
         least = np.full((len(X), len(self.log_tables)), np.inf, order="F")
-        for rows, choices in self._filled(z):
-            for dummies in choices:
-                distances = self._of_parts(x[rows], dummies, lambda part, y: part.squared_distances(y))
-                least[rows] = np.minimum(least[rows], distances)
+        for rows, dummies in self._filled(z):
+            distances = self._of_parts(x[rows], dummies, lambda part, y: part.squared_distances(y))
+            least[rows] = np.minimum(least[rows], distances)
         return least
 
     def tail_probabilities(self, X: Array, squared_distances: Array) -> Array:
@@ -263,13 +264,6 @@ class CategoricalDensities(Densities):
         raise ValueError("the density of rows with categories is not normal, and is given by no covariance")
 
     precision = covariance
-
-
-def _with_dummies(z: Array, chosen: tuple[Any, ...]) -> Array:
-    """The dummies of rows, of which some more are 1."""
-    filled = z.copy()
-    filled[:, list(chosen)] = 1.0
-    return filled
 
 
 def _values(groups: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -28,7 +28,7 @@ class Powers(NamedTuple):
     traces : ndarray of shape (2,)
         tr A⁻¹ and tr A⁻².
     products : ndarray of shape (3,)
-        tr Bᵀ A⁻¹ B, tr Bᵀ A⁻² B and tr Bᵀ A⁻³ B.
+        tr Bᵀ A⁻¹ B, tr Bᵀ A⁻² B and tr Bᵀ A⁻³ B. The last number of both may be left out, as 0.
     """
 
     traces: Array
@@ -88,8 +88,8 @@ class Banded:
                     below.append(_reflect(panel[n:], strips, rest))
         return made
 
-    def powers(self, shift: float) -> Powers:
-        """The traces of powers of the inverse of A = C + shift · identity.
+    def powers(self, shift: float, *, all_of_them: bool = True) -> Powers:
+        """The traces of powers of the inverse of A = C + shift · identity; without the last, half the work.
 
         With the Schur complements S of the blocks, log det A = Σ log det S, and tr Bᵀ A⁻¹ B = Σ tr yᵀ S⁻¹ y.
         Their derivatives by the shift are the traces of the other powers. They are formed with Cholesky
@@ -103,22 +103,26 @@ class Banded:
         with single_blas_thread():
             for i in range(len(self.blocks)):
                 inverse = _inverse_root(s0, shift)
-                m1, m2 = (inverse @ own @ inverse.T for own in (s1, s2))
-                u0, y1, y2 = (inverse @ own for own in (y0, y1, y2))
+                m1 = inverse @ s1 @ inverse.T
+                u0, y1 = inverse @ y0, inverse @ y1
                 u1 = y1 - m1 @ u0
-                u2 = y2 - 2 * (m1 @ u1) - m2 @ u0
-                traces += np.trace(m1), np.vdot(m1, m1) - np.trace(m2)
+                traces[0] += np.trace(m1)
                 products[0] += np.vdot(u0, u0)
                 products[1] -= np.vdot(u0, y1) + np.vdot(u0, u1)
-                products[2] += np.vdot(u0, y2) / 2 + np.vdot(y1, u1) + np.vdot(u0, u2) / 2
+                if all_of_them:
+                    m2, y2 = inverse @ s2 @ inverse.T, inverse @ y2
+                    u2 = y2 - 2 * (m1 @ u1) - m2 @ u0
+                    traces[1] += np.vdot(m1, m1) - np.trace(m2)
+                    products[2] += np.vdot(u0, y2) / 2 + np.vdot(y1, u1) + np.vdot(u0, u2) / 2
                 if i == len(self.below):
                     break
                 block, e = self.blocks[i + 1], inverse @ self.below[i].T
                 start, stop = stop, stop + len(block)
                 identity = np.eye(len(block))
-                s0 = block + shift * identity - e.T @ e
-                s1, s2 = identity + e.T @ m1 @ e, e.T @ (m2 - 2 * (m1 @ m1)) @ e
-                y0, y1, y2 = self.vectors[start:stop] - e.T @ u0, -e.T @ u1, -e.T @ u2
+                s0, s1 = block + shift * identity - e.T @ e, identity + e.T @ m1 @ e
+                y0, y1 = self.vectors[start:stop] - e.T @ u0, -e.T @ u1
+                if all_of_them:
+                    s2, y2 = e.T @ (m2 - 2 * (m1 @ m1)) @ e, -e.T @ u2
         return Powers(traces, products)
 
 

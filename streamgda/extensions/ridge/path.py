@@ -20,7 +20,7 @@ from scipy.linalg import get_blas_funcs
 from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import brentq
 
-from streamgda.extensions.ridge.banded import Banded
+from streamgda.extensions.ridge.banded import Banded, Powers
 from streamgda.extensions.ridge.pytorch import Spectrum, solved
 from streamgda.models.gaussians.components import pooled_covariance, weighted_offsets
 from streamgda.models.gaussians.whitening import constant_features
@@ -47,8 +47,6 @@ class Criterion(NamedTuple):
         Σ_k Σ (y_k − f_k)² over all rows, where y_k is 1 for a row of class k and else 0.
     gcv : float
         n RSS / (n − df)², the criterion of generalised cross-validation.
-    slope : float
-        Half the derivative of ln GCV by ln λ, times RSS / N and n − df, which may be 0.
 
     References
     ----------
@@ -59,7 +57,6 @@ class Criterion(NamedTuple):
     df: float
     residual_sum: float
     gcv: float
-    slope: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +158,24 @@ class RidgePath:
     def criterion(self, alpha: float) -> Criterion:
         """The criterion of a penalty, and what it is made of."""
         shift = self._shift(alpha)
-        (first, second), (fitted, squares, cubes) = self.form.powers(shift)
-        df = 1.0 + len(self.centre) - shift * first
-        share = float(self.shares @ (1 - self.shares)) - fitted - shift * squares
+        df, share = self._df_and_share(shift, self.form.powers(shift, all_of_them=False))
         left = self.n_rows - df
-        slope = shift**2 * cubes * left - shift * (first - shift * second) * share
         gcv = self.n_rows * self.weight * share / left**2 if left > 0 else np.inf
-        return Criterion(float(df), float(self.weight * share), float(gcv), float(slope))
+        return Criterion(df, self.weight * share, gcv)
+
+    def slope(self, alpha: float) -> float:
+        """Half the derivative of ln GCV by ln λ, times RSS / N and n − df, which may be 0."""
+        shift = self._shift(alpha)
+        powers = self.form.powers(shift)
+        df, share = self._df_and_share(shift, powers)
+        cubes, (first, second) = powers.products[2], powers.traces
+        return float(shift**2 * cubes * (self.n_rows - df) - shift * (first - shift * second) * share)
+
+    def _df_and_share(self, shift: float, powers: Powers) -> tuple[float, float]:
+        """The degrees of freedom, and RSS / N."""
+        df = 1.0 + len(self.centre) - shift * powers.traces[0]
+        fitted, squares = powers.products[:2]
+        return float(df), float(self.shares @ (1 - self.shares) - fitted - shift * squares)
 
     def best_alpha(self, max_df: float) -> float:
         """The penalty of the least criterion among those with at most `max_df` degrees of freedom a row.
@@ -178,6 +186,7 @@ class RidgePath:
         """
         most = max(1.5, max_df * self.n_rows) * (1 - 1e-12)  # so that rounding stays below the limit
         at = cache(lambda log: self.criterion(np.exp(log)))
+        slope = cache(lambda log: self.slope(np.exp(log)))
         logs = [float(log) for log in np.log(self.alphas)]
         while at(logs[-1]).df > most:
             logs.append(logs[-1] + np.log(2))
@@ -189,12 +198,12 @@ class RidgePath:
         logs = logs[first:]
         least = min(range(len(logs)), key=lambda i: at(logs[i]).gcv)
         low, best, high = logs[max(least - 1, 0)], logs[least], logs[min(least + 1, len(logs) - 1)]
-        if at(best).slope < 0:
+        if slope(best) < 0:
             low = best
         else:
             high = best
-        if at(low).slope < 0 < at(high).slope:
-            best = brentq(lambda log: at(log).slope, low, high, xtol=_PLACE, rtol=_PLACE)
+        if slope(low) < 0 < slope(high):
+            best = brentq(slope, low, high, xtol=_PLACE, rtol=_PLACE)
         return float(np.exp(best))
 
     def at(self, alpha: float) -> RidgeRegression:

@@ -67,8 +67,8 @@ class Spectrum:
         values, basis = torch.linalg.eigh(on_device(matrix, device))
         return cls(on_host(values), on_host(basis.T @ on_device(vectors, device)))
 
-    def powers(self, shift: float) -> Powers:
-        """The traces of powers of the inverse of A = C + shift · identity."""
+    def powers(self, shift: float, *, all_of_them: bool = True) -> Powers:
+        """The traces of powers of the inverse of A = C + shift · identity, all in any case."""
         values = np.maximum(self.values, 0.0)  # below are rounding errors
         inverses = (values + shift)[:, None] ** -np.arange(1.0, 4.0)
         return Powers(inverses.sum(axis=0)[:2], np.square(self.vectors).sum(axis=1) @ inverses)

@@ -105,9 +105,8 @@ class SampledStatistics(BesideStatistics, Locked):
         return own.keys[-1] if own and len(own.keys) == self.most else _LAST
 
     def _add(self, label: Any, sample: Sample) -> None:
-        none = Sample(sample.keys[:0], sample.rows[:0], sample.weights[:0])
         if len(sample.keys):
-            self.samples[label] = self.samples.get(label, none).joined(sample, self.most)
+            self.samples[label] = self.samples.get(label, sample.first(0)).joined(sample, self.most)
 
     def merge(self, other: Self) -> Self:
         """Add the rows of another state, in place."""
