@@ -57,13 +57,6 @@ def of_folds():
     return FoldStatistics(ClassStatistics("diag"), FoldRule(2))
 
 
-def window():
-    some = WindowedStatistics(3, "diag")
-    for row in range(4):
-        some.update(X[[row]], LABELS[[row]])
-    return some
-
-
 SEVERAL = {
     "folds": of_folds,
     "sampled": lambda: SampledStatistics(ClassStatistics("diag"), 4),
