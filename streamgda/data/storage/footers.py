@@ -86,7 +86,8 @@ class Cache:
         self._most_bytes, self._n_bytes = most_bytes, 0
         self._known: dict[tuple[str, Version], tuple[Storage, Footer, int]] = {}
         self._lock = Lock()
-        if hasattr(os, "register_at_fork"):  # else a fork would wait for a thread that it does not have
+        # A forked process would wait for a thread that it does not have. Windows forks none.
+        if hasattr(os, "register_at_fork"):
             os.register_at_fork(
                 before=self._lock.acquire,
                 after_in_parent=self._lock.release,
