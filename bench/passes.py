@@ -50,7 +50,7 @@ def scan_as_we_do(folder: Path, threads: int) -> Callable[[], Any]:
     """The same with the batch and buffer sizes of this project, all columns side by side."""
     import pyarrow.parquet as pq
 
-    from streamgda.data.sources.row_groups import read_buffer, rows_per_read
+    from streamgda.data.sources.files.row_groups import read_buffer, rows_per_read
 
     n_columns = len(pq.read_schema(min(folder.iterdir())).names)
 

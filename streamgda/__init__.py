@@ -27,8 +27,8 @@ from streamgda.models.estimators import ESTIMATORS
 if TYPE_CHECKING:
     from streamgda.data.sources.arrow import scan_arrow as scan_arrow
     from streamgda.data.sources.dask import scan_dask as scan_dask
-    from streamgda.data.sources.formats import scan as scan
-    from streamgda.data.sources.parquet import scan_parquet as scan_parquet
+    from streamgda.data.sources.files.formats import scan as scan
+    from streamgda.data.sources.files.parquet import scan_parquet as scan_parquet
     from streamgda.data.sources.running import PassProgress as PassProgress
     from streamgda.data.sources.zarr import scan_zarr as scan_zarr
     from streamgda.extensions.categories.reading import Categorical as Categorical
@@ -106,10 +106,10 @@ _HOME_OF = {
     "private_statistics": "streamgda.extensions.private.statistics",
     "predict_dataset": "streamgda.jobs.scoring.predict",
     "progressive_score": "streamgda.jobs.scoring.evaluate",
-    "scan": "streamgda.data.sources.formats",
+    "scan": "streamgda.data.sources.files.formats",
     "scan_arrow": "streamgda.data.sources.arrow",
     "scan_dask": "streamgda.data.sources.dask",
-    "scan_parquet": "streamgda.data.sources.parquet",
+    "scan_parquet": "streamgda.data.sources.files.parquet",
     "scan_zarr": "streamgda.data.sources.zarr",
     "show_versions": "streamgda.statistics.kernels.versions",
 }

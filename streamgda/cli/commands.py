@@ -20,7 +20,7 @@ from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import FileSource, Source
-from streamgda.data.sources.formats import dataset_at
+from streamgda.data.sources.files.formats import dataset_at
 from streamgda.data.storage import tables
 from streamgda.data.storage.documents import is_saved
 from streamgda.data.storage.filesystems import resolve

@@ -65,7 +65,7 @@ class Schema(ABC):
 
     @property
     def encoding(self) -> Any:
-        """The `streamgda.data.sources.encoding.Encoding` of these columns; None if there are none."""
+        """The `streamgda.data.sources.columns.encoding.Encoding` of these columns; None if there are none."""
         return None
 
     @property

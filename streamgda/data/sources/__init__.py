@@ -5,26 +5,16 @@ metadata until a pass is made. Then it is cut into splits, and each split yields
 sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (`scan_arrow`), Zarr groups
 (`scan_zarr`) and Dask collections (`scan_dask`).
 
-- `parquet`: files. `discovery` lists them, `planning` makes a `Dataset` of the list by the keys in the names
-  of folders and one footer, and plans each `InputFile` by its own footer. A task reads `row_groups`, and
-  `batches` makes blocks of them.
-- `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order.
-  `decoding` makes batches of their bytes. `format_options`: their options as text. `dialects`: the options
-  that would read a file of CSV. `text_encodings`: which encoding its bytes have.
-- `arrow`: tables, datasets and streams of Arrow data.
+- `base`: what every source is, and `splits` what every part of one is. `conversion`: a source from a path or
+  collection. `running`: what a user says of a read: its scheduler, and who is told how far it is.
+- `files`: folders of Parquet, CSV, JSON lines, Feather and ORC.
+- `arrow`: tables, datasets and streams of Arrow data. `frames`: those of rows in memory.
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
-- `roles`: which columns are features, target and weight. `choosing`: how a user chooses them, and whether
-  files have such columns. `column_names`: how they are named. `columns`: what they can be by their types and
-  first rows. `tabular`: the base class of sources of columns.
-  `expressions`: over columns, for filters and for features that are `computed`. `batches`: batches of Arrow
-  and frames in memory as blocks. `encoding`: how columns that are not numbers become features; `lists`: how
-  columns of lists do, and `frames` those of rows in memory.
-- `mapped`: sources whose features go through a map; `maps`: what it makes of the features of a block.
-  `identity` hashes a transformer by its values, and functions by what their `code` names.
-- `base`: what every source is, and `splits` what every part of one is. `conversion`: a source from a path or
-  collection. `errors`: why a read failed. `running`: what a user says of a read: its scheduler, and who is
-  told how far it is.
+- `columns`: which columns are features, target and weight, and how others than numbers become features.
+  `tabular`: the base class of sources of columns. `computed`: features that are computed of others.
+  `batches`: batches of Arrow and frames in memory as blocks.
+- `maps`: features that go through a transformer or a function.
 
 How to write another one
 ------------------------

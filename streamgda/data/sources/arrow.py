@@ -23,14 +23,14 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource, Source
 from streamgda.data.sources.batches import BatchSplit, rebatched
-from streamgda.data.sources.choosing import choose_roles
-from streamgda.data.sources.columns import FIRST_ROWS
-from streamgda.data.sources.encoding import Wanted
-from streamgda.data.sources.errors import decoding
-from streamgda.data.sources.parquet import ParquetSource
-from streamgda.data.sources.planning import Dataset, name_of_format
-from streamgda.data.sources.roles import Roles
-from streamgda.data.sources.row_groups import as_plain, without_views
+from streamgda.data.sources.columns.choosing import choose_roles
+from streamgda.data.sources.columns.encoding import Wanted
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.columns.types import FIRST_ROWS
+from streamgda.data.sources.files.errors import decoding
+from streamgda.data.sources.files.parquet import ParquetSource
+from streamgda.data.sources.files.planning import Dataset, name_of_format
+from streamgda.data.sources.files.row_groups import as_plain, without_views
 from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage, Version

@@ -368,7 +368,9 @@ class Source(ABC):
         array([[1.],
                [1.]])
         """
-        mapped: Source = resolve_name("streamgda.data.sources.mapped:mapped")(self, transformer, features)
+        mapped: Source = resolve_name("streamgda.data.sources.maps.mapped:mapped")(
+            self, transformer, features
+        )
         return mapped
 
 

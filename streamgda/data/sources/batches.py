@@ -31,12 +31,12 @@ from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
 from streamgda.data.blocks.wording import RowError, check_known
-from streamgda.data.sources.choosing import check_types
-from streamgda.data.sources.columns import label_kind
-from streamgda.data.sources.encoding import Wanted, by_names
-from streamgda.data.sources.expressions import in_words, values_of
-from streamgda.data.sources.lists import first_other, lengths_of, side_by_side
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.columns.choosing import check_types
+from streamgda.data.sources.columns.encoding import Wanted, by_names
+from streamgda.data.sources.columns.expressions import in_words, values_of
+from streamgda.data.sources.columns.lists import first_other, lengths_of, side_by_side
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.columns.types import label_kind
 from streamgda.data.sources.splits import ScorableSplit
 
 _ORIGIN = "the frame"

@@ -18,8 +18,7 @@ from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.records import check_lists
 from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import check_known, listed
-from streamgda.data.sources.columns import is_number
-from streamgda.data.sources.expressions import (
+from streamgda.data.sources.columns.expressions import (
     ColumnExpression,
     deserialised,
     in_words,
@@ -27,7 +26,8 @@ from streamgda.data.sources.expressions import (
     values_of,
     with_dates_of,
 )
-from streamgda.data.sources.lists import are_of_one_list, is_list, places_of
+from streamgda.data.sources.columns.lists import are_of_one_list, is_list, places_of
+from streamgda.data.sources.columns.types import is_number
 
 
 class ComputedColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]

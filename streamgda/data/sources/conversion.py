@@ -10,7 +10,7 @@ from typing import Any
 from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.encoding import Wanted
+from streamgda.data.sources.columns.encoding import Wanted
 
 
 def as_source(
@@ -65,7 +65,7 @@ def as_source(
         from streamgda.data.sources.arrow import scan_arrow
 
         return scan_arrow(data, target, weight=weight, missing=missing, **options)
-    from streamgda.data.sources.formats import scan
+    from streamgda.data.sources.files.formats import scan
 
     return scan(data, target, weight=weight, missing=missing, **options)
 

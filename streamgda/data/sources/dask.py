@@ -22,11 +22,11 @@ from streamgda.data.blocks.schema import Columns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import BatchSplit, columns_of_frame, rebatched
-from streamgda.data.sources.choosing import check_file, check_types, choose_roles
-from streamgda.data.sources.columns import FIRST_ROWS
-from streamgda.data.sources.encoding import Wanted, encoding_for
-from streamgda.data.sources.lists import expanded
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.columns.choosing import check_file, check_types, choose_roles
+from streamgda.data.sources.columns.encoding import Wanted, encoding_for
+from streamgda.data.sources.columns.lists import expanded
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.columns.types import FIRST_ROWS
 from streamgda.data.sources.splits import LazySplit, Split
 from streamgda.data.sources.tabular import TabularSource
 

@@ -13,7 +13,7 @@ from streamgda.data.blocks.arrays import column_labels, library_of
 from streamgda.data.blocks.block import Matrix
 from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.sources.batches import matrix_of
-from streamgda.data.sources.lists import are_of_one_list, first_length, is_list, places_of
+from streamgda.data.sources.columns.lists import are_of_one_list, first_length, is_list, places_of
 
 _ROW: Callable[[int], str] = "row {}".format
 

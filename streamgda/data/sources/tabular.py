@@ -12,9 +12,9 @@ import pyarrow as pa
 from streamgda.data.blocks.dates import is_date
 from streamgda.data.blocks.parts import Part
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.columns import types_of
-from streamgda.data.sources.expressions import ColumnExpression, is_text, type_of
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.columns.expressions import ColumnExpression, is_text, type_of
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.columns.types import types_of
 
 
 class TabularSource(Source):

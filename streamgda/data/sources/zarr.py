@@ -33,7 +33,7 @@ from streamgda.data.blocks.block import Block, Missing, Places, check_missing, w
 from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource
-from streamgda.data.sources.errors import add_place
+from streamgda.data.sources.files.errors import add_place
 from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit, lists_of
 from streamgda.data.sources.stores import (
     ChangedChunkError,

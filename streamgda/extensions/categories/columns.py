@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from streamgda.data.blocks.labels import Codes, Labels, code_dtype
 from streamgda.data.blocks.schema import Lists, MadeColumns, Schema, among, check_same_names, lists_among
 from streamgda.data.blocks.wording import callers_level, counted, listed, value_named
-from streamgda.data.sources.column_names import is_identifier
+from streamgda.data.sources.columns.names import is_identifier
 from streamgda.extensions.categories.text import read_as_what
 from streamgda.models.gaussians.whitening import constant_features
 

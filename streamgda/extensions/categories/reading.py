@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.options import Option, option_of
 from streamgda.data.sources.batches import labels_of
-from streamgda.data.sources.column_names import matching
-from streamgda.data.sources.columns import label_kind, types_of
+from streamgda.data.sources.columns.names import matching
+from streamgda.data.sources.columns.types import label_kind, types_of
 from streamgda.extensions.categories.columns import Categories, MixedColumns, coded
 
 Treatment = Literal["features", "naive", "separate", "common"]

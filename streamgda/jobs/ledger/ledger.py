@@ -15,8 +15,8 @@ from streamgda.data.blocks.block import FoldRule
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import as_html, listed
 from streamgda.data.sources.base import FileSource, Source
-from streamgda.data.sources.encoding import AS_NAMED
-from streamgda.data.sources.formats import scan
+from streamgda.data.sources.columns.encoding import AS_NAMED
+from streamgda.data.sources.files.formats import scan
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage.documents import digest, to_json
 from streamgda.data.storage.filesystems import LOCK, finished_name, reached, resolve

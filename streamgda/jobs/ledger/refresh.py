@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from streamgda.data.sources.base import FileSource, Map
-from streamgda.data.sources.maps import is_of_map
+from streamgda.data.sources.maps.maps import is_of_map
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ROWS_PER_TASK, InputFile, Split, group_into_tasks
 from streamgda.data.storage.filesystems import Version

@@ -233,6 +233,6 @@ def _labels_ahead(split: Split) -> tuple[int, int]:
 
 def accumulate_splits(splits: Iterable[Split], empty: S) -> S:
     """One task: read consecutive splits in order, and add their rows to a copy of `empty`."""
-    state = empty.copy()
+    state: S = empty.copy()
     state.update_blocks(chain.from_iterable(split.blocks() for split in splits), Workspace())
     return state

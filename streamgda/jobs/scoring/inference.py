@@ -15,9 +15,9 @@ from streamgda.data.blocks.labels import position_of
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import RowError, check_known, counted, listed
 from streamgda.data.sources.base import Source
+from streamgda.data.sources.columns.encoding import KnownDates, by_names
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.data.sources.conversion import as_source
-from streamgda.data.sources.encoding import KnownDates, by_names
 from streamgda.models.estimators.classifier import GaussianClassifier, score_rows
 from streamgda.models.estimators.reading import PREDICT_INCOMPLETE
 from streamgda.models.estimators.scores import RowScores

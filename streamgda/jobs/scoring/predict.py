@@ -17,7 +17,7 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.wording import RowError
 from streamgda.data.sources.base import ScorableSource, Source
 from streamgda.data.sources.conversion import is_arrow, is_zarr_path
-from streamgda.data.sources.discovery import is_table
+from streamgda.data.sources.files.discovery import is_table
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import group_into_tasks
 from streamgda.data.storage.documents import digest

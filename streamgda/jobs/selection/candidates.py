@@ -15,7 +15,7 @@ from streamgda.data.blocks.options import check_not_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.registry import OPTIONS
 from streamgda.data.sources.base import Source
-from streamgda.data.sources.encoding import Encoding
+from streamgda.data.sources.columns.encoding import Encoding
 from streamgda.models.estimators.classifier import GaussianClassifier
 from streamgda.models.estimators.reading import too_few_classes
 from streamgda.statistics.base import Statistics

@@ -20,8 +20,8 @@ from streamgda.data.blocks import arrays
 from streamgda.data.blocks.block import Block, FoldRule, Places, folds_of_groups, folds_of_rows, remedying
 from streamgda.data.blocks.wording import check_known, counted, named
 from streamgda.data.sources.base import Source
+from streamgda.data.sources.columns.encoding import Encoding
 from streamgda.data.sources.conversion import as_source, is_dask
-from streamgda.data.sources.encoding import Encoding
 from streamgda.data.sources.splits import Split
 from streamgda.jobs.passes.accumulate import read_into
 from streamgda.jobs.selection.candidates import Candidate, common_encoding, statistics_for_all

@@ -18,7 +18,7 @@ from sklearn.base import ClassifierMixin
 
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import callers_level, counted, named
-from streamgda.data.sources.encoding import Encoding, Wanted, encoding_for
+from streamgda.data.sources.columns.encoding import Encoding, Wanted, encoding_for
 from streamgda.models.estimators import JOBS, PREDICTIVE, reading
 from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.learning import StatisticsLearner

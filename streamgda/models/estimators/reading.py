@@ -30,9 +30,9 @@ from streamgda.data.blocks.schema import UNNAMED, Lists, MadeColumns
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.batches import known_columns, learnt_columns
+from streamgda.data.sources.columns.encoding import Encoding
+from streamgda.data.sources.columns.lists import are_of_one_list
 from streamgda.data.sources.conversion import as_source, is_dask
-from streamgda.data.sources.encoding import Encoding
-from streamgda.data.sources.lists import are_of_one_list
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.models.estimators import DEVICES, JOBS
 from streamgda.models.estimators.dtypes import FittedTypes

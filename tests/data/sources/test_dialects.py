@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamgda import GaussianNB, accumulate, scan
-from streamgda.data.sources.dialects import as_written
-from streamgda.data.sources.format_options import format_of
+from streamgda.data.sources.files.dialects import as_written
+from streamgda.data.sources.files.format_options import format_of
 
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"width": RNG.normal(size=40).round(2), "n": range(40), "kind": ["a", "b"] * 20})

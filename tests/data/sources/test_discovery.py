@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import accumulate, scan_arrow, scan_parquet
-from streamgda.data.sources.discovery import find_files
+from streamgda.data.sources.files.discovery import find_files
 from streamgda.data.storage.filesystems import Storage
 
 TABLE = pa.table({"u": np.arange(6.0), "y": np.arange(6) % 2})

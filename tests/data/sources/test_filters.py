@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import accumulate, scan_parquet
-from streamgda.data.sources.expressions import ColumnExpression, Filter
+from streamgda.data.sources.columns.expressions import ColumnExpression, Filter
 
 TABLE = pa.table({"u": np.arange(100.0), "id": np.arange(100), "y": np.arange(100) % 2})
 MANY, OTHERS = list(range(0, 60, 2)), [*range(0, 20, 2), 21, *range(22, 60, 2)]
@@ -80,7 +80,7 @@ def test_a_function_that_was_registered_with_arrow_is_refused_by_name():
 def test_the_identity_of_a_filter_is_the_same_in_every_process():
     code = f"""
 import pyarrow as pa
-from streamgda.data.sources.expressions import ColumnExpression, Filter
+from streamgda.data.sources.columns.expressions import ColumnExpression, Filter
 schema = pa.schema([("id", "int64"), ("u", "float64")])
 print(Filter.of([("id", "in", {MANY}), ("u", ">", 1 / 3)], schema).identity)
 """

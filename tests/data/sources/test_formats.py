@@ -14,7 +14,7 @@ import pytest
 
 import streamgda as sg
 from streamgda import accumulate, predict_dataset, scan
-from streamgda.data.sources.format_options import format_of, text_of
+from streamgda.data.sources.files.format_options import format_of, text_of
 from tests.data.sources.test_sources import SourceContract
 from tests.logged_filesystem import NotingHandler
 

@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from bench.object_store_stub import ObjectStore
 from streamgda import ClassStatistics, GaussianNB, accumulate, evaluate, predict_dataset, scan_parquet
-from streamgda.data.sources import row_groups
+from streamgda.data.sources.files import row_groups
 from streamgda.data.storage import fetching
 from streamgda.data.storage.reading import RangedFile
 from streamgda.jobs.passes.accumulate import accumulate_splits

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.data.blocks.block import Block
-from streamgda.data.sources.errors import add_place
+from streamgda.data.sources.files.errors import add_place
 from streamgda.data.sources.splits import JoinedSplits, ScorableSplit
 from streamgda.data.storage.fetching import fetch_ahead
 from streamgda.data.storage.filesystems import reached, resolve

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from streamgda.data.sources.errors import decoding
+from streamgda.data.sources.files.errors import decoding
 from streamgda.data.sources.splits import ScorableSplit
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.footers import read_footer

@@ -15,8 +15,8 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 
 from streamgda.data.blocks.dates import formats_of
-from streamgda.data.sources.format_options import format_of, with_options
-from streamgda.data.sources.text_encodings import encoding_of
+from streamgda.data.sources.files.format_options import format_of, with_options
+from streamgda.data.sources.files.text_encodings import encoding_of
 
 BEGINNING = 1 << 20
 """Bytes of a file that tell how it is written, as they tell Arrow the types of its columns."""

@@ -10,11 +10,11 @@ import pyarrow as pa
 from streamgda.data.blocks.block import Missing, check_missing
 from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import check_known, listed
-from streamgda.data.sources.column_names import chosen, is_identifier, matching, warn_of_identifiers
-from streamgda.data.sources.columns import FirstRows, is_number, label_kind, types_of, uninformative
-from streamgda.data.sources.encoding import LEARNT_AS_TEXT, Wanted
-from streamgda.data.sources.lists import expanded, is_list, length_of
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.columns.encoding import LEARNT_AS_TEXT, Wanted
+from streamgda.data.sources.columns.lists import expanded, is_list, length_of
+from streamgda.data.sources.columns.names import chosen, is_identifier, matching, warn_of_identifiers
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.columns.types import FirstRows, is_number, label_kind, types_of, uninformative
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from streamgda.data.sources.discovery import OTHER_FORMATS, SUFFIXES
+from streamgda.data.sources.files.discovery import OTHER_FORMATS, SUFFIXES
 from streamgda.data.storage.retries import is_of_storage, storing
 
 _ENCRYPTED = (

@@ -18,8 +18,8 @@ import pyarrow.csv
 import pyarrow.dataset as ds
 import pyarrow.json
 
-from streamgda.data.sources.planning import name_of_format
-from streamgda.data.sources.text_encodings import SingleByteEncoding
+from streamgda.data.sources.files.planning import name_of_format
+from streamgda.data.sources.files.text_encodings import SingleByteEncoding
 
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 """How texts are compressed whose names end so."""

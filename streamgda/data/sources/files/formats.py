@@ -25,20 +25,20 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import listed
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
-from streamgda.data.sources.choosing import check_types, choose_roles
-from streamgda.data.sources.column_names import check_named
-from streamgda.data.sources.columns import FIRST_ROWS
-from streamgda.data.sources.decoding import CODECS, decode_file, unpacked
-from streamgda.data.sources.dialects import BEGINNING, check_columns, naming_options
-from streamgda.data.sources.discovery import SUFFIXES, find_files
-from streamgda.data.sources.encoding import Wanted
-from streamgda.data.sources.errors import NOT_UTF8, decoding, opening
-from streamgda.data.sources.expressions import Filter
-from streamgda.data.sources.format_options import format_of, text_of, word_of
-from streamgda.data.sources.lists import is_list
-from streamgda.data.sources.parquet import ParquetSource
-from streamgda.data.sources.planning import Check, Dataset, name_of_format
-from streamgda.data.sources.row_groups import ReadOptions, RowGroups, as_plain
+from streamgda.data.sources.columns.choosing import check_types, choose_roles
+from streamgda.data.sources.columns.encoding import Wanted
+from streamgda.data.sources.columns.expressions import Filter
+from streamgda.data.sources.columns.lists import is_list
+from streamgda.data.sources.columns.names import check_named
+from streamgda.data.sources.columns.types import FIRST_ROWS
+from streamgda.data.sources.files.decoding import CODECS, decode_file, unpacked
+from streamgda.data.sources.files.dialects import BEGINNING, check_columns, naming_options
+from streamgda.data.sources.files.discovery import SUFFIXES, find_files
+from streamgda.data.sources.files.errors import NOT_UTF8, decoding, opening
+from streamgda.data.sources.files.format_options import format_of, text_of, word_of
+from streamgda.data.sources.files.parquet import ParquetSource
+from streamgda.data.sources.files.planning import Check, Dataset, name_of_format
+from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, as_plain
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
 from streamgda.data.storage.filesystems import Storage, Version

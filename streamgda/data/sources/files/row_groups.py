@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from streamgda.data.blocks.block import Places, power_of_two_up_to, rows_per_block
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.batches import BatchSplit
-from streamgda.data.sources.errors import decoding, opening
-from streamgda.data.sources.expressions import Filter, filtering
-from streamgda.data.sources.roles import Roles
+from streamgda.data.sources.columns.expressions import Filter, filtering
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of

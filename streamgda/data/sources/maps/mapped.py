@@ -14,7 +14,7 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, listed
 from streamgda.data.sources.base import FileSource, Map, ScorableSource, Source, WrappedSource
-from streamgda.data.sources.maps import FeatureMap, name_of
+from streamgda.data.sources.maps.maps import FeatureMap, name_of
 from streamgda.data.sources.splits import InputFile, LazySplit, ScorableSplit, Split
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from streamgda.data.blocks.block import Missing
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import check_known, counted
-from streamgda.data.sources.columns import is_number, label_kind, types_of
-from streamgda.data.sources.encoding import AS_STORED, Encoding, KnownDates, Wanted, encoding_for
-from streamgda.data.sources.expressions import ColumnExpression, in_words, referenced_columns, type_of
-from streamgda.data.sources.lists import places_of
+from streamgda.data.sources.columns.encoding import AS_STORED, Encoding, KnownDates, Wanted, encoding_for
+from streamgda.data.sources.columns.expressions import ColumnExpression, in_words, referenced_columns, type_of
+from streamgda.data.sources.columns.lists import places_of
+from streamgda.data.sources.columns.types import is_number, label_kind, types_of
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pyarrow.json
 
 from streamgda.data.blocks.wording import check_known
-from streamgda.data.sources.planning import name_of_format
+from streamgda.data.sources.files.planning import name_of_format
 
 _CSV = pa.csv.ParseOptions, pa.csv.ConvertOptions, pa.csv.ReadOptions
 

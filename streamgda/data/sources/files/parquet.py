@@ -17,14 +17,14 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
 from streamgda.data.sources.base import FileSource, Map, ScorableSource
-from streamgda.data.sources.choosing import check_file, check_there, check_types, choose_roles
-from streamgda.data.sources.column_names import check_named
-from streamgda.data.sources.discovery import find_files
-from streamgda.data.sources.encoding import AS_STORED, Wanted
-from streamgda.data.sources.expressions import Filter
-from streamgda.data.sources.planning import Dataset, unified_types
-from streamgda.data.sources.roles import Roles
-from streamgda.data.sources.row_groups import ReadOptions, RowGroups
+from streamgda.data.sources.columns.choosing import check_file, check_there, check_types, choose_roles
+from streamgda.data.sources.columns.encoding import AS_STORED, Wanted
+from streamgda.data.sources.columns.expressions import Filter
+from streamgda.data.sources.columns.names import check_named
+from streamgda.data.sources.columns.roles import Roles
+from streamgda.data.sources.files.discovery import find_files
+from streamgda.data.sources.files.planning import Dataset, unified_types
+from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
 from streamgda.data.sources.splits import InputFile, Split
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from joblib.hashing import NumpyHasher
 
-from streamgda.data.sources.code import UntoldError, read_by
+from streamgda.data.sources.maps.code import UntoldError, read_by
 
 _OF_THE_MACHINE = {
     *("os", "posix", "nt", "posixpath", "ntpath", "genericpath", "io", "_io", "pathlib", "sys", "time"),

@@ -21,12 +21,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from streamgda.data.sources.base import Map
-from streamgda.data.sources.choosing import check_types
-from streamgda.data.sources.columns import FIRST_ROWS, label_kind
-from streamgda.data.sources.discovery import Listing, field_numbers
-from streamgda.data.sources.errors import decoding, opening
-from streamgda.data.sources.expressions import Filter, filtering
-from streamgda.data.sources.row_groups import VIEWS, ReadOptions, RowGroups, read_buffer, without_views
+from streamgda.data.sources.columns.choosing import check_types
+from streamgda.data.sources.columns.expressions import Filter, filtering
+from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
+from streamgda.data.sources.files.discovery import Listing, field_numbers
+from streamgda.data.sources.files.errors import decoding, opening
+from streamgda.data.sources.files.row_groups import VIEWS, ReadOptions, RowGroups, read_buffer, without_views
 from streamgda.data.sources.splits import InputFile, group_into_tasks
 from streamgda.data.storage.filesystems import Storage, Version, conceal
 from streamgda.data.storage.footers import Footer, read_footer
