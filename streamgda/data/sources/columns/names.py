@@ -17,10 +17,10 @@ def check_named(
     target: str | None, weight: str | None, features: Sequence[str] | None, schema: pa.Schema, origin: str
 ) -> None:
     """Raise ValueError if a file lacks a column that the user has named."""
-    named = [name for name in (target, weight, *(features or ())) if isinstance(name, str)]
     there = set(schema.names)
-    columns = [name if name in there or column_of(name) not in there else column_of(name) for name in named]
-    check_known([name for name in columns if not _is_pattern(name)], there, origin)
+    for name in (target, weight, *(features or ())):
+        if isinstance(name, str) and not _is_pattern(name) and column_of(name) not in there:
+            check_known([name], there, origin)
 
 
 def chosen(

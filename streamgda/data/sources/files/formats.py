@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -156,7 +156,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
     made = format_of(kinds[0] if kind is None else kind, listing.files)
-    dataset = FormatDataset.of(listing, find, partial(_check_rows, check), made)
+    dataset = FormatDataset.of(listing, find, check, made)
     _ = dataset.format_as_text  # raises for options that no text tells
     return dataset
 
@@ -200,10 +200,6 @@ class FormatDataset(Dataset):
             schema = pa.schema([one for one in schema if one.name or not pa.types.is_null(one.type)])
         return Footer(path, version, schema)
 
-    def relisted(self, check: Check) -> Self:
-        """The dataset with the files that are there now."""
-        return super().relisted(partial(_check_rows, check))
-
     def first_rows(self, names: list[str]) -> pa.Table:
         """The first rows of some columns of the first file."""
         place = self.listing.storage, self.format, self.first.path, self.first.version
@@ -239,14 +235,6 @@ class FormatDataset(Dataset):
             what = read_options, path, version or _version(storage, path), file.partition, b"", None
             rows = FileRows(*what, format=self.format, types=columns, written_as=self.format_as_text)
             yield replace(file, splits=[rows], columns=columns)
-
-
-def _check_rows(check: Check | None, columns: pa.Schema, origin: str) -> None:
-    """Raise ValueError for a file that tells no types, such as one of names alone, as Spark writes them."""
-    if all(pa.types.is_null(one.type) for one in columns):
-        raise ValueError(f"{origin} has no rows that tell the types of columns")
-    if check is not None:
-        check(columns, origin)
 
 
 def _as_float(column: pa.Field) -> pa.Field:

@@ -315,8 +315,13 @@ def _first_readable(
 
 
 def _passes(check: Check | None, head: Footer) -> bool:
-    """Whether a file passes a check by its columns, and the keys in its path."""
+    """Whether a file passes a check by its columns, and the keys in its path.
+
+    One that tells no types does not, such as one of names alone, as Spark writes them.
+    """
     columns = head.schema
+    if all(map(pa.types.is_null, columns.types)):
+        return False
     for part in head.path.split("/")[:-1]:
         key, equals, _ = part.partition("=")
         columns = columns.append(pa.field(unquote(key), pa.null())) if equals else columns
