@@ -33,7 +33,7 @@ _N_ALPHAS = 17  # two for each power of ten: between its neighbours, the least c
 _LEAST_ALPHA, _LARGEST_ALPHA = (1e-7, 10.0)  # of the path, in units of the mean eigenvalue
 _ROUNDING = 4.0  # times √d and the rounding of its elements: the error of an eigenvalue of a matrix
 _PLACE = 1e-12  # to which ln λ is found
-_ROWS_TOGETHER = 1 << 8
+_ROWS_TOGETHER = 1 << 10
 
 
 class Criterion(NamedTuple):
