@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import streamgda
 from streamgda import (
     GaussianNB,
+    IncompleteStatistics,
     LinearDiscriminantAnalysis,
     Marginal,
     QuadraticDiscriminantAnalysis,
@@ -22,7 +23,8 @@ from streamgda import (
     scan_parquet,
 )
 from streamgda.cli.main import main
-from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed
+from streamgda.data.blocks.arrays import array_blocks
+from tests.extensions.incomplete.test_learning_incomplete_rows import folder, holed, log_likelihood
 
 __all__ = ["folder"]  # a fixture
 
@@ -42,6 +44,23 @@ def test_reading_once_a_step_leads_where_the_patterns_lead(model):
     ratio = by_reads.covariance_ / np.outer(deviations, deviations)
     np.testing.assert_allclose(ratio, by_pattern.covariance_ / np.outer(deviations, deviations), atol=0.02)
     assert by_reads.statistics_.counts.tolist() == by_pattern.statistics_.counts.tolist()
+
+
+def test_the_likelihood_grows_with_each_read():
+    X, y = holed(200, d=3)
+    likelihoods = []
+
+    def read(empty):
+        state = empty.copy()
+        state.update_blocks(array_blocks(X, y))
+        if hasattr(state, "parameters"):
+            given = empty.parameters.moments(np.ones(2), np.zeros(2))
+            likelihoods.append(log_likelihood(X, y, given.means + given.low_means, given.scatter))
+        return state
+
+    Marginal(max_patterns=2, max_reads=6).read(read, IncompleteStatistics(max_patterns=2))
+    assert len(likelihoods) == 5
+    assert (np.diff(likelihoods) > 0).all()
 
 
 def test_too_few_reads_are_a_warning_that_says_what_to_do():
