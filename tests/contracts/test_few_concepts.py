@@ -108,6 +108,6 @@ def test_a_pass_over_files_and_their_prediction_enter_no_more_functions_than_the
     reading = entered(lambda: accumulate(source, scheduler="synchronous"))
     predicting = entered(lambda: predict_dataset(model, source, tmp_path / "out", scheduler="synchronous"))
     assert len(reading) <= 186
-    assert n_files(reading) <= 35
+    assert n_files(reading) <= 36
     assert len(predicting) <= 252
     assert n_files(predicting) <= 45
