@@ -26,7 +26,7 @@ from streamgda.data.storage.documents import is_saved
 from streamgda.data.storage.filesystems import resolve
 from streamgda.data.storage.paths import one_line, shown
 from streamgda.diagnostics import box_m, manova
-from streamgda.jobs.ledger.ledger import options_of, scan_options_of
+from streamgda.jobs.ledger.ledger import ENTRIES, LEDGER, options_of, scan_options_of
 from streamgda.jobs.passes.accumulate import read_into
 from streamgda.jobs.scoring.inference import columns_of, maps_and_model, with_features_of
 from streamgda.jobs.selection.candidates import candidates_of
@@ -528,7 +528,7 @@ def _data_at(path: str) -> dict[str, Any] | None:
     """Describe files of data; None for what is no data, or was saved by this library."""
     kind = given("scan").get("format")
     found, fault = _tried(partial(dataset_at, path, kind=kind))
-    if fault and (kind or path.endswith((*_TEXT_ENDINGS, ".zarr"))):
+    if fault and (kind or path.endswith((*_TEXT_ENDINGS, ".zarr")) or _is_folder_of_others(path)):
         raise ValueError(fault)
     if found is None or is_saved(found.stored):
         return None
@@ -537,6 +537,15 @@ def _data_at(path: str) -> dict[str, Any] | None:
     return {"path": shown(path), "format": found.written_as, "files": len(paths), "rows": rows} | {
         "columns": columns
     }
+
+
+def _is_folder_of_others(path: str) -> bool:
+    """Whether it is a folder that holds something, and no ledger."""
+    storage, name = resolve(path)
+    if storage.filesystem.get_file_info(name).type.name != "Directory":
+        return False
+    inside = storage.children(name)
+    return bool(inside) and {LEDGER, ENTRIES}.isdisjoint(inside)
 
 
 def _tried(call: Callable[[], Any]) -> tuple[Any, str | None]:
