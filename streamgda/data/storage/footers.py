@@ -86,7 +86,7 @@ class Cache:
         self._most_bytes, self._n_bytes = most_bytes, 0
         self._known: dict[tuple[str, Version], tuple[Storage, Footer, int]] = {}
         self._lock = Lock()
-        # A forked process would wait for a thread that it does not have. Windows forks none.
+        # Else a forked process might wait for a thread that it does not have. Windows has no fork.
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
                 before=self._lock.acquire,
