@@ -190,7 +190,7 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
         return
     bounds = [1, *chain.from_iterable(sorted(_places(metadata, groups))), n_bytes - len(tail)]
     if _behind(metadata, tail) or any(before > after for before, after in pairwise(bounds)):
-        raise pa.ArrowInvalid("the footer is damaged: columns are in one place, or not within the file")
+        raise pa.ArrowInvalid("the footer is damaged: columns overlap, or lie outside the file")
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:
