@@ -14,8 +14,8 @@ from bench.passes import parquet_pass
 Function: TypeAlias = tuple[str, int, str]  # its file, its line and its name
 
 PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "planning": (("sources/planning.py", "plan_batch"),),
-    "decoding": (("sources/row_groups.py", "_batches_of_run"),),
+    "planning": (("files/planning.py", "plan_batch"),),
+    "decoding": (("files/row_groups.py", "_batches_of_run"),),
     "labels": (("sources/batches.py", "labels_of"), ("blocks/labels.py", "drop_unused")),
     "gathering": (("streamgda/statistics/kernels/__init__.py", "gather"),),
     "centring": (("streamgda/statistics/kernels/__init__.py", "centre"),),
@@ -24,7 +24,7 @@ PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("streamgda/statistics/kernels/__init__.py", "add"),
         ("streamgda/statistics/kernels/__init__.py", "end"),
     ),
-    "means": (("floating/reduction.py", "add_centred"), ("floating/moments.py", "merge")),
+    "means": (("floating/reduction.py", "add_rows"), ("floating/moments.py", "merge")),
 }
 """The functions that each part consists of: how the path of their file ends, and their name."""
 

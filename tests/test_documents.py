@@ -15,6 +15,7 @@ import tomllib
 from contextlib import redirect_stdout
 from importlib.metadata import metadata
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -22,6 +23,8 @@ import pytest
 from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from bench.parts import PARTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -264,6 +267,13 @@ def test_the_changelog_keeps_its_form():
         assert kinds == [kind for kind in ("Added", "Changed", "Removed", "Fixed") if kind in kinds]
     entries = re.findall(r"^- .*", text, re.MULTILINE)
     assert len(set(entries)) == len(entries)
+
+
+def test_the_functions_whose_time_is_measured_are_where_the_benchmark_looks_for_them():
+    for path, name in chain.from_iterable(PARTS.values()):
+        (file,) = (ROOT / "streamgda").rglob(path.removeprefix("streamgda/"))
+        nodes = ast.walk(ast.parse(file.read_text()))
+        assert name in {node.name for node in nodes if isinstance(node, ast.FunctionDef)}, path
 
 
 def test_the_speeds_of_the_readme_are_those_measured():

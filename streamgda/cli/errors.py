@@ -75,7 +75,8 @@ class OneLineErrors(click.Group):
         except (click.ClickException, click.exceptions.Exit):
             raise
         except BaseException as error:
-            if any(isinstance(one, KeyboardInterrupt) for one in chain_of(error)):  # an extension's error too
+            # A library may raise another error because of Ctrl-C.
+            if any(isinstance(one, KeyboardInterrupt) for one in chain_of(error)):
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C ends the process at once
                 raise Interrupted(_AFTER) from None
             is_told = isinstance(error, Exception) and not isinstance(error, BrokenPipeError)  # as by head

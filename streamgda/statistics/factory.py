@@ -100,7 +100,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     with _making_sense(path):
         n_patterns = len(metadata["patterns"]) if "patterns" in metadata else None
         columns = from_arrow(table, n_patterns)
-        if not n_patterns:  # each of which names its features
+        if not n_patterns:  # each pattern says which features it has
             _check_features(columns, metadata)
         return kind.from_columns(columns, metadata)
 

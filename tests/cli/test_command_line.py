@@ -258,7 +258,7 @@ def test_update_says_which_class_cannot_be_predicted_yet(made, iris, tmp_path):
     assert streamgda.load(tmp_path / "more.parquet").statistics_.n_rows == 153
 
 
-def test_a_model_that_predicts_is_not_replaced_by_one_that_cannot(made, iris, tmp_path):
+def test_a_model_that_predicts_is_not_replaced_by_one_that_cannot(iris, tmp_path):
     QuadraticDiscriminantAnalysis(singular="raise").fit(iris[FEATURES], iris["kind"]).save(
         tmp_path / "model.parquet"
     )
@@ -282,7 +282,7 @@ def warned(folder, *arguments):
     return result_of(folder, *arguments).stderr
 
 
-def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(made, iris, tmp_path):
+def test_what_was_read_is_kept_where_no_model_can_be_made_of_it(iris, tmp_path):
     iris[:53].assign(kind=["new"] * 3 + ["old"] * 50).to_parquet(tmp_path / "new.parquet")
     arguments = ["fit", "new.parquet", "--target", "kind", "--features", NAMES, "--out", "model.parquet"]
     said = invoke(tmp_path, *arguments, code=1)
@@ -425,7 +425,7 @@ def guarded(folder, *arguments, code=0):
     return result.stdout, result.stderr, streamgda.load(folder / "model.parquet").statistics_.n_rows
 
 
-def test_an_alarm_stands_night_after_night_until_it_is_accepted(drifting, iris):
+def test_an_alarm_stands_night_after_night_until_it_is_accepted(drifting):
     for _ in range(2):
         out, err, rows = guarded(drifting, code=3)
         assert "alarm of 3.parquet: class setosa: the mean of petal_width has shifted by 9." in out
@@ -586,7 +586,7 @@ def test_text_is_told_by_its_name_in_every_command(made, iris, tmp_path):
     assert load(tmp_path / "model.parquet").statistics_.n_rows == 150
 
 
-def test_inspect_tells_models_statistics_and_their_faults(made, iris, tmp_path):
+def test_inspect_tells_models_statistics_and_their_faults(made, tmp_path):
     said = json.loads(invoke(made, "inspect", "model.parquet", "--json"))
     assert said["kind"] == "QuadraticDiscriminantAnalysis"
     assert said["feature_names"] == FEATURES
@@ -705,7 +705,7 @@ def test_what_is_no_model_is_not_overwritten(made, tmp_path):
     assert names_in(tmp_path) == ["data.parquet", "model.parquet", "pipe"]
 
 
-def test_nothing_is_written_where_it_would_be_read_as_data(made, tmp_path):
+def test_nothing_is_written_where_it_would_be_read_as_data(made):
     learn = ["days", "--target", "kind", "--features", NAMES]
     for command in (["fit", *learn, "--out", "days/model.parquet"], ["refresh", "days/ledger", *learn]):
         assert "would be" in invoke(made, *command, code=1)

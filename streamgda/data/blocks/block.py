@@ -336,7 +336,7 @@ def cut_into_blocks(
     Parameters
     ----------
     rows : Block
-        Any number of rows, with weights as they are given. Some classes may have no rows.
+        Any number of rows, whose weights have not been checked. Some classes may have no rows.
     missing : {"raise", "drop", "marginal"}
         "drop" leaves out rows without a feature, a label or a weight, "marginal" those without a label.
     unlabelled : ndarray of bool of shape (n_rows,), optional
@@ -350,8 +350,8 @@ def cut_into_blocks(
     """
     n_rows, size = len(rows.codes), _FEWEST_ROWS
     if n_rows > size:
-        made = rows.features
-        n_columns = made.n_columns if isinstance(made, MadeColumns) else rows.n_features
+        features = rows.features
+        n_columns = features.n_columns if isinstance(features, MadeColumns) else rows.n_features
         size = rows_per_block(n_columns, len(rows.classes))
     is_whole = unlabelled is None and rows.weights is None and missing != "drop"
     for start in range(0, n_rows, size):

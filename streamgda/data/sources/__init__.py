@@ -12,7 +12,7 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 - `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
 - `columns`: which columns are features, target and weight, and how others than numbers become features.
-  `tabular`: the base class of sources of columns. `computed`: features that are computed of others.
+- `tabular`: the base class of sources of columns. `computed`: features that are computed of others.
   `batches`: batches of Arrow and frames in memory as blocks.
 - `maps`: features that go through a transformer or a function.
 
@@ -22,9 +22,10 @@ A source is one file with two classes. `accumulate`, `evaluate` and the estimato
 so it may be a file outside of the package. Within it, ``streamgda/__init__.py`` lists the function that
 scans it in ``_HOME_OF``, which makes it public.
 
-- A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays,
-  and a `BatchSplit` of what `rebatched` makes of Arrow record batches; they check the values, and name a bad
-  row by its `origin`. The folds of rows depend on the name of the data and on the rows' numbers in it.
+- A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays. A
+  `BatchSplit` makes them of Arrow record batches, which `rebatched` cuts to the length of blocks. Both check
+  the values, and name a bad row by its `origin`. The folds of rows depend on the name of the data and on the
+  rows' numbers in it.
 - A `Source` lists its splits: for the same data the same ones, in the same order, so that every scheduler
   gives the same bits. Splits are pickled. So they hold paths and ranges, and open nothing until they are
   read.

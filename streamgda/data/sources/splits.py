@@ -225,8 +225,12 @@ def lists_of(matrix: NDArray[Any]) -> pa.Array:
 
 def total(numbers: Iterable[int | None]) -> int | None:
     """The sum, or None if a number is not known."""
-    known = list(numbers)
-    return None if None in known else sum(n or 0 for n in known)
+    whole = 0
+    for n in numbers:
+        if n is None:
+            return None
+        whole += n
+    return whole
 
 
 def group_into_tasks(

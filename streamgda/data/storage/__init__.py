@@ -25,7 +25,8 @@ This room imports no other room of the package. Its files, from the bottom up:
 `tables`
     An Arrow table with its JSON document as one Parquet file; arrays with one row per class as its columns.
 `saving`
-    The base classes of objects with `save` and `to_bytes`.
+    `save` and `to_bytes`, which become methods of statistics and models; the base class of objects with a
+    `load` of their own.
 
 The format, versions 1 to 4
 ---------------------------

@@ -111,7 +111,7 @@ def decode(metadata: Mapping[bytes, bytes] | None, path: str) -> dict[str, Any]:
         is_whole = document.pop(_CHECKSUM, None) in (None, digest(document))
         version = document.get("format_version")
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: its metadata is not JSON of an object ({error})") from error
+        raise ValueError(f"{path} is damaged: its metadata is not a JSON object ({error})") from error
     if type(version) is not int or version < 1:
         raise ValueError(f"{path} is damaged: its metadata has no format_version")
     if version > FORMAT_VERSION:

@@ -132,7 +132,7 @@ def read_ahead(
 ) -> Generator[T]:
     """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
 
-    There are as many threads, unless another number is given. An error of reading a place is raised when the
+    There are `n_ahead` threads, unless `n_threads` is given. An error of reading a place is raised when the
     turn of that place comes.
     """
     if not n_ahead:

@@ -86,7 +86,7 @@ class Cache:
         self._most_bytes, self._n_bytes = most_bytes, 0
         self._known: dict[tuple[str, Version], tuple[Storage, Footer, int]] = {}
         self._lock = Lock()
-        # A forked process would wait for a thread that it does not have. Windows forks none.
+        # Else a forked process might wait for a thread that it does not have. Windows has no fork.
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
                 before=self._lock.acquire,
@@ -190,7 +190,7 @@ def check_footer(metadata: pq.FileMetaData, tail: bytes, n_bytes: int) -> None:
         return
     bounds = [1, *chain.from_iterable(sorted(_places(metadata, groups))), n_bytes - len(tail)]
     if _behind(metadata, tail) or any(before > after for before, after in pairwise(bounds)):
-        raise pa.ArrowInvalid("the footer is damaged: columns are in one place, or not within the file")
+        raise pa.ArrowInvalid("the footer is damaged: columns overlap, or lie outside the file")
 
 
 def has_encrypted_columns(metadata: pq.FileMetaData, tail: bytes) -> bool:

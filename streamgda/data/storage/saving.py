@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from streamgda.data.storage.documents import SENSELESS
 from streamgda.data.storage.paths import AnyFileSystem, Path
 
-# These two functions are methods of classes with a method `_to_saved`, which returns the columns of the table
-# and the plain values of the document.
+# `save` and `to_bytes` become methods of classes that have a method `_to_saved`, which returns the columns of
+# the table and the plain values of the document.
 
 
 def save(

@@ -200,7 +200,7 @@ def _best(factors: Array, axes: Array, weights: Array, volume: str) -> Array:
     n_sweeps, is_converged = _FIRST_CUT, False
     while n_sweeps < _MOST_SWEEPS and not is_converged:
         axes, is_converged = _swept(factors, axes, weights, volume, n_sweeps)
-        axes, n_sweeps = axes[: -(-len(axes) // 2)], 2 * n_sweeps
+        axes, n_sweeps = axes[: (len(axes) + 1) // 2], 2 * n_sweeps
     best: Array = axes[0]
     return best
 

@@ -28,7 +28,7 @@ class Powers(NamedTuple):
     traces : ndarray of shape (2,)
         tr A⁻¹ and tr A⁻².
     products : ndarray of shape (3,)
-        tr Bᵀ A⁻¹ B, tr Bᵀ A⁻² B and tr Bᵀ A⁻³ B. The last number of both may be left out, as 0.
+        tr Bᵀ A⁻¹ B, tr Bᵀ A⁻² B and tr Bᵀ A⁻³ B.
     """
 
     traces: Array
@@ -89,7 +89,9 @@ class Banded:
         return made
 
     def powers(self, shift: float, *, all_of_them: bool = True) -> Powers:
-        """The traces of powers of the inverse of A = C + shift · identity; without the last, half the work.
+        """The traces of powers of the inverse of A = C + shift · identity.
+
+        Unless `all_of_them` is true, tr A⁻² and tr Bᵀ A⁻³ B are left out, as 0, which halves the work.
 
         With the Schur complements S of the blocks, log det A = Σ log det S, and tr Bᵀ A⁻¹ B = Σ tr yᵀ S⁻¹ y.
         Their derivatives by the shift are the traces of the other powers. They are formed with Cholesky

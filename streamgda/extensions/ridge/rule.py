@@ -317,12 +317,7 @@ def _pooled_in_single(rows: Block, rule: MappedRows) -> tuple[Array, Array, Arra
         _add_products(piece, scatter, products)
     weights, weight_tails = sums_of_weights(rows.row_weights, bounds)
     relative = weights[:, None] / unit
-    squares = scatter.diagonal().copy()
-    spread = np.asfortranarray((totals / np.sqrt(relative)).T)
-    dsyrk(-1.0, spread, beta=1.0, c=scatter.T, overwrite_c=True, lower=True)
-    _mirror(scatter)
-    constant = scatter.diagonal() <= _ROUNDING * squares
-    scatter[constant] = scatter[:, constant] = 0.0
+    _take_out_means(scatter, totals, relative)
     if unit != 1:
         scatter *= unit
     return weights, weight_tails, *two_sum(centre.astype(np.float64), totals / relative), scatter
@@ -336,6 +331,16 @@ def _add_products(piece: Singles, scatter: Array, memory: Singles) -> None:
             block = scatter[rows, others]
             products = memory[: block.size].reshape(block.shape)
             block += np.matmul(piece[:, rows].T, piece[:, others], out=products)
+
+
+def _take_out_means(scatter: Array, totals: Array, weights: Array) -> None:
+    """Make products about one centre a scatter about the means of the classes: totals (K, d) by weights."""
+    squares = scatter.diagonal().copy()
+    spread = np.asfortranarray((totals / np.sqrt(weights)).T)
+    dsyrk(-1.0, spread, beta=1.0, c=scatter.T, overwrite_c=True, lower=True)
+    _mirror(scatter)
+    constant = scatter.diagonal() <= _ROUNDING * squares  # what is left of them is rounding errors
+    scatter[constant] = scatter[:, constant] = 0.0
 
 
 def _mirror(matrix: Array) -> None:

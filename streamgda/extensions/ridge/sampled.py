@@ -30,7 +30,7 @@ class RowSample(SampledStatistics):
 
     weight = 0.0
     """The weight of all rows that the sample was drawn from."""
-    _last_of_all = np.uint64(2**64 - 1)
+    _last_of_all = np.uint64(2**64 - 1)  # no row of a higher hash comes into the sample any more
 
     def draw(self, blocks: Iterable[Block]) -> None:
         """Take rows of some blocks into the sample alone."""

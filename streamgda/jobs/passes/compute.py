@@ -144,7 +144,7 @@ def compute_plans(plans: Sequence[Plan], scheduler: Scheduler, progress: Progres
             errors.extend(outcome.errors)
             states = [outcome.state] if len(plans) == 1 else outcome.state
         else:
-            # Here, and with it pyarrow, where it is used.
+            # Imported where it is used, since it imports pyarrow.
             from streamgda.jobs.passes.threads import compute_in_threads
 
             states = compute_in_threads(plans, n_threads, listener)

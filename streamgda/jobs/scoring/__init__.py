@@ -10,8 +10,8 @@ estimators: the same rows have the same scores, to the last bit, in memory, from
 - `columns`: the columns of predictions, and pieces of a block that bound their memory.
 - `inference`: the scores of the rows of a block, and which class is predicted.
 
-To add a column of predictions, write one entry of `streamgda.jobs.scoring.columns.COLUMNS`: the field that
-names it and gives its type, and a function that takes its values from the scores of rows
+To add a column of predictions, write one entry of `streamgda.jobs.scoring.columns.COLUMNS`: a function that
+returns its fields, with their names and types, and one that takes its values from the scores of rows
 (`streamgda.models.estimators.scores.RowScores`). `predict_dataset(..., columns=[...])` then writes it to
 Parquet and Zarr.
 """

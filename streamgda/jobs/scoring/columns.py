@@ -35,7 +35,7 @@ class Column:
     Attributes
     ----------
     fields : callable
-        Returns the names and types of its quantities, for the columns to predict. Their type is the same.
+        Returns its fields, which have one type, for the columns to predict.
     values : callable
         Returns its values for these columns and the scores of n rows: (n,), or (n, number of columns).
     holds_labels : bool

@@ -32,7 +32,7 @@ from streamgda.statistics.kernels.threads import in_threads
 
 Batch = Sequence[Any]
 
-_ROWS_AT_ONCE = 1 << 12  # so many make up for a call for each class
+_ROWS_AT_ONCE = 1 << 12  # enough rows to be worth a call for each class
 _BLOCKS_OF_RUN = 4  # of rows in memory
 _ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 

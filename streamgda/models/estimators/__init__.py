@@ -33,7 +33,7 @@ The modules, from the top down:
 - `moment`: how a model is read at one moment while other threads learn.
 - `singular`: the covariance of each class of QDA is whitened; or why the class has no density.
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.
-- `lazy`: methods that take Dask collections.
+- `lazy`: methods that also take Dask collections, and arrays on a device.
 - `options`: parameters that hold several, and what replaced those of older versions.
 - `priors`, `dtypes`: prior probabilities, types. `libraries`: arrays of other libraries.
 """

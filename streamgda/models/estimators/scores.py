@@ -45,7 +45,7 @@ Positions = slice | NDArray[np.intp]
 _VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
 _VALUES_OF_PRODUCTS = 1 << 17  # larger, so that threads spend little of their time in Python
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
-# If there are many features. With fewer rows, products of matrices take a quarter longer.
+# Rows of a block of many features. With fewer rows, products of matrices take a quarter longer.
 _FEWEST_OF_DISTANCES = 144
 _FEWEST_OF_PRODUCTS = 480  # if scores are one product; with fewer rows, it takes a tenth longer
 _SCORES_OF_PRODUCTS = 1 << 21  # 16 MB

@@ -159,7 +159,7 @@ class MomentArrays:
         """Write the moments of some classes back."""
         shared = self.scatter if self.kind.is_pooled else None
         for ours, theirs in zip(self.arrays, part.arrays, strict=True):
-            if ours is not theirs:
+            if ours is not theirs:  # as a scatter that both share
                 ours[... if ours is shared else classes] = theirs
 
     def with_rows(self, classes: Rows, part: Self) -> Self:

@@ -149,8 +149,8 @@ class JoinedStates:
 
     def _merge_in_turn(self, total: Statistics, rows: Labelled[Moments]) -> bool:
         """Whether one merge of all the rows is that of state after state: no class stands in one twice."""
-        is_alike = type(total) is type(self._joined) and len(total._labelled.classes)
-        if not is_alike or rows.classes.dtype.names:
+        is_alike = type(total) is type(self._joined) and not rows.classes.dtype.names
+        if not is_alike or not len(total._labelled.classes):
             return False
         ascends = rows.classes[1:] > rows.classes[:-1]
         ascends[np.array(self._ends[1:-1], np.intp) - self._ends[0] - 1] = True

@@ -514,14 +514,10 @@ def test_foreign_files_are_refused(path):
         ValueError, match="a Parquet file of something else: its metadata has no key 'streamgda'"
     ):
         load(path)
-    for document, message in (
-        ("{", "is not JSON"),
-        ("[1]", "is not JSON of an object"),
-        ('"x"', "is not JSON of an object"),
-    ):
+    for document in ("{", "[1]", '"x"'):
         table = pa.table({"label": [1]}).replace_schema_metadata({"streamgda": document})
         pq.write_table(table, path)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match="is not a JSON object"):
             load(path)
     path.write_bytes(b"\x80\x04\x95 a pickle of something that runs")
     with pytest.raises(ValueError, match="no Parquet file"):
@@ -603,7 +599,7 @@ def test_a_bottomless_document_is_refused(saved):
     head, foot = json.dumps(document | {"more": "nested"}).split('"nested"')
     for depth in (*range(800, 1000), 200_000):
         nested = f"{head}{'[' * depth}{']' * depth}{foot}"
-        with pytest.raises(ValueError, match="its metadata is not JSON|differs from its checksum"):
+        with pytest.raises(ValueError, match="its metadata is not a JSON object|differs from its checksum"):
             decode({b"streamgda": nested.encode()}, str(saved))
 
 

@@ -365,7 +365,7 @@ def test_text_that_is_just_text_is_learnt_without_a_word(customers, kinds):
         GaussianNB(categories="auto").fit(customers[["age"]].assign(text=texts), kinds)
 
 
-def test_new_categories_are_reported_beside_the_drift(source, customers, kinds):
+def test_new_categories_are_reported_beside_the_drift(customers, kinds):
     before = LinearDiscriminantAnalysis(categories=CHOSEN).fit(customers, kinds)
     moved = customers.assign(city=customers["city"].replace("Oslo", "Bern"))
     after = LinearDiscriminantAnalysis(categories=CHOSEN).fit(moved, kinds)

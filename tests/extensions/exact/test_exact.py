@@ -300,7 +300,7 @@ def test_a_scatter_that_no_rows_could_have_is_refused():
         state - of("full", rows * [1, -1], np.zeros(20, dtype=int))
 
 
-def test_dropped_rows_are_taken_back_too(tmp_path):
+def test_dropped_rows_are_taken_back_too():
     dirty = pa.table({"u": [1.0, None, 3.0], "y": [0, 0, 1]})
     state = accumulate(scan_arrow(dirty, "y", missing="drop"), exact=True)
     clean = of("full", [[1.0], [3.0]], [0, 1])

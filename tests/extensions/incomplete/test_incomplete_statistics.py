@@ -140,8 +140,8 @@ def test_rows_that_lack_nothing_have_the_bits_of_ordinary_statistics(kind, data)
 
 
 @pytest.mark.slow
-@given(kinds, holed_rows(), labelled_rows())
-def test_ordinary_statistics_merge_into_incomplete_ones(kind, data, other):
+@given(kinds, holed_rows())
+def test_ordinary_statistics_merge_into_incomplete_ones(kind, data):
     X, y = data
     full = np.nan_to_num(X)
     together = IncompleteStatistics(kind).update(X, y).update(full, y)

@@ -323,7 +323,7 @@ def test_how_centres_are_drawn_is_an_option(rows):
     assert search.best_estimator_.subclass_centers_ == best.subclass_centers_
 
 
-def test_centres_have_no_parameters(rows):
+def test_centres_have_no_parameters():
     model = MixtureDiscriminantAnalysis({"a": [[0.0, 1.0, 2.0]]})
     with pytest.raises(ValueError, match=r"has no parameters; set subclasses=Subclasses\(random_state=1\)"):
         model.set_params(subclasses__random_state=1)

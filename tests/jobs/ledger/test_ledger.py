@@ -660,7 +660,7 @@ def test_of_two_processes_at_once_one_does_it_and_the_other_stops_with_a_clear_w
     assert len(ledger.refresh(scan(data)).added) == 4  # who is killed leaves no lock behind
 
 
-def test_many_processes_at_once_leave_a_right_ledger(data, tmp_path, ledger):
+def test_many_processes_at_once_leave_a_right_ledger(data, ledger):
     with in_processes(3) as racers:
         races = [racers.submit(refresh, data, ledger) for _ in range(3)]
         errors = [race.exception() for race in races]

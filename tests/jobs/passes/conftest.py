@@ -1,4 +1,4 @@
-"""Small files for passes; modules that need others have a folder of their own."""
+"""Small files for passes; modules that need other files have a fixture `folder` of their own."""
 
 import numpy as np
 import pyarrow as pa

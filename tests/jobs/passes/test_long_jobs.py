@@ -175,7 +175,7 @@ def test_a_function_is_told_how_far_a_pass_is(folder, client):
         assert len(told) == N_FILES
 
 
-def test_rows_of_unknown_number_are_told_at_the_end(folder, client):
+def test_rows_of_unknown_number_are_told_at_the_end(folder):
     stream = ds.dataset(folder).scanner().to_reader()
     told = []
     accumulate(scan_arrow(stream, "y"), progress=told.append)

@@ -364,8 +364,8 @@ class TestLaws(MergeableContract):
         state.roc_auc[...] = 0
 
 
-@given(judged(), st.data())
-def test_a_class_that_the_model_learns_later_had_probability_zero(rows, data):
+@given(judged())
+def test_a_class_that_the_model_learns_later_had_probability_zero(rows):
     """Rows judged before a model knew the last class merge with rows judged after."""
     y, scores, labels, weight = rows
     early = y != labels[-1]

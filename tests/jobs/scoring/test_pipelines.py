@@ -243,7 +243,7 @@ def test_rows_without_the_columns_are_refused(sales):
 
 
 @pytest.mark.slow
-def test_damaged_expressions_are_refused_and_crash_nothing(sales, tmp_path):
+def test_damaged_expressions_are_refused_and_crash_nothing(sales):
     pipeline = LinearDiscriminantAnalysis().fit(sales).as_pipeline(sales)
     params, refused = pipeline[0].get_params(), 0
     for i in range(300):

@@ -258,8 +258,7 @@ def one_deviation():
 # ---------------------------------------------------------------------- boundaries
 
 
-def pairs(model):
-    return [(i, j) for i in range(3) for j in range(3) if i != j]
+PAIRS = [(i, j) for i in range(3) for j in range(3) if i != j]
 
 
 def test_a_boundary_is_the_difference_of_log_densities(model):
@@ -267,7 +266,7 @@ def test_a_boundary_is_the_difference_of_log_densities(model):
     fitted_model = fitted(model)
     means, covariances = gaussians_of(fitted_model, X, y)
     scores = log_joint(X, means, covariances, PRIORS).T
-    for i, j in pairs(fitted_model):
+    for i, j in PAIRS:
         boundary = fitted_model.boundary(LABELS[i], LABELS[j])
         expected = np.linalg.inv(covariances[j]) - np.linalg.inv(covariances[i])
         np.testing.assert_allclose(boundary.A, expected, atol=1e-6)

@@ -37,7 +37,7 @@ def test_nothing_is_left_when_all_rows_are_dropped():
 
 
 @pytest.mark.parametrize("learn", ["fit", "partial_fit"])
-def test_a_pass_runs_where_it_is_told_to(learn, capsys):
+def test_a_pass_runs_where_it_is_told_to(learn):
     source = scan_arrow(pa.table({"a": X[:, 0], "b": X[:, 1], "kind": Y.tolist()}), "kind")
     learnt = getattr(GaussianNB(), learn)(source, scheduler="synchronous", progress=True)
     assert learnt.statistics_.allclose(GaussianNB().fit(source).statistics_, rtol=0)

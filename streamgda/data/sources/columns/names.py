@@ -33,11 +33,11 @@ def chosen(
         if part in names or not _is_pattern(part):
             features.append(part)
             continue
-        matching = [name for name in candidates if fnmatchcase(str(name), part)]
-        if not matching:
+        found = [name for name in candidates if fnmatchcase(str(name), part)]
+        if not found:
             check_known([part], known, origin)
-        features += [name for name in matching if name not in so_far]
-        so_far.update(matching)
+        features += [name for name in found if name not in so_far]
+        so_far.update(found)
     return features
 
 

@@ -8,5 +8,5 @@ In come paths; out come splits that read row groups, or files as a whole, in blo
 - `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order. `decoding`
   makes batches of their bytes. `format_options`: their options as text. `dialects`: the options that would
   read a file of CSV. `text_encodings`: which encoding its bytes have.
-- `errors`: why a read failed.
+- `errors`: why a read failed, also of Arrow data and Zarr.
 """

@@ -85,7 +85,7 @@ class Dataset:
     format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
     find: Find | None = None
 
-    format_as_text = "parquet"  # with options
+    format_as_text = "parquet"  # the format and its options
 
     @classmethod
     def of(
@@ -317,7 +317,7 @@ def _first_readable(
 def _passes(check: Check | None, head: Footer) -> bool:
     """Whether a file passes a check by its columns, and the keys in its path.
 
-    One that tells no types does not, such as one of names alone, as Spark writes them.
+    A file that tells no types does not pass: Spark writes some that hold the names of columns alone.
     """
     columns = head.schema
     if all(map(pa.types.is_null, columns.types)):

@@ -111,7 +111,7 @@ class RowGroups(BatchSplit):
 
     roles = property(attrgetter("read_options.roles"))
     keep = property(attrgetter("read_options.keep"))
-    decoded_as = ()  # what tells other formats apart, as plain values
+    decoded_as = ()  # of other formats: how the bytes are decoded, as plain values
     is_remote = property(lambda groups: not groups.read_options.storage.is_local)
 
     @property
