@@ -229,8 +229,7 @@ class Labelled(Generic[M]):
 
     def decayed_squares(self, factor: float) -> Array:
         """Σ w² of each class after its weights are multiplied by a factor."""
-        decayed: Array = np.maximum(self.squares * factor**2, _LEAST_WEIGHT**2)
-        return decayed
+        return np.maximum(self.squares * factor**2, _LEAST_WEIGHT**2)
 
     def subtract(self, other: Labelled[M], rounding: float = 0.0) -> Self:
         """The state of the rows that are in this one but not in the other.

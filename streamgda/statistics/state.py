@@ -184,8 +184,7 @@ class State(Locked, ABC):
             if squares is None:
                 return counts
             weights = self.weights
-            effective: Array = np.clip(weights * (weights / squares), 1.0, counts)
-            return effective
+            return np.clip(weights * (weights / squares), 1.0, counts)
 
     @property
     def n_features(self) -> int:

@@ -71,8 +71,7 @@ def moment_of(value: Any) -> np.datetime64 | None:
         if isinstance(value, datetime) and value.tzinfo:
             value = value.astimezone(UTC).replace(tzinfo=None)
         if isinstance(value, date | np.datetime64):
-            moment: np.datetime64 = np.datetime64(cast("Any", value), "us")
-            return moment
+            return np.datetime64(cast("Any", value), "us")
     except (ValueError, OverflowError, TypeError):  # of NaT
         return None
     return None

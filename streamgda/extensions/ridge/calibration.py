@@ -31,8 +31,7 @@ class Softmax:
 
     def __call__(self, scores: Array) -> Array:
         """The scores of rows (n, K) after the regression: (n, K)."""
-        made: Array = scores @ self.slopes + self.intercepts
-        return made
+        return scores @ self.slopes + self.intercepts
 
 
 @dataclass(frozen=True)

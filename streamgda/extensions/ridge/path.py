@@ -146,8 +146,7 @@ class RidgePath:
     def alphas(self) -> Array:
         """The penalties that are tried, in ascending order: (n_alphas,)."""
         least = max(_ROUNDING * np.sqrt(len(self.centre)) * self.rounding, _LEAST_ALPHA)
-        tried: Array = np.geomspace(least, _LARGEST_ALPHA, _N_ALPHAS) * self._mean_eigenvalue
-        return tried
+        return np.geomspace(least, _LARGEST_ALPHA, _N_ALPHAS) * self._mean_eigenvalue
 
     def _shift(self, alpha: float) -> float:
         """λ / N; a penalty λ below the rounding errors of eigenvalues counts as these."""
@@ -252,8 +251,7 @@ class RidgeRegression:
     @property
     def coefficients(self) -> Array:
         """The coefficients of the deviations x − centre: (d, K)."""
-        made: Array = self.slopes / self.path.deviations[:, None]
-        return made
+        return self.slopes / self.path.deviations[:, None]
 
     def left_out(self, X: NDArray[np.floating], codes: NDArray[np.intp], weights: Array) -> Array:
         """The fitted values of rows by the regressions of all other rows, in closed form: (n, K).

@@ -123,8 +123,7 @@ class Decision:
 
     def _gains(self, scores: Array) -> Array:
         if self.costs is not None:
-            gains: Array = posteriors(scores) @ -self.costs
-            return gains
+            return posteriors(scores) @ -self.costs
         if self.threshold is not None:
             gains = posteriors(scores)
             is_positive = gains[:, self.positive] >= self.threshold

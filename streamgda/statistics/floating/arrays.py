@@ -233,8 +233,7 @@ class MomentArrays:
 
     def least_squares(self, counts: Counts) -> Array:
         """Σ w² of the rows of each class if they have equal weights, W² / n. It is never less."""
-        squares: Array = self.weights * (self.weights / counts)
-        return squares
+        return self.weights * (self.weights / counts)
 
     def overdrawn(self, part: Self, counts: Counts) -> NDArray[np.bool_]:
         """Which classes would keep an impossible weight, if a part is taken out and `counts` rows remain."""

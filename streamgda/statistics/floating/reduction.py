@@ -222,8 +222,7 @@ class Accumulation:
             self._counts = np.concatenate([self._counts, unseen])
             if self._squares is not None:
                 self._squares = np.concatenate([self._squares, unseen])
-        found: Indices = self._places[np.searchsorted(self._classes, classes)]
-        return found
+        return self._places[np.searchsorted(self._classes, classes)]
 
     def _make_room(self, n_features: int) -> None:
         """Make the arrays large enough for all classes. Parts that are not used yet take no memory."""
