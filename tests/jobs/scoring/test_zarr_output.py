@@ -406,6 +406,10 @@ def test_no_rows_make_no_group(model, tmp_path):
         (pa.array([True, None] * 60), r"'x' is null.* of bool"),
         (pa.array([Decimal("1.5")] * 120), r"'x' is decimal128\(2, 1\), which no Zarr array can hold"),
         (pa.array([[1.0]] * 120), r"'x' is list<element: double>, which no Zarr array can hold"),
+        (
+            pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((120, 2))),
+            r"'x' is .*fixed_shape_tensor.*, which no Zarr array can hold; write Parquet",
+        ),
     ],
 )
 def test_kept_columns_that_zarr_cannot_hold(model, tmp_path, column, message):

@@ -307,7 +307,9 @@ def _dtype_of(field: Field) -> str:
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return "string"
-    dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
+    dtype = np.dtype(object)
+    with suppress(NotImplementedError):  # as of unions and of tensors
+        dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
     if dtype.kind == "O":
         raise ValueError(
             f"column {field.name!r} is {kind}, which no Zarr array can hold; write Parquet, or do not keep it"
