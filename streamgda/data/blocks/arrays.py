@@ -213,7 +213,8 @@ def column_labels(X: Any) -> list[Any] | None:
 def column_types(X: Any) -> list[Any]:
     """The types of the columns of a frame, in order; none of an array."""
     is_arrow = library_of(X) == "pyarrow" and hasattr(X, "schema")
-    return list(X.schema.types if is_arrow else getattr(X, "dtypes", ()))
+    is_column = getattr(X, "ndim", 2) == 1  # which scikit-learn refuses
+    return list(X.schema.types if is_arrow else () if is_column else getattr(X, "dtypes", ()))
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:

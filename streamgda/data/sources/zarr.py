@@ -246,6 +246,8 @@ class ZarrSource(ScorableSource):
             raise ValueError(f"{self.origin}: features, target and weight must be arrays of their own")
         try:
             arrays = self.opened(self.store)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{self.origin}: the metadata of an array are damaged: {error}") from error
         except ValueError:
             below = zarr.open_group(self.store, path=self.path, mode="r").members(max_depth=None)
             names = sorted(name for name, member in below if isinstance(member, zarr.Array))

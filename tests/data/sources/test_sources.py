@@ -930,6 +930,13 @@ def test_arrays_that_cannot_serve(tmp_path):
         scan_zarr(tmp_path / "nosuch")
 
 
+def test_damaged_metadata_of_an_array_are_named(tmp_path):
+    zarr_group(tmp_path / "rows.zarr", 4, X=np.zeros((4, 2)), y=np.zeros(4, np.int64))
+    (tmp_path / "rows.zarr" / "X" / "zarr.json").write_text("{")
+    with pytest.raises(ValueError, match=r"rows\.zarr.*metadata of an array are damaged"):
+        scan_zarr(tmp_path / "rows.zarr")
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 def test_an_array_is_no_group(tmp_path, zarr_format):
     group = write_zarr(rows(), tmp_path, 100, zarr_format=zarr_format)

@@ -351,3 +351,9 @@ def test_a_warning_is_of_the_line_that_led_to_it(method):
     with pytest.warns(UserWarning, match="has rank 1 of 2") as caught:
         getattr(LinearDiscriminantAnalysis(), method)(rows, labels).predict(rows)
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("column", [pd.Series([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 4.0])])
+def test_a_column_in_the_place_of_rows_is_refused_as_scikit_learn_does(column):
+    with pytest.raises(ValueError, match="Expected .*2D array|Expected a 2-dimensional container"):
+        GaussianNB().fit(column, [0, 1, 0])
