@@ -491,7 +491,10 @@ def _check_replaceable(path: str | None, source: Source | None = None) -> None:
         raise click.UsageError(f"--out {path}: what is saved is a Parquet file, and no text.")
     tables.check_replaceable(path)
     if "://" not in path:
-        tempfile.TemporaryFile(dir=Path(path).expanduser().absolute().parent).close()
+        folder = Path(path).expanduser().absolute().parent
+        if not folder.is_dir():
+            raise ValueError(f"--out {path}: there is no folder {folder}")
+        tempfile.TemporaryFile(dir=folder).close()
     if isinstance(source, FileSource) and source.includes(*resolve(path)):
         raise ValueError(f"{path} lies in the folder of the data, where it would be read as data")
 

@@ -696,10 +696,10 @@ def test_what_is_no_model_is_not_overwritten(made, tmp_path):
         assert "out: model.parquet" in invoke(tmp_path, *arguments, "model.parquet")
     os.mkfifo(tmp_path / "pipe")
     for out, said in (
-        ("none/model.parquet", f"{tmp_path / 'none'}"),
+        ("none/model.parquet", f"there is no folder {tmp_path / 'none'}\n"),
         (".", ". is a folder"),
         ("pipe", "pipe, which is no regular file"),
-        ("data.parquet/model", "Not a directory"),
+        ("data.parquet/model", f"there is no folder {data}\n"),
     ):
         assert said in invoke(tmp_path, *arguments, out, code=1)
     assert names_in(tmp_path) == ["data.parquet", "model.parquet", "pipe"]
