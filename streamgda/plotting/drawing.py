@@ -93,7 +93,7 @@ def percentage(share: float) -> str:
     value = 100 * round(float(share), 12)  # sums that should be 1 miss it by rounding
     if value < 99.5:
         return f"{value:.2g} %"
-    return f"{value if value == 100 else min(value, 99.99):.4g} %"
+    return f"{value if value >= 100 else min(value, 99.99):.4g} %"
 
 
 # ---------------------------------------------------------------------- what is drawn of a model

@@ -184,7 +184,7 @@ class Labelled(Generic[M]):
                 f"states of covariance types {ours.kind.name!r} and {theirs.kind.name!r} cannot be merged; "
                 "narrow the richer one first with to_covariance_type"
             )
-        for name in ours.extra ^ theirs.extra:
+        for name in sorted(ours.extra ^ theirs.extra):
             raise ValueError(EXTRAS[name].apart)
         if ours.n_features != theirs.n_features:
             self.check_features(theirs.n_features)

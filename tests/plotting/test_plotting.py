@@ -365,6 +365,16 @@ def test_classes_are_circles_where_they_are_projected():
     assert texts(display.ax_.get_legend()) == KINDS.tolist()
 
 
+def test_a_share_above_one_is_not_written_as_less():
+    rng = np.random.default_rng(8)  # shrinkage of both covariances makes other eigenvalues negative
+    X, y = rng.normal(size=(30, 4)) * 10.0 ** rng.integers(-4, 5, 4), np.arange(30) % 2
+    model = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(X, y)
+    display = LinearProjectionDisplay.from_estimator(model)
+    share = 100 * model.explained_variance_ratio_[0]
+    assert share > 101
+    assert display.ax_.get_xlabel() == f"component 1 ({share:.4g} % of the variance between classes)"
+
+
 @pytest.mark.parametrize("components", [None, [0]])
 def test_one_component_is_drawn_as_densities(components):
     X, y = iris()

@@ -1,5 +1,8 @@
 """Fourth moments in the state: the laws of addition, in rational arithmetic and to rounding."""
 
+import os
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -120,6 +123,20 @@ def test_states_with_and_without_do_not_mix():
     for kind in ("tied", "diag"):
         with pytest.raises(ValueError, match=f"beside covariance type 'full' alone, not '{kind}'"):
             ClassStatistics(kind, fourth_moments=True)
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2", "3"])
+def test_it_is_said_first_that_an_exact_state_has_no_rounding(seed):
+    code = """
+from streamgda import ClassStatistics, ExactClassStatistics
+try:
+    ClassStatistics(fourth_moments=True).update([[1.0]], [0]) + ExactClassStatistics().update([[1.0]], [0])
+except ValueError as error:
+    print(error)
+"""
+    environment = {**os.environ, "PYTHONHASHSEED": seed}  # the order of a set of names depends on it
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stdout.startswith(b"exact and floating statistics do not merge")
 
 
 def test_states_that_differ_in_them_alone_are_told_apart():

@@ -101,7 +101,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         for k in np.unique(codes):
             positions = np.flatnonzero(codes == k)
             X[positions] = state.densities.sample(k, len(positions), random)
-        return X, self._types.of_labels(state.classes)[codes]
+        labels = state.classes.astype(every.classes.dtype)
+        return X, self._types.of_labels(labels)[codes]
 
     @rows_anywhere(columns=feature_names)
     def impute(self, X: ArrayLike) -> Array:

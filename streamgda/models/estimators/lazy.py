@@ -39,17 +39,18 @@ def rows_anywhere(columns: Columns) -> Callable[[Callable[..., R]], Callable[...
     """
 
     def decorate(method: Callable[..., R]) -> Callable[..., R]:
-        names = list(signature(method).parameters)[2:]
+        call = signature(method)
 
         @wraps(method)
         def method_or_lazy(model: Any, X: Any, *values: Any, **options: Any) -> Any:
             if isinstance(X, np.ndarray):
                 return method(model, X, *values, **options)
-            options |= zip(names[: len(values)], values, strict=True)
-            if lies_elsewhere(X):
+            is_elsewhere = lies_elsewhere(X)
+            if not is_elsewhere and not is_dask(X):
+                return method(model, X, *values, **options)
+            options = dict([*call.bind(model, X, *values, **options).arguments.items()][2:])
+            if is_elsewhere:
                 return resolve_name(DEVICES["answer"])(method, model, X, **options)
-            if not is_dask(X):
-                return method(model, X, **options)
             check_lazy(model, X)
             model = model.snapshot()
             score = partial(method, model, **options)

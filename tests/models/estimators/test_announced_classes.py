@@ -68,6 +68,12 @@ def test_its_columns_are_those_of_other_classes_and_a_column_of_zeros(pair):
         model.boundary(0, 1)
 
 
+def test_drawn_labels_have_the_type_of_predicted_ones():
+    model = GaussianNB().partial_fit(X, np.array(["a", "c"])[Y // 2], classes=["a", "bbb", "c"])
+    drawn = [model.sample(5, random_state=0)[1], model.sample(2, "c")[1]]
+    assert [labels.dtype for labels in drawn] == [model.predict(X).dtype] * 2 == [model.classes_.dtype] * 2
+
+
 @pytest.mark.slow_cases("Random")
 def test_its_attributes_line_up_with_the_classes(pair):
     model, plain = pair

@@ -116,6 +116,26 @@ def test_what_cannot_be_scored_is_refused_before_anything_is_computed(method):
             score(rows)
 
 
+ROWS = [X, X.tolist(), pd.DataFrame(X), da.from_array(X), dd.from_pandas(pd.DataFrame(X), npartitions=2)]
+
+
+@pytest.mark.parametrize("rows", ROWS, ids=lambda rows: type(rows).__module__)
+def test_a_call_with_too_many_arguments_is_refused_whatever_the_rows_are(rows):
+    model = GaussianNB().fit(X, Y)
+    expected = model.predict_set(X, 0.5)
+    for sets in (model.predict_set(rows, 0.5), model.predict_set(rows, quantile=0.5)):
+        np.testing.assert_array_equal(np.asarray(sets), expected)
+    for call in (
+        lambda: model.predict(rows, 0.5),
+        lambda: model.predict_set(rows),
+        lambda: model.predict_set(rows, 0.5, 0.7),
+        lambda: model.predict_set(rows, 0.5, quantile=0.7),
+        lambda: model.predict_set(rows, 0.5, quantiles=0.7),
+    ):
+        with pytest.raises(TypeError, match="argument"):
+            call()
+
+
 def test_columns_whose_names_are_numbers():
     fitted = GaussianNB().fit(X, Y)
     lazy = fitted.predict(dd.from_pandas(pd.DataFrame(X), npartitions=3))
