@@ -40,7 +40,7 @@ def small_blocks(monkeypatch):
     """A few thousand rows are then in many blocks."""
     monkeypatch.setattr(block, "_MOST_ROWS", 256)
     monkeypatch.setattr(base, "_MOST_VALUES", 1 << 12)
-    for name in ("_VALUES_PER_BLOCK", "_VALUES_OF_PRODUCTS", "_FEWEST_OF_DISTANCES", "_FEWEST_OF_PRODUCTS"):
+    for name in ("_VALUES_PER_BLOCK", "_FEWEST_OF_DISTANCES", "_FEWEST_OF_PRODUCTS"):
         monkeypatch.setattr(scores, name, 256)
 
 

@@ -42,8 +42,7 @@ T = TypeVar("T")
 Rows = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
 
-_VALUES_PER_BLOCK = 1 << 15  # a few arrays of this size fit in the second-level cache
-_VALUES_OF_PRODUCTS = 1 << 17  # larger, so that threads spend little of their time in Python
+_VALUES_PER_BLOCK = 1 << 17  # arrays of 1 MB; with smaller ones, threads wait for each other in Python
 _SCORES_PER_BLOCK = 1 << 18  # larger, since each block costs a Python step for each class
 # Rows of a block of many features. With fewer rows, products of matrices take a quarter longer.
 _FEWEST_OF_DISTANCES = 144
@@ -371,8 +370,7 @@ def score_finalised(
     if best_alone and state.densities.has_class_blocks:
         n_scores = CLASSES_AT_ONCE
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
-    n_values = _VALUES_OF_PRODUCTS if is_product else _VALUES_PER_BLOCK
-    size = min(max(n_values // rows.shape[1], fewest), most)
+    size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
     if missing == "raise" or not np.isnan(rows.sum()):
         order = None if codes is None else np.argsort(codes, kind="stable")
