@@ -367,6 +367,8 @@ def test_a_session_with_an_object_store_shows_no_key(endpoint, folder, tmp_path,
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
     bucket = by_s3fs(endpoint)[1]
+    if bucket.exists("rows"):
+        bucket.rm("rows", recursive=True)
     bucket.mkdirs("rows", exist_ok=True)
     for name in ("0.parquet", "1.parquet", "broken.parquet"):
         bucket.pipe_file(f"rows/{name}", (folder / name).read_bytes())
