@@ -264,5 +264,14 @@ def help_of(docstring):
     return "\n".join([*lines, *(f"  {line}" for line in document["Examples"] if line)])
 
 
+def written(document, depth=3):
+    """JSON with a line for each option and for each command's part."""
+    if depth == 0 or not isinstance(document, dict):
+        return json.dumps(document, ensure_ascii=False)
+    deeper = {name: depth - 1 if name in ("options", "commands") or depth < 3 else 0 for name in document}
+    entries = (f"{json.dumps(name)}: {written(value, deeper[name])}" for name, value in document.items())
+    return "{\n" + ",\n".join(entries) + "\n}"
+
+
 if __name__ == "__main__":
-    TABLE.write_text(json.dumps(table(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    TABLE.write_text(written(table()) + "\n", encoding="utf-8")
