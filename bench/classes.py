@@ -2,7 +2,7 @@
 
 Run as ``python -m bench.classes``. Full statistics of 20,000 classes and 400 features would be 26 GB, and
 scikit-learn's LDA needed 100 GB (scikit-learn #10898); the pooled scatter is 1.3 MB. Of a million classes,
-the scores of 1,000 rows would be 8 GB; they are computed in blocks of classes. No peer learns a million
+the scores of 1,000 rows would be 8 GB; they are computed some rows at a time. No peer learns a million
 classes.
 """
 

@@ -55,7 +55,7 @@ class LinearScores:
     calibrated: Calibrated | None = None
     features: RandomFeatures | None = None
 
-    scores_from_distances = has_class_blocks = False
+    scores_from_distances = False
     why_none = common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 

@@ -157,9 +157,8 @@ class PredictionColumns:
             for column, fields in entries
         ]
         is_best_alone = self.columns == ("label",) and self.decision.is_by_posterior
-        n_best = self.top if is_best_alone else None
         for piece in pieces_of(block, 1 if is_best_alone else len(self.labels)):
-            for scores in score_piece(self.model, block, piece, n_best):
+            for scores in score_piece(self.model, block, piece):
                 for (column, _), array in zip(entries, arrays, strict=True):
                     array[:, piece][:, scores.positions] = column.values(self, scores).T
         labels = pa.array(self.labels)

@@ -36,10 +36,8 @@ def pieces_of(block: Block, n_scores: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def score_piece(model: Model, block: Block, piece: slice, n_best: int | None = None) -> Iterator[RowScores]:
+def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]:
     """Yield the scores of the rows of a piece. Their positions count from the start of the piece.
-
-    If `n_best` is given, `RowScores.best` of so many classes is all that will be read.
 
     Raises
     ------
@@ -55,9 +53,8 @@ def score_piece(model: Model, block: Block, piece: slice, n_best: int | None = N
     if not np.isfinite(rows.sum()):
         _check_values(model, block, rows)
     try:
-        for scores in score_rows(model, rows, best_alone=n_best is not None):
-            # Raises here if a row is too far from all classes.
-            _ = scores.posterior_scores if n_best is None else scores.best(n_best)
+        for scores in score_rows(model, rows):
+            _ = scores.posterior_scores  # raises here if a row is too far from all classes
             yield scores
     except RowError as error:
         raise error.moved(lambda row: piece.start + row).named(block.row_name) from error

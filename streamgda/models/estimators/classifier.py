@@ -327,9 +327,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         calibrate(self, X, y, sample_weight, learnt=learnt)
         return self
 
-    def _apply(
-        self, X: Any, view: Callable[[RowScores], NDArray[Any]], *, best_alone: bool = False
-    ) -> NDArray[Any]:
+    def _apply(self, X: Any, view: Callable[[RowScores], NDArray[Any]]) -> NDArray[Any]:
         """Apply `view` to the scores of rows, block by block; no larger array than the result is held."""
         rows = reading.check_rows(self, X)
         result: NDArray[Any] | None = None
@@ -341,7 +339,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
                 result = np.empty((len(rows), *part.shape[1:]), dtype=part.dtype)
             result[scores.positions] = part
 
-        score_each(write, score_rows(self, rows, best_alone=best_alone), len(rows))
+        score_each(write, score_rows(self, rows), len(rows))
         assert result is not None  # check_rows raises if there are no rows
         return result
 
@@ -397,7 +395,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
             If a value is infinite, or NaN without ``missing="marginal"``; if the features are not those of
             the model; or if a row is so far from all classes that its squared distances exceed float64.
         """
-        return self._apply(X, self._labels, best_alone=True)
+        return self._apply(X, self._labels)
 
     def _labels(self, scores: RowScores) -> Labels:
         """The predicted labels, in the type of those that the model was fitted to."""
@@ -517,11 +515,7 @@ def finalised(model: GaussianClassifier[G]) -> Finalised[G]:
 
 
 def score_rows(
-    model: GaussianClassifier[Any],
-    rows: NDArray[Any],
-    *,
-    missing: MissingRows | None = None,
-    best_alone: bool = False,
+    model: GaussianClassifier[Any], rows: NDArray[Any], *, missing: MissingRows | None = None
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -533,10 +527,8 @@ def score_rows(
         Numbers in the order of the features, as `check_rows` returns them.
     missing : {"raise", "marginal"} or Marginal, optional
         Whether NaN may mark a missing value. If None, the parameter of the model.
-    best_alone : bool, default=False
-        Whether `RowScores.best` is all that will be read.
     """
-    return score_finalised(finalised(model), rows, missing or model.missing, best_alone=best_alone)
+    return score_finalised(finalised(model), rows, missing or model.missing)
 
 
 def checked_quantile(quantile: ArrayLike, n_classes: int) -> NDArray[np.float64]:

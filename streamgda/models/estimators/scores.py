@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import RowError
-from streamgda.models.gaussians.base import CLASSES_AT_ONCE, Densities, Gaussians
+from streamgda.models.gaussians.base import Densities, Gaussians
 from streamgda.models.gaussians.posteriors import (
     largest,
     log_evidence,
@@ -158,7 +158,6 @@ class RowScores:
     gaussians: Densities
     positions: Positions
     values: Rows
-    _best: dict[int, NDArray[np.intp]] = field(default_factory=dict, init=False)
 
     @cached_property
     def rows(self) -> Array:
@@ -277,43 +276,14 @@ class RowScores:
     def best(self, n_best: int = 1) -> NDArray[np.intp]:
         """The positions of the most likely classes among all classes, the predicted one first: (n, n_best).
 
-        Where there are very many classes, no score of all of them is stored, unless they have been read.
-
         Raises
         ------
         ValueError
             If no class has a finite score for a row.
         """
-        if n_best not in self._best:
-            if self.gaussians.has_class_blocks and "posterior_scores" not in self.__dict__:
-                codes, places = self._best_of(n_best), self.finalised.places
-                self._best[n_best] = codes if places is None else places[codes]
-            else:
-                self._best[n_best] = largest(self.posterior_scores, n_best)
-        return self._best[n_best]
+        return largest(self.posterior_scores, n_best)
 
-    def _best_of(self, n_best: int) -> NDArray[np.intp]:
-        """The most likely of the classes that have rows, found block by block of classes."""
-        scores, codes = np.empty((len(self.rows), 0)), np.empty((len(self.rows), 0), np.intp)
-        highest = np.full(len(self.rows), -np.inf)
-        for some, gaussians in self.gaussians.class_blocks:
-            log_priors = self.finalised.seen.log_priors[some]
-            of_block = self._computed(gaussians.posterior_scores, self.rows, log_priors)
-            best = of_block.max(axis=1)
-            highest = np.maximum(highest, best)  # NaN if a score is NaN
-            are_few = scores.shape[1] < n_best
-            rows = np.arange(len(best)) if are_few else np.flatnonzero(best > scores[:, -1])
-            own = largest(of_block[rows], min(n_best, of_block.shape[1]))
-            both = np.hstack([scores[rows], of_block[rows[:, None], own]])
-            first = largest(both, min(n_best, both.shape[1]))  # of equal scores, the earlier stand first
-            first_codes = np.take_along_axis(np.hstack([codes[rows], own + some.start]), first, axis=1)
-            if are_few:
-                scores, codes = np.empty(first.shape), np.empty(first.shape, np.intp)
-            scores[rows], codes[rows] = np.take_along_axis(both, first, axis=1), first_codes
-        self._calibrated(highest[:, None])  # is an error if a row has no finite score
-        return codes
-
-    @property
+    @cached_property
     def codes(self) -> NDArray[np.intp]:
         """The positions of the predicted classes among all classes: (n,)."""
         return self.best()[:, 0]
@@ -342,12 +312,7 @@ class RowScores:
 
 
 def score_finalised(
-    state: Finalised[Any],
-    rows: Rows,
-    missing: MissingRows,
-    codes: NDArray[np.intp] | None = None,
-    *,
-    best_alone: bool = False,
+    state: Finalised[Any], rows: Rows, missing: MissingRows, codes: NDArray[np.intp] | None = None
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 
@@ -361,14 +326,10 @@ def score_finalised(
         Whether NaN may mark a missing value.
     codes : ndarray of int of shape (n_rows,), optional
         The class of each row, if its scores by that class alone are needed. Rows of a class come together.
-    best_alone : bool, default=False
-        Whether `RowScores.best` is all that will be read, so that more rows can be scored at once.
     """
     is_product = not state.densities.scores_from_distances
     fewest = _FEWEST_OF_PRODUCTS if is_product else _FEWEST_OF_DISTANCES
     n_scores = len(state.classes) if codes is None else 1
-    if best_alone and state.densities.has_class_blocks:
-        n_scores = CLASSES_AT_ONCE
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
     size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,8 +16,6 @@ from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.whitening import Array, Observed, Reason, Whitening
 
 LOG_2PI = float(np.log(2 * np.pi))
-CLASSES_AT_ONCE = 1 << 12  # a block of classes; its scores of a few hundred rows take up to 16 MB
-MANY_CLASSES = 1 << 15  # from here on, scores of the fewest rows at once would take more
 FAR = 100.0  # standard deviations; beyond, squared terms change differences of scores by more than 10⁻¹²
 
 
@@ -51,10 +48,6 @@ class Densities(ABC):
             """Whether scores are best computed from squared distances, and not from the rows."""
 
         @property
-        def has_class_blocks(self) -> bool:
-            """Whether scores of all classes take much memory, and can be computed by blocks of classes."""
-
-        @property
         def log_normalisers(self) -> Array:
             """−2 times the log density of each class at its mean, r ln 2π + ln det Σ of a normal one: (K,).
 
@@ -75,23 +68,12 @@ class Densities(ABC):
 
     else:
         scores_from_distances = True
-        has_class_blocks = False
         linear_terms = None
         singular = MappingProxyType({})
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the blocks of classes, which repeat the rest."""
-        return {name: value for name, value in self.__dict__.items() if name != "class_blocks"}
 
     def _of_classes(self, some: slice | NDArray[np.intp]) -> Densities:
         """The densities of some classes, whose scores differ from ln p(x, k) by the same term."""
         raise NotImplementedError
-
-    @cached_property
-    def class_blocks(self) -> list[tuple[slice, Densities]]:
-        """Neighbouring classes and their densities, which have scores of the same scale."""
-        slices = [slice(i, i + CLASSES_AT_ONCE) for i in range(0, len(self.means), CLASSES_AT_ONCE)]
-        return [(some, self._of_classes(some)) for some in slices]
 
     @abstractmethod
     def squared_distances(self, X: Array) -> Array:
@@ -204,13 +186,6 @@ class Densities(ABC):
         scores += log_priors
         return scores
 
-    def _scores_by_blocks(self, X: Array, log_priors: Array | float, out: Array | None) -> Array:
-        scores = np.empty((len(X), len(self.means))) if out is None else out
-        log_priors = np.broadcast_to(log_priors, scores.shape[1])
-        for some, densities in self.class_blocks:
-            scores[:, some] = densities.posterior_scores(X, log_priors[some])
-        return scores
-
     def posterior_scores_from(self, squared_distances: Array) -> Array:
         """`posterior_scores` of rows with these squared distances (n, K), with the same bits: (n, K)."""
         return self.log_density_from(squared_distances)
@@ -295,7 +270,7 @@ class PriorsAlone:
     n_classes: int
     why_none: Reason
 
-    scores_from_distances = has_class_blocks = False
+    scores_from_distances = False
     common = regularisation = None
     singular: ClassVar[Mapping[int, Reason]] = MappingProxyType({})
 

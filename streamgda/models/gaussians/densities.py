@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from streamgda.models.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
+from streamgda.models.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.products import (
     TILE_ROWS,
@@ -285,17 +285,13 @@ class DiagonalGaussians(Gaussians):
         n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
         return float(n_free * self.means.shape[1])
 
-    @property
-    def has_class_blocks(self) -> bool:
-        return len(self.means) >= MANY_CLASSES
-
     def _of_classes(self, some: slice | NDArray[np.intp]) -> Self:
         tails = some_of(self.mean_tails, some)
         return replace(self, means=self.means[some], variances=self.variances[some], mean_tails=tails)
 
     @property
     def scores_from_distances(self) -> bool:
-        return not self.has_class_blocks and self._product is None
+        return self._product is None
 
     @cached_property
     def _product(self) -> tuple[Array, Array, Array, NDArray[np.intp], Self | None] | None:
@@ -321,8 +317,6 @@ class DiagonalGaussians(Gaussians):
         return centre, coefficients, -0.5 * (squared + self.log_normalisers), far, others
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        if self.has_class_blocks:
-            return self._scores_by_blocks(X, log_priors, out)
         if self._product is None:
             return super().posterior_scores(X, log_priors, out)
         centre, coefficients, intercepts, far, others = self._product

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from streamgda.models.gaussians.base import FAR, LOG_2PI, MANY_CLASSES, Gaussians
+from streamgda.models.gaussians.base import FAR, LOG_2PI, Gaussians
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.models.gaussians.products import Positions, deviations_from, multiply_rows, some_of
 from streamgda.models.gaussians.whitening import Array, Observed, Whitening
@@ -98,8 +98,6 @@ class SharedGaussians(Gaussians):
     def discriminants(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
         """They are linear in x, since the quadratic term is the same for all classes."""
         n_classes, n_features = self.means.shape
-        if self.has_class_blocks:
-            return self._scores_by_blocks(X, log_priors, out)
         if n_classes >= _MANY_SLOPES * n_features:
             linear = self._linear_scores(self._from_centre(X), out)
         else:
@@ -182,14 +180,6 @@ class SharedGaussians(Gaussians):
     def is_compact(self) -> bool:
         """Whether all classes are so near to `centre` that discriminants keep their digits."""
         return bool((-2 * self.intercepts <= FAR**2).all())
-
-    @property
-    def has_class_blocks(self) -> bool:
-        return len(self.means) >= MANY_CLASSES and self.is_compact
-
-    def _of_classes(self, some: slice | NDArray[np.intp]) -> SharedGaussians:
-        tails = some_of(self.mean_tails, some)
-        return SharedGaussians(self.means[some], self.centre, self.whitening, mean_tails=tails)
 
     @property
     def linear_terms(self) -> tuple[Array, Array, Array] | None:

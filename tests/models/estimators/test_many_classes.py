@@ -4,27 +4,17 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, softmax
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
-from streamgda import (
-    ClassStatistics,
-    GaussianNB,
-    LinearDiscriminantAnalysis,
-    evaluate,
-    predict_dataset,
-    scan_arrow,
-)
+from streamgda import ClassStatistics, GaussianNB, LinearDiscriminantAnalysis, evaluate
 from streamgda.jobs.scoring.outputs.base import Field
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
-from streamgda.models.gaussians import base
 from streamgda.models.gaussians.posteriors import largest, posteriors
 
 
@@ -108,46 +98,6 @@ def test_the_largest_scores_come_in_the_order_of_a_stable_sort(data):
     scores = np.array(data.draw(st.lists(row, min_size=n_rows, max_size=n_rows))).reshape(n_rows, n_classes)
     n = data.draw(st.integers(1, n_classes))
     assert_array_equal(largest(scores, n), np.argsort(-scores, axis=1, kind="stable")[:, :n])
-
-
-@pytest.fixture
-def small_blocks(monkeypatch):
-    """Blocks of three classes from seven classes on."""
-    for room in ("densities", "shared"):
-        monkeypatch.setattr(f"streamgda.models.gaussians.{room}.MANY_CLASSES", 7)
-    monkeypatch.setattr(base, "CLASSES_AT_ONCE", 3)
-
-
-@pytest.mark.filterwarnings("ignore::streamgda.DoubtfulModelWarning")  # of the far classes
-@pytest.mark.slow_cases("-1.0-")
-@pytest.mark.parametrize("priors", [None, "some are 0"])
-@pytest.mark.parametrize("spread", [1.0, 1e7])
-@pytest.mark.parametrize("estimator", [LinearDiscriminantAnalysis, GaussianNB])
-def test_blocks_of_classes_rank_as_the_densities_do(small_blocks, estimator, spread, priors, tmp_path):
-    rng = np.random.default_rng(0)
-    y = np.arange(110) % 11
-    X = spread * rng.normal(size=(11, 3))[y] + rng.normal(size=(110, 3))
-    shares = np.full(11, 1 / 11) if priors is None else np.repeat([0.0, 0.125], [3, 8])
-    frame = pd.DataFrame(X, columns=list("uvw"))
-    model = estimator(priors=shares).fit(frame, y)
-    if estimator is GaussianNB:
-        logs = norm.logpdf(X[:, None], model.theta_, np.sqrt(model.var_)).sum(axis=2)
-    else:
-        covariance = model.statistics_.scatter / 110
-        logs = np.array([multivariate_normal.logpdf(X, mean, covariance) for mean in model.means_]).T
-    with np.errstate(divide="ignore"):
-        logs += np.log(shares)
-    assert_allclose(model.predict_log_proba(frame), log_softmax(logs, axis=1), rtol=1e-6, atol=1e-9)
-    expected = np.argsort(-logs, axis=1, kind="stable")
-    assert_array_equal(model.predict(frame), expected[:, 0])
-    for top in (1, 2, 5, 11):
-        found = predict_dataset(
-            model, scan_arrow(pa.table(frame)), tmp_path / f"{top}", columns=["label"], top=top
-        )
-        assert found.n_rows == 110
-        assert_array_equal(pq.read_table(tmp_path / f"{top}").to_pandas(), expected[:, :top])
-    with pytest.raises(ValueError, match="row 1 is too far from the classes"):
-        model.predict(pd.DataFrame([[0.0, 0, 0], [1.7e308, 0, 0]], columns=list("uvw")))
 
 
 def test_parquet_is_not_asked_for_more_columns_than_it_is_read_with(tmp_path):
