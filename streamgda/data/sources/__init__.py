@@ -19,8 +19,8 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
 How to write another one
 ------------------------
 A source is one file with two classes. `accumulate`, `evaluate` and the estimators' `fit` take any `Source`,
-so it may be a file outside of the package. Within it, ``streamgda/__init__.py`` lists the function that
-scans it in ``_HOME_OF``, which makes it public.
+so it may be a file outside of the package. Within it, a line of ``streamgda/__init__.pyi`` makes the
+function public that scans it.
 
 - A `Split` tells how many rows it has, and yields them in blocks. `array_blocks` makes blocks of arrays. A
   `BatchSplit` makes them of Arrow record batches, which `rebatched` cuts to the length of blocks. Both check

@@ -14,8 +14,8 @@ An estimator is one file and two lines:
 The estimator can then be imported from `streamgda`. It is saved and loaded, learns from every source,
 predicts and is evaluated out of core, and the command line offers it as ``--model``. ``streamgda search``
 takes parameters of its own as ``--try "NAME parameter=1,2"``; ``python -m tests.cli.table`` makes them
-options of the other commands. Editors complete its name once it is also imported in
-`streamgda/__init__.py`.
+options of the other commands. Editors complete its name once
+`streamgda/__init__.pyi` imports it too.
 
 The modules, from the top down:
 
