@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -25,31 +24,34 @@ class Part:
 
     Attributes
     ----------
-    test : float
-        The share of the test part.
     by : str
         "rows", "files", or the name of a column.
+    test : float
+        The share of the test part.
     random_state : int
         Which of many divisions.
     is_test : bool
         Whether this is the test part.
     """
 
-    test: float
     by: str
+    test: float
     random_state: int
     is_test: bool
 
     def __post_init__(self) -> None:
-        """Raise an error for a share, a column or a number that cannot be."""
-        if not isinstance(self.test, int | float | np.number):
+        """Take Python's numbers; raise an error for a share, a column or a number that cannot be."""
+        if isinstance(self.test, bool) or not isinstance(self.test, int | float | np.integer | np.floating):
             raise TypeError(f"test must be a number, the share of the test part; got {self.test!r:.80}")
-        if not 0 < self.test < 1:
+        if not 0 < float(self.test) < 1:
             raise ValueError(f"test is the share of the test part, between 0 and 1; got {self.test!r}")
         if not isinstance(self.by, str):
             raise TypeError(f"by must be 'rows', 'files' or the name of a column; got {self.by!r:.80}")
-        if not isinstance(self.random_state, int | np.integer):
+        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
             raise TypeError(f"random_state must be a whole number; got {self.random_state!r:.80}")
+        # Equal numbers of other types make the same division.
+        object.__setattr__(self, "test", float(self.test))
+        object.__setattr__(self, "random_state", int(self.random_state))
 
     def __str__(self) -> str:
         """What the part is called where its source is shown."""
@@ -64,11 +66,6 @@ class Part:
     def share_of_rows(self) -> float:
         """About which share it has of the rows that a pass reads; 1 if it is divided by files."""
         return 1.0 if self.by == "files" else self.test if self.is_test else 1 - self.test
-
-    @property
-    def identity(self) -> list[Any]:
-        """Which rows it has, as plain values."""
-        return [self.by, float(self.test), int(self.random_state), self.is_test]
 
     def has_file(self, name: str, depth: int) -> bool:
         """Whether it may have rows of a file; False only if files are divided, and this one is not in it."""

@@ -224,7 +224,7 @@ class Source(ABC):
             )
         if by == "files" and not isinstance(self, FileSource):
             raise TypeError(f"{self!r} has no files to be split by; split it by='rows'")
-        training, chosen = (Part(test, by, random_state, is_test) for is_test in (False, True))
+        training, chosen = (Part(by, test, random_state, is_test) for is_test in (False, True))
         return self.with_part(training), self.with_part(chosen)
 
     def with_part(self, part: Part) -> Self:

@@ -13,7 +13,7 @@ import math
 import uuid
 from collections.abc import Container, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -405,7 +405,7 @@ class ZarrRows(ScorableSplit):
         versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
         rows = [source.origin, self.arrays.described, self.start, self.stop, versions]
         roles = [source.features, source.target, source.weight, source.groups, source.kept]
-        parts = [part.identity for part in source.parts]
+        parts = list(map(astuple, source.parts))
         return [*rows, *roles, source.missing, source.unwritten_labels, *parts]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -76,18 +76,13 @@ class FileRecord(NamedTuple):
     def of(cls, file: InputFile) -> FileRecord:
         """The record of a file that is not read yet."""
         version = file.version or Version(None, None)
-        partition = _as_json(tuple(file.partition.items()))
+        partition = json.dumps(dict(file.partition), default=str)
         return cls(file.path, version.size, version.modified, version.etag, partition)
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """The path, the version and the partition keys: equal as long as the file has the same rows."""
         return self.path, self.size, self.modified if self.etag is None else self.etag, self.partition
-
-
-@lru_cache  # files of one folder share their keys
-def _as_json(partition: tuple[tuple[str, Any], ...]) -> str:
-    return json.dumps(dict(partition), default=str)
 
 
 def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:

@@ -258,6 +258,14 @@ def _folds(split):
     return np.concatenate([FoldRule(5).assign(block)[1] for block in split.blocks()])
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble])
+def test_equal_numbers_divide_alike(source, kind):
+    share = kind(0.3)
+    one, other = source.split(share, random_state=np.uint8(7)), source.split(float(share), random_state=7)
+    assert [ids(part) for part in one] == [ids(part) for part in other]
+    assert [part.read_options for part in one] == [part.read_options for part in other]
+
+
 # ---------------------------------------------------------------------- what parts do
 
 
@@ -361,7 +369,10 @@ def test_states_of_one_part_are_not_found_for_the_other(source, tmp_path):
         ({"by": "x"}, ValueError, ["'x'", "feature", "exclude=['x']"]),
         ({"by": "kind"}, ValueError, ["'kind'"]),
         ({"by": None}, TypeError, ["by", "None"]),
+        ({"test": np.True_}, TypeError, ["share", "True"]),
         ({"random_state": None}, TypeError, ["random_state", "None"]),
+        ({"random_state": True}, TypeError, ["random_state", "True"]),
+        ({"random_state": np.False_}, TypeError, ["random_state", "False"]),
         ({"by": "files", "test": 1e-9}, ValueError, ["10 files", "random_state", "by='rows'"]),
     ],
 )

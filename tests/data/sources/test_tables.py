@@ -110,6 +110,19 @@ def test_keys_of_delta_have_the_values_and_types_of_the_log(deltalake, tmp_path)
     assert list(by_text.classes) == ["07", "c/d = 100%"]
 
 
+def test_equal_keys_of_other_types_are_not_taken_for_each_other(deltalake, tmp_path):
+    """Whatever has been read before by the process: True, 1 and 1.0 are equal, and hash alike."""
+    for times, values in enumerate([[True, False], [1, 0], [True, False]]):
+        folder = tmp_path / str(times)
+        table = pa.table({"x": [1.0, 2.0], "kind": values, "key": values})
+        deltalake.write_deltalake(folder, table, partition_by=["kind", "key"])
+        source = scan_parquet(deltalake.DeltaTable(folder), "kind", features=["x"])
+        assert accumulate(source, "diag").classes.dtype == np.array(values).dtype
+        ledger = StatisticsLedger(tmp_path / f"ledger {times}")
+        ledger.refresh(source)
+        assert ledger.files["key"].type == pa.array(values).type
+
+
 def test_keys_of_delta_that_the_files_store_too(deltalake, tmp_path):
     deltalake.write_deltalake(tmp_path, rows(), partition_by=["part"])
     for path in tmp_path.rglob("*.parquet"):

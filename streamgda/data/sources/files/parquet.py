@@ -6,7 +6,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from typing import Any, Self
 
@@ -223,7 +223,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
             **({} if written_as == "parquet" else {"format": written_as}),
-            **({"split": [part.identity for part in roles.parts]} if roles.parts else {}),
+            **({"split": [[*astuple(part)] for part in roles.parts]} if roles.parts else {}),
         }
 
     def files(self) -> list[InputFile]:

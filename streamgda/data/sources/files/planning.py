@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from itertools import islice, repeat, starmap
 from operator import and_, attrgetter, itemgetter
 from typing import Any, Self, TypeAlias
@@ -257,7 +257,6 @@ class Dataset:
             return [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
 
 
-@lru_cache(_FILES_OF_TASK)
 def _equal_to(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
     """The expression that is true where the keys have these values."""
     each = (ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in keys)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -141,7 +141,7 @@ class RowGroups(BatchSplit):
         labels = [] if roles.target is None else [roles.target, roles.weight]
         made = [roles.identity] if roles.identity else []
         encoded = [roles.encoded_as] if roles.encoded else []
-        parts = [part.identity for part in roles.parts]
+        parts = list(map(astuple, roles.parts))
         return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts, *self.decoded_as]
 
     @property
