@@ -362,8 +362,10 @@ class Stream:
         if hasattr(data, "__arrow_c_stream__"):
             read = partial(pa.RecordBatchReader.from_stream, data)
             if hasattr(data, "fetch_record_batch"):  # DuckDB, which below 2.0 streams only by its own methods
-                in_batches = getattr(data, "to_arrow_reader", None) or data.fetch_record_batch
-                read = partial(in_batches, _ROWS_OF_BATCH)
+                method = "to_arrow_reader" if hasattr(data, "to_arrow_reader") else "fetch_record_batch"
+                read = partial(getattr(data, method), _ROWS_OF_BATCH)
+                if hasattr(data, "limit"):  # the relation itself would be computed for its schema
+                    return cls(getattr(data.limit(0), method)().schema, lambda names: read())
             return cls(read().schema, lambda names: read())
         return None
 

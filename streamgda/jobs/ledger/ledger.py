@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -146,12 +147,17 @@ class StatisticsLedger:
 
     @property
     def files(self) -> pa.Table:
-        """The files that count: path, size, time and rows of each; partition keys are columns."""
+        """The files that count: path, size, time and rows of each; partition keys are columns.
+
+        A key with the name of one of these columns shows in the paths alone.
+        """
         columns: dict[str, Any] = as_lists(self._existing().records)
         columns["modified"] = pa.array(columns["modified"], pa.timestamp("ns", "UTC"))
-        keys = pa.Table.from_pylist(list(map(json.loads, columns["partition"])))
         shown = {name: columns[name] for name in ("path", "size", "modified", "rows", "dropped")}
-        return pa.table({**shown, **dict(zip(keys.column_names, keys.columns, strict=True))})
+        keys = list(map(json.loads, columns["partition"]))
+        names = dict.fromkeys(chain.from_iterable(keys))
+        others = {name: _column([key.get(name) for key in keys]) for name in names if name not in shown}
+        return pa.table({**shown, **others})
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -466,6 +472,12 @@ class StatisticsLedger:
                 if said := baseline.drift(total_of(state)).alarms(**limits):
                     alarms[record.path] = "; ".join(said)
         return table_of(total), baseline.drift(total_of(new)), alarms
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Values as they are; as text if some are text and some are not."""
+    is_mixed = len({type(value) for value in values if value is not None}) > 1
+    return pa.array([value if value is None else str(value) for value in values] if is_mixed else values)
 
 
 def scan_options_of(read_options: Mapping[str, Any]) -> dict[str, Any]:

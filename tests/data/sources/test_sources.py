@@ -1322,3 +1322,10 @@ def test_a_dask_array_of_very_many_small_chunks_is_warned_of():
         scan_dask(X, y)
     assert [one.filename for one in warned] == [__file__]
     assert scan_dask(X.rechunk("auto"), y).n_features == 2
+
+
+def test_a_relation_of_duckdb_is_computed_once():
+    connection, asked = duckdb.connect(), []
+    connection.create_function("noted", lambda x: asked.append(x) or x, ["DOUBLE"], "DOUBLE")
+    relation = connection.sql("select noted(i::double) as x, i % 2 as y from range(300) rows(i)")
+    assert accumulate(scan_arrow(relation, "y"), "diag").n_rows == len(asked) == 300

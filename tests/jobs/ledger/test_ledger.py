@@ -266,6 +266,15 @@ def test_a_key_of_numbers_may_become_one_of_names(tmp_path, ledger):
     assert ledger.statistics({"region=north/0.parquet": 1}).n_rows == 20
 
 
+def test_a_key_takes_no_column_of_the_list_of_files(tmp_path, ledger):
+    for size in ("big", "7"):
+        put(tmp_path / "data" / f"size={size}" / f"path={size}" / "day=1" / "0.parquet", rows(10))
+    ledger.refresh(scan(tmp_path / "data"))
+    assert ledger.files.column_names == ["path", "size", "modified", "rows", "dropped", "day"]
+    assert ledger.files["size"].type == pa.int64()
+    assert ledger.statistics(dict.fromkeys(ledger.files["path"].to_pylist(), 1)).n_rows == 20
+
+
 def test_labels_of_folders_that_become_text_are_read_again(tmp_path, ledger):
     """Whole numbers, as long as all the folders' names are; then text, zeros in front and all."""
     data = tmp_path / "data"
