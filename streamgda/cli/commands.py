@@ -298,7 +298,9 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
             build(kept.statistics()).save(out)
             saved = out
     finally:
-        document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
+        told = {**vars(found.compared()), "drift": [*map(asdict, found.drift)]}
+        document = {name: value for name, value in told.items() if name != "_sides"}
+        document |= {"read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
     for path, reason in found.skipped.items():
         click.echo(f"Warning: skipped {one_line(f'{path}: {reason}')}", err=True)

@@ -187,6 +187,11 @@ class State(Locked, ABC):
             return np.clip(weights * (weights / squares), 1.0, counts)
 
     @property
+    def weights_by_feature(self) -> Array:
+        """Weight of the rows of each class that have a feature: (n_classes, n_features)."""
+        return np.repeat(self.weights[:, None], self.n_features, axis=1)
+
+    @property
     def n_features(self) -> int:
         """How many features a row has; 0 while nothing is known of them."""
         return self._labelled.n_features

@@ -21,7 +21,7 @@ from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import counted
 from streamgda.data.registry import SCHEMAS
 from streamgda.extensions.incomplete import patterns
-from streamgda.extensions.incomplete.available import PatternState, total_weights
+from streamgda.extensions.incomplete.available import AvailableCases, PatternState, total_weights
 from streamgda.extensions.incomplete.em import MOST_STEPS, Completion, complete
 from streamgda.extensions.incomplete.patterns import Pattern, PatternStates, PatternSums, TooManyPatternsError
 from streamgda.models.gaussians.whitening import Reason
@@ -369,6 +369,13 @@ class IncompleteStatistics(Statistics):
         """Sum of the sample weights of each class, of all rows; shape (n_classes,)."""
         with self.lock:
             return self._total_weights()[0]
+
+    @property
+    def weights_by_feature(self) -> Array:
+        """Weight of the rows of each class that have a feature: (n_classes, n_features)."""
+        with self.lock:
+            n_classes, kind = len(self._labelled.classes), self._labelled.kind
+            return AvailableCases(self._states(), n_classes, self.n_features, pooled=kind.is_pooled).weights
 
     def _co_moments(self, name: str) -> Array | None:
         """Moments of higher powers, of which there is no estimate if a row lacks a feature."""

@@ -6,15 +6,16 @@ The distance of two classes is the shift and the divergence of their Gaussians.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtri, kl_div, stdtrit
 
+from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import abridged, as_html, counted, named
 from streamgda.models.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics, check_statistics
@@ -78,10 +79,10 @@ def drift(before: Statistics, after: Statistics) -> DriftReport:
     """
     check_statistics(before)
     check_statistics(after)
-    return Baseline(before).drift(after)
+    return Baseline(before).drift(after).compared()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClassDrift:
     """How the new rows of a class differ from the old ones.
 
@@ -93,12 +94,13 @@ class ClassDrift:
         Old and new rows of it.
     shift : ndarray of shape (n_features,)
         New mean less old mean, in standard deviations of the old rows; infinite where the old rows do not
-        vary and the means differ. NaN if there are no new rows or only one old row, or if missing values
-        leave moments unknown.
+        vary and the means differ. NaN if there are no new rows or too few old ones, or if all old or all new
+        rows lack the feature.
     divergence : float
         Symmetric Kullback–Leibler divergence of the two Gaussians, KL(old ‖ new) + KL(new ‖ old), in nats;
-        infinite if one of them is singular in a direction in which the other is not. NaN if there are no new
-        rows, or the moments are not determined.
+        infinite if one of them is singular in a direction in which the other is not, or `is_lacking` is
+        true of a feature. It is of the features that both old and new rows have. NaN if there are no new
+        rows, or too few rows have the same features.
     expected_divergence : float
         The expected divergence for these numbers of rows, if old and new rows come from one Gaussian.
         Infinite if there are too few rows.
@@ -116,6 +118,9 @@ class ClassDrift:
     divergence_by_chance : float
         Three times the expected divergence, or, for few rows, what the divergence exceeds in about one of 370
         comparisons if old and new rows come from one Gaussian. Infinite if there are too few rows.
+    is_lacking : ndarray of bool of shape (n_features,)
+        Whether all new rows lack a feature that old rows have, or the other way round. False if this would
+        happen by chance in more than one of 370 comparisons.
 
     Notes
     -----
@@ -134,9 +139,10 @@ class ClassDrift:
     standard_error: float
     shift_by_chance: float
     divergence_by_chance: float
+    is_lacking: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class DriftReport:
     """How far new rows lie from old ones. Prints as a table.
 
@@ -145,7 +151,8 @@ class DriftReport:
     new_classes : tuple
         Labels that the old rows do not have.
     drift : tuple of ClassDrift
-        For each class that is not new, how far its new rows lie from the old ones.
+        For each class that is not new, how far its new rows lie from the old ones. A refresh computes it when
+        it is first asked for, unless the states to compare take more than 16 MB.
     feature_names : tuple of str
         The features, in the order of ``ClassDrift.shift``. Of columns with categories, these are the
         categories that both old and new rows have.
@@ -154,9 +161,29 @@ class DriftReport:
     """
 
     new_classes: tuple[Any, ...] = ()
-    drift: tuple[ClassDrift, ...] = field(default=(), repr=False)
     feature_names: tuple[str, ...] = field(default=(), repr=False)
     new_categories: tuple[str, ...] = ()
+    _sides: tuple[Baseline, Statistics] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def drift(self) -> tuple[ClassDrift, ...]:
+        """For each class that is not new, how far its new rows lie from the old ones."""
+        sides = self._sides
+        if sides is None:  # also if another thread has just compared them
+            return vars(self).get("drift", ())
+        before, after = sides
+        return tuple(before.drifts(after))
+
+    def compared(self, most: int = 0) -> Self:
+        """The same report. If the states take more than so many bytes, it has compared and left them."""
+        if self._sides and sum(side.nbytes for side in self._sides) > most:
+            _ = self.drift
+            object.__setattr__(self, "_sides", None)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the comparison, and not the states."""
+        return vars(self.compared())
 
     def alarms(
         self,
@@ -167,7 +194,11 @@ class DriftReport:
         no_new_classes: bool = False,
         no_new_categories: bool = False,
     ) -> tuple[str, ...]:
-        """Say what exceeds the limits. If there are no old rows, there are no alarms.
+        """Say what exceeds the limits, or cannot be compared with them.
+
+        There are no alarms if there are no old rows. Nor are there of a class without new rows, except of its
+        share, or of so few rows that chance has no limit. A feature that only old or only new rows have is an
+        alarm by `max_shift` and by `max_divergence`, unless that may be by chance (`ClassDrift.is_lacking`).
 
         Parameters
         ----------
@@ -184,29 +215,58 @@ class DriftReport:
             Whether new classes are an alarm.
         no_new_categories : bool, default=False
             Whether new categories of a column are an alarm.
+
+        Raises
+        ------
+        ValueError
+            If a limit is NaN or negative.
         """
+        limits = {
+            "max_shift": max_shift,
+            "max_divergence": max_divergence,
+            "max_share_shift": max_share_shift,
+        }
+        for name, limit in limits.items():
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"{name} must be a number, at least 0; got {limit!r}")
         alarms = [f"class {named(label)} is new" for label in self.new_classes if no_new_classes]
         alarms += [f"category {name} is new" for name in self.new_categories if no_new_categories]
+        if limits == dict.fromkeys(limits):
+            return tuple(alarms)
         for drift in self.drift:
-            name, (feature, change) = f"class {named(drift.label)}", self._furthest(drift)
-            if max_shift is not None and abs(change) > max_shift + drift.shift_by_chance:
-                alarms.append(
-                    f"{name}: the mean of {feature} has shifted by {change:.4g} standard deviations"
-                )
-            by_chance = drift.divergence_by_chance
-            if max_divergence is not None and drift.divergence > max_divergence + by_chance:
-                alarms.append(f"{name}: the divergence is {drift.divergence:.4g}")
-            if max_share_shift is not None and abs(drift.share_shift) > max_share_shift:
-                alarms.append(
-                    f"{name}: its share has moved from {drift.prior_before:.4g} to {drift.prior:.4g}, by "
-                    f"{drift.share_shift:.4g} standard errors"
-                )
+            alarms += [f"class {named(drift.label)}: {alarm}" for alarm in self._alarms_of(drift, **limits)]
         return tuple(alarms)
 
+    def _alarms_of(
+        self,
+        drift: ClassDrift,
+        max_shift: float | None,
+        max_divergence: float | None,
+        max_share_shift: float | None,
+    ) -> Iterator[str]:
+        feature, change = self._furthest(drift)
+        if max_shift is not None and abs(change) > max_shift + drift.shift_by_chance:
+            yield f"the mean of {feature} has shifted by {change:.4g} standard deviations"
+        if max_shift is not None and drift.is_lacking.any():
+            lacking = [self._named(feature) for feature in np.flatnonzero(drift.is_lacking).tolist()]
+            yield f"either all old or all new rows lack {abridged(lacking, 5)}"
+        by_chance, distance = drift.divergence_by_chance, drift.divergence
+        if max_divergence is not None and by_chance < math.inf and not distance <= max_divergence + by_chance:
+            unknown = "unknown, since too few rows have the same features"
+            yield f"the divergence is {unknown if np.isnan(distance) else f'{distance:.4g}'}"
+        if max_share_shift is not None and not abs(drift.share_shift) <= max_share_shift:
+            yield (
+                f"its share has moved from {drift.prior_before:.4g} to {drift.prior:.4g}, by "
+                f"{drift.share_shift:.4g} standard errors"
+            )
+
     def _furthest(self, drift: ClassDrift) -> tuple[Any, float]:
-        """The feature whose mean has shifted most, and how far."""
-        furthest = int(np.argmax(np.abs(drift.shift)))
-        return self.feature_names[furthest] if self.feature_names else furthest, float(drift.shift[furthest])
+        """The feature whose mean has shifted most, and how far, of those in which this is known."""
+        furthest = int(np.argmax(np.nan_to_num(np.abs(drift.shift), nan=-1.0, posinf=np.inf)))
+        return self._named(furthest), float(drift.shift[furthest])
+
+    def _named(self, feature: int) -> Any:
+        return self.feature_names[feature] if self.feature_names else feature
 
     def to_pandas(self) -> pd.DataFrame:
         """One row for each class that is not new, with its largest shift and the feature that shifted."""
@@ -238,7 +298,7 @@ class DriftReport:
         return lines
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RefreshReport(DriftReport):
     """What a refresh did or, as a dry run, would do. Prints as a table.
 
@@ -300,13 +360,15 @@ class Baseline:
 
     def __init__(self, before: Statistics) -> None:
         self._before = before
+        self._known: dict[Any, dict[Any, Gaussian]] = {}
 
-    @cached_property
-    def _gaussians(self) -> dict[Any, Gaussian]:
-        return gaussians_of(self._before)
+    @property
+    def nbytes(self) -> int:
+        """The size of the old rows' state in bytes."""
+        return self._before.nbytes
 
     def drift(self, after: Statistics) -> DriftReport:
-        """How far other rows lie from these; see `drift`."""
+        """How far other rows lie from these; see `drift`. Classes are compared when they are asked for."""
         before = self._before
         if not (before.schema.is_numeric or after.schema.is_numeric) and before.n_rows and after.n_rows:
             before, after, new_categories = _in_common(before, after)
@@ -317,24 +379,74 @@ class Baseline:
         if not (before.n_rows and after.n_rows):
             return DriftReport(new_classes=tuple(new))
         _check_alike(before, after)
-        drifts, names = tuple(self._drifts(after)), after.feature_names or before.feature_names
-        return DriftReport(new_classes=tuple(new), drift=drifts, feature_names=names or ())
+        names = after.feature_names or before.feature_names
+        return DriftReport(new_classes=tuple(new), feature_names=names or (), _sides=(self, after))
 
-    def _drifts(self, after: Statistics) -> Iterator[ClassDrift]:
-        before, old, new = self._before, self._gaussians, gaussians_of(after)
+    def drifts(self, after: Statistics) -> Iterator[ClassDrift]:
+        """How far the rows of each class of these lie from other rows of the class."""
+        before = self._before
         (sizes, _), (new_sizes, absent) = (_sizes(one) for one in (before, after))
         kind, n_features = kind_named(before.covariance_type), before.n_features
+        nothing = np.full(n_features, np.nan), np.nan, np.zeros(n_features, np.bool_)
+        distances = self._distances(after)
         for label, size in sizes.items():
             other = new_sizes.get(label, absent)
-            shifts, distance = np.full(n_features, np.nan), np.nan
-            if label in old and label in new:
-                shifts = shift(old[label], new[label]) if size.count > 1 else shifts
-                distance = divergence(old[label], new[label])
+            shifts, distance, is_lacking = distances.get(label, nothing)
+            shifts = shifts if size.freedom > 0 else nothing[0]
             error = math.sqrt(1 / other.rows + 1 / size.rows) if other.count else math.inf
             mean, by_chance = _divergence_by_chance(kind, n_features, size, other)
             rows, shares = (size.count, other.count), (size.share, other.share, _share_shift(size, other))
             chance = error, _shift_by_chance(n_features, size, error), by_chance
-            yield ClassDrift(label, *rows, shifts, distance, mean, *shares, *chance)
+            yield ClassDrift(label, *rows, shifts, distance, mean, *shares, *chance, is_lacking)
+
+    def _distances(self, after: Statistics) -> dict[Any, tuple[Array, float, NDArray[np.bool_]]]:
+        """`shift`, `divergence` and `is_lacking` of the classes that both have."""
+        if not self._before.reasons and not after.reasons:
+            nowhere = np.zeros(after.n_features, np.bool_)
+            pairs = self._pairs(after, None)
+            return {label: (shift(*pair), divergence(*pair), nowhere) for label, pair in pairs.items()}
+        sides, labels = (self._before, after), np.intersect1d(self._before.classes, after.classes)
+        (old_has, old_rate, n_old), (new_has, new_rate, n_new) = (_presence(one, labels) for one in sides)
+        both, by_chance = old_has & new_has, np.where(old_has, old_rate**n_new, new_rate**n_old)
+        is_lacking = (old_has != new_has) & (by_chance < _SURE / after.n_features)
+        shifts, distances = np.full(both.shape, np.nan), np.full(len(labels), np.nan)
+        is_pooled = kind_named(after.covariance_type).is_pooled
+        have_all = (one.weights_by_feature.all(axis=0) for one in sides)
+        for features in [np.logical_and(*have_all)] if is_pooled else np.unique(both, axis=0):
+            pairs = self._pairs(after, features)
+            for k in np.flatnonzero(is_pooled | (both == features).all(axis=1)).tolist():
+                if pair := pairs.get(labels[k].item()):
+                    shifts[k, features], distances[k] = shift(*pair), divergence(*pair)
+        for j, feature in enumerate(np.eye(after.n_features, dtype=np.bool_)):
+            left = np.flatnonzero(both[:, j] & np.isnan(shifts[:, j])).tolist()
+            pairs = self._pairs(after, feature) if left else {}
+            for k in left:
+                shifts[k, feature] = shift(*pairs[labels[k].item()])
+        distances[is_lacking.any(axis=1)] = np.inf
+        return dict(
+            zip(labels.tolist(), zip(shifts, distances.tolist(), is_lacking, strict=True), strict=True)
+        )
+
+    def _pairs(
+        self, after: Statistics, features: NDArray[np.bool_] | None
+    ) -> dict[Any, tuple[Gaussian, Gaussian]]:
+        """The old and the new density of some features, of the classes of which both are determined."""
+        chosen = None if features is None else tuple(np.flatnonzero(features).tolist())
+        if chosen not in self._known:
+            self._known[chosen] = gaussians_of(self._before, chosen)
+        old, new = self._known[chosen], gaussians_of(after, chosen)
+        return {label: (old[label], new[label]) for label in old if label in new}
+
+
+def _presence(statistics: Statistics, labels: Labels) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Which features rows of some classes have, how often one lacks them, and the effective rows.
+
+    How often is by Laplace's rule of succession.
+    """
+    places = np.searchsorted(statistics.classes, labels)
+    weights, rows = statistics.weights_by_feature[places], statistics.effective_counts[places, None]
+    lacking = np.clip(1 - weights / statistics.weights[places, None], 0.0, 1.0)
+    return weights > 0, (lacking * rows + 1) / (rows + 2), rows
 
 
 @dataclass(frozen=True)
@@ -387,10 +499,12 @@ def _in_common(before: Statistics, after: Statistics) -> tuple[Statistics, Stati
     """Old and new rows with the categories that both have, and the names of those that only new rows have."""
     schema = before.schema.union(after.schema)
     both = [one.in_schema(schema) for one in (before, after)]
-    old, new = ((one.means != 0).any(axis=0) for one in both)
-    is_number = np.arange(len(old)) < schema.n_numbers(len(old))
+    is_number = np.arange(both[0].n_features) < schema.n_numbers(both[0].n_features)
+    old, new = is_number.copy(), is_number.copy()
+    for occurs, one in zip((old, new), both, strict=True):  # numbers may have no means
+        occurs[~is_number] = (one.select(~is_number).means != 0).any(axis=0)
     new_names = np.array(schema.feature_names, dtype=object)[new & ~old & ~is_number]
-    before, after = (one.select(is_number | (old & new)) for one in both)
+    before, after = (one.select(old & new) for one in both)
     return before, after, tuple(new_names.tolist())
 
 
@@ -486,8 +600,16 @@ class Gaussian:
             return np.where(self.constant, 0.0, 1 / np.sqrt(self.covariance))
 
 
-def gaussians_of(statistics: Statistics) -> dict[Any, Gaussian]:
-    """The density of each class by its label, except those that the rows do not determine."""
+def gaussians_of(statistics: Statistics, features: Sequence[int] | None = None) -> dict[Any, Gaussian]:
+    """The density of each class by its label, except those that the rows do not determine.
+
+    If some features are given, it is of these, and of the classes that have them.
+    """
+    if features is not None:
+        having = np.flatnonzero(statistics.weights_by_feature[:, list(features)].all(axis=1))
+        if not len(having) or not features:
+            return {}
+        statistics = statistics.of_classes(having).select(list(features))
     moments = _with_densities(statistics)
     if not len(moments.classes):
         return {}
@@ -503,8 +625,8 @@ def _with_densities(statistics: Statistics) -> Statistics:
     unknown = list(statistics.reasons)
     if not unknown:
         return statistics.moments_for()
-    is_full = statistics.covariance_type == "full"
-    positions = np.delete(np.arange(len(statistics.classes)), unknown) if is_full else np.arange(0)
+    is_pooled = kind_named(statistics.covariance_type).is_pooled
+    positions = np.setdiff1d(np.arange(0 if is_pooled else len(statistics.classes)), unknown)
     return statistics.of_classes(positions).moments_for()
 
 

@@ -22,6 +22,7 @@ from streamgda.jobs.passes.plan import Plan, runs_of
 
 OnError = Literal["raise", "skip"]
 
+_COMPARED_LATER = 1 << 24  # bytes of states that a report may hold
 _FILES_PER_TASK = 256  # so that all threads have some, and a crash loses the work of few
 
 
@@ -73,7 +74,8 @@ class RefreshPlan:
                 n_read, n_dropped = n_read + record.rows, n_dropped + record.dropped
         changes: dict[str, Any] = {kind: tuple(some) for kind, some in paths.items()}
         changes |= {"dropped": self.dropped, "rows": n_read, "rows_dropped": n_dropped}
-        return RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
+        report = RefreshReport(**changes, rows_held=sum(record.rows for record in held), **outcome)
+        return report.compared(_COMPARED_LATER)
 
 
 def plan_refresh(

@@ -347,7 +347,7 @@ def _score_splits(splits: Iterable[Split], models: ModelsByFold) -> HeldOutScore
         same = block.in_schema(models.schema)
         for fold, rows in models.rule.split(same):
             if fold in models.by_fold:
-                _score_block(held_out, models.classes, models.by_fold[fold], block.take(rows))
+                _score_block(held_out, models.classes, models.by_fold[fold], same.take(rows))
     return held_out
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY
-from streamgda.jobs.scoring.curves import ScoreHistogram
+from streamgda.jobs.scoring.curves import ScoreHistogram, most_exact
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised
 from streamgda.models.estimators.generative import joint_log_likelihood
 from streamgda.models.gaussians.posteriors import posteriors_and_odds
@@ -148,24 +148,24 @@ class RocAuc(Metric):
     """The ROC area of the second of two classes, or the mean of the areas of each class against the rest."""
 
     def __init__(self, n_classes: int) -> None:
-        self._sums = [ScoreHistogram() for _ in range(n_classes)]
+        most = most_exact(n_classes)
+        self._sums = {k: ScoreHistogram(most) for k in range(n_classes == 2, n_classes)}
 
     def add(self, rows: Scored) -> None:
         """Add scored rows."""
-        for k, histogram in enumerate(self._sums):
+        for k, histogram in self._sums.items():
             histogram.add(rows.posteriors[1][:, k], rows.truth == k, rows.weights)
 
     def merge(self, other: Self) -> Self:
         """Add the histograms of other rows."""
-        for ours, theirs in zip(self._sums, other._sums, strict=True):
-            ours.merge(theirs)
+        for k, histogram in self._sums.items():
+            histogram.merge(other._sums[k])
         return self
 
     @property
     def score(self) -> float:
         """The area, or the mean of the areas."""
-        chosen = self._sums[1:] if len(self._sums) == 2 else self._sums
-        return float(np.mean([histogram.roc_auc()[0] for histogram in chosen]))
+        return float(np.mean([histogram.roc_auc()[0] for histogram in self._sums.values()]))
 
 
 METRICS: dict[str, Callable[[int], Metric]] = {

@@ -9,7 +9,7 @@ import scipy.integrate
 import scipy.stats
 
 import streamgda
-from streamgda import ClassStatistics, ExactClassStatistics
+from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
 from tests.reference import exact_moments
 
 RNG = np.random.default_rng(0)
@@ -250,6 +250,56 @@ def test_an_alarm_names_the_class_the_feature_and_how_far():
     assert [found.divergence for found in few.drift] == [np.inf, np.inf]
     assert few.alarms(max_divergence=60) == ()
     assert few.alarms(max_shift=1) != ()
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_a_feature_that_only_old_or_only_new_rows_have_is_an_alarm(kind):
+    """However far others have moved, they are compared; and the gate is not silent where one cannot be."""
+    y, rng = np.repeat(["p", "q"], 200), np.random.default_rng(0)
+    old, new = rng.normal(size=(400, 3)), rng.normal([0, 50, 0], size=(400, 3))
+
+    def alarms(old, new, y_new=y, **limits):
+        before, after = (IncompleteStatistics(kind).update(X, y) for X, y in ((old, y), (new, y_new)))
+        return [alarm.split(" has shifted")[0] for alarm in streamgda.drift(before, after).alarms(**limits)]
+
+    both = ["class p: the mean of 1", "class q: the mean of 1"]
+    assert alarms(old, new, max_shift=1) == both
+    lacking = np.where(np.arange(1200).reshape(400, 3) % 3 + (y == "q")[:, None] == 0, np.nan, 1)  # p lacks 0
+    assert alarms(old, new * lacking, max_shift=1) == [
+        *(both[0], "class p: either all old or all new rows lack 0", both[1])
+    ]
+    assert alarms(old * lacking, old, max_shift=1) == ["class p: either all old or all new rows lack 0"]
+    assert alarms(old, old * lacking, max_divergence=1) == ["class p: the divergence is inf"]
+    assert alarms(old * lacking, old * lacking, max_shift=1, max_divergence=1) == []
+    assert len(alarms(old * lacking, new * lacking, max_shift=1, max_divergence=1)) == 4
+    apart = np.where(np.arange(400)[:, None] % 2 == [0, 1, 2], np.nan, 1)  # no row has both 0 and 1
+    assert alarms(old, new * apart, max_shift=1) == both
+    unknown = alarms(old, old * apart, max_divergence=1)
+    assert unknown == (
+        []
+        if kind == "diag"
+        else [
+            f"class {label}: the divergence is unknown, since too few rows have the same features"
+            for label in "pq"
+        ]
+    )
+    few = alarms(old * np.where(old > 0, np.nan, 1), [[np.nan] * 3, [np.nan, 0, 1]], ["p", "q"], max_shift=4)
+    assert few == []  # which may be by chance
+
+
+@pytest.mark.parametrize("name", ["max_shift", "max_divergence", "max_share_shift"])
+@pytest.mark.parametrize("limit", [np.nan, -1])
+def test_a_limit_is_a_number(name, limit):
+    with pytest.raises(ValueError, match=f"{name} must be a number, at least 0; got {limit}"):
+        streamgda.drift(ClassStatistics(), ClassStatistics()).alarms(**{name: limit})
+
+
+def test_a_share_may_move_up_or_down():
+    before, after = (of(np.zeros((300, 1)), "diag", np.repeat([0, 1], n)) for n in ([200, 100], [100, 200]))
+    report = streamgda.drift(before, after)
+    assert [found.share_shift < 0 for found in report.drift] == [True, False]
+    assert len(report.alarms(max_share_shift=5)) == 2
+    assert not report.alarms(max_share_shift=9)
 
 
 def test_states_that_differ_in_kind_or_features_are_not_compared():

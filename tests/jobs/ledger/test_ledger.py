@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -206,6 +207,10 @@ def test_the_report_says_how_far_the_new_data_lies(tmp_path, ledger):
     ledger.refresh(scan(tmp_path / "data"))
     put(paths[1], rows(1000, 0.5, ("ant", "bee", "cat")))
     report = ledger.refresh(scan(tmp_path / "data"))
+    assert "drift" not in vars(report)  # states this small are compared when somebody looks
+    assert report.compared(1 << 20)._sides is not None
+    assert pickle.loads(pickle.dumps(report)).to_pandas().equals(report.to_pandas())
+    assert report._sides is None
     frame, expected = report.to_pandas(), drift(*(accumulate(scan(path)) for path in paths))
     assert report.new_classes == expected.new_classes == ("cat",)
     pd.testing.assert_frame_equal(frame, expected.to_pandas(), rtol=1e-9)
