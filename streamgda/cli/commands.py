@@ -282,9 +282,10 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     source = _source_of(data, known=known or {})
     _check_replaceable(out, source)
     needed = estimator.required_statistics()
-    kept = _ledger_at(ledger, needed.extra if out else ())
+    extra = [name for name, value in needed.keywords().items() if value is True]
+    kept = _ledger_at(ledger, extra if out else ())
     if out is not None and not kept.required.suffices(needed):
-        flags = " ".join(f"--{name.replace('_', '-')}" for name in sorted(needed.extra))
+        flags = " ".join(f"--{name.replace('_', '-')}" for name in extra)
         raise ValueError(
             f"{kept!r} keeps less than the model needs: refresh another ledger, with --covariance-type "
             f"{needed.covariance_type} {flags}".rstrip()

@@ -392,7 +392,7 @@ class Statistics(State):
             If this state holds too little. "full" gives every type, and any other type gives only itself.
             Fourth moments are kept only with "full".
         """
-        return self.narrowed(Required.of(covariance_type, fourth_moments=fourth_moments))
+        return self.narrowed(Required(covariance_type, fourth_moments))
 
     def narrowed(self, required: Required) -> Self:
         """A copy that keeps no more than is required; ValueError if this state holds too little."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.registry import KINDS
-from streamgda.statistics.required import EXTRAS, Required
+from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
 
@@ -27,7 +27,8 @@ COLUMNS = frozenset(
     {
         *("pattern", *PARTS, "count", "weight", "weight_tail", "squared_weight"),
         *("mean", "mean_tail", "scatter", "pooled_scatter"),
-        *chain.from_iterable(extra.columns for extra in EXTRAS.values()),
+        *("third_moment", "fourth_moment", "weight_digits", "squared_weight_digits"),
+        *("sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
     }
 )
 """The columns of every kind, as `streamgda.data.storage` describes them."""
@@ -61,10 +62,9 @@ def empty_statistics(
     ValueError
         If the covariance type is unknown, or no statistics keep all that is required.
     """
-    kind = "ClassStatistics"
-    for name in required.extra:
-        kind = EXTRAS[name].kind or kind
-    empty = _kind(kind).empty(required, feature_names)
+    empty = _kind("ExactClassStatistics" if required.exact else "ClassStatistics").empty(
+        required, feature_names
+    )
     if missing != "raise":
         empty = policy_of(missing).taking(empty)
     if rule is not None:

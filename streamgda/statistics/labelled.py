@@ -12,7 +12,7 @@ from streamgda.data.blocks import labels
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.wording import counted, named
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.required import EXTRAS, Required
+from streamgda.statistics.required import Required
 
 Counts = NDArray[np.int64]
 Squares = NDArray[Any] | None
@@ -184,8 +184,16 @@ class Labelled(Generic[M]):
                 f"states of covariance types {ours.kind.name!r} and {theirs.kind.name!r} cannot be merged; "
                 "narrow the richer one first with to_covariance_type"
             )
-        for name in sorted(ours.extra ^ theirs.extra):
-            raise ValueError(EXTRAS[name].apart)
+        if ours.exact != theirs.exact:
+            raise ValueError(
+                "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
+                "ones into floating ones first with to_float()"
+            )
+        if ours.fourth_moments != theirs.fourth_moments:
+            raise ValueError(
+                "a state with fourth moments and one without cannot be merged; leave them out of the first "
+                "with to_covariance_type('full'), or accumulate both with fourth_moments=True"
+            )
         if ours.n_features != theirs.n_features:
             self.check_features(theirs.n_features)
 
@@ -289,7 +297,8 @@ class Labelled(Generic[M]):
         """Whether the two have the same kind of covariance, features, classes and counts."""
         return (
             self.kind is other.kind
-            and self.moments.extra == other.moments.extra
+            and self.moments.exact == other.moments.exact
+            and self.moments.fourth_moments == other.moments.fourth_moments
             and labels.kind_of(self.classes) == labels.kind_of(other.classes)
             and self.n_features == other.n_features
             and np.array_equal(self.classes, other.classes)

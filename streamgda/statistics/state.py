@@ -58,7 +58,7 @@ class State(Locked, ABC):
     def empty(cls, required: Required, feature_names: Sequence[str] | None = None, **own: Any) -> Self:
         """The state of no rows; ValueError if more is required than it can keep."""
         make: Any = cls
-        extra = dict.fromkeys(required.extra, True)
+        extra = {name: True for name, value in required.keywords().items() if value is True}
         state: Self = make(required.covariance_type, feature_names=feature_names, **extra, **own)
         return state
 
@@ -199,12 +199,12 @@ class State(Locked, ABC):
     @property
     def has_fourth_moments(self) -> bool:
         """Whether third and fourth moments are kept."""
-        return "fourth_moments" in self._labelled.moments.extra
+        return bool(self._labelled.moments.fourth_moments)
 
     @property
     def required(self) -> Required:
         """What is kept of the rows, to be required of other statistics."""
-        return Required(self.covariance_type, self._labelled.moments.extra)
+        return Required(self.covariance_type, self.has_fourth_moments, self._labelled.moments.exact)
 
     @property
     def n_rows(self) -> int:

@@ -142,7 +142,7 @@ class WindowedStatistics(Locked, Loadable):
             check_whole(self._ends[name], name, 1)
         if seconds is not None and not 0 < seconds < np.inf:
             raise ValueError(f"seconds must be a positive number; got {seconds!r}")
-        required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+        required = Required(covariance_type, fourth_moments, exact)
         self._nothing = empty_statistics(required, feature_names=feature_names)
         self._batches = _Batches([], 0, [], 0, self._nothing, 0)
         self._by_clock: bool | None = None  # not yet known, as in files of version 0.2

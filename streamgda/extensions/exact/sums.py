@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streamgda.extensions.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices, kind_named
 from streamgda.statistics.labelled import Counts
-from streamgda.statistics.required import EXTRAS, Required
+from streamgda.statistics.required import Required
 
 _MANTISSA_BITS = 53
 
@@ -38,7 +38,8 @@ class Sums:
     weights: ExactArray
     totals: ExactArray
     products: ExactArray
-    extra: ClassVar[frozenset[str]] = frozenset({"exact"})
+    exact: ClassVar[bool] = True
+    fourth_moments: ClassVar[bool] = False
 
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_features: int) -> Self:
@@ -202,7 +203,8 @@ def _integers(values: Array) -> tuple[PythonIntegers, int]:
 
 def check_no_others(required: Required) -> None:
     """Raise the ValueError that says what to use instead, if more than exact sums is required."""
-    for extra in map(EXTRAS.__getitem__, required.extra - Sums.extra):
+    if required.fourth_moments:
         raise ValueError(
-            f"exact statistics keep no {extra.in_words}, {extra.use}; {extra.instead}, or exact=False"
+            "exact statistics keep no fourth moments, which shrinkage='auto' needs; set shrinkage='oas' or a "
+            "number, or exact=False"
         )

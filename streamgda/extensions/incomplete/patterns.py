@@ -512,7 +512,7 @@ class PatternSums:
     def _add_part(self, pattern: Pattern, part: Block, workspace: Workspace) -> None:
         """Add rows to the sums of their pattern."""
         plain = self._empty
-        if plain.required.extra:
+        if plain.exact or plain.has_fourth_moments:
             self._merged.add(pattern, plain._from_block(part, workspace)._labelled, owned=True)
             return
         if pattern not in self._sums:

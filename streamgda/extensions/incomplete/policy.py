@@ -97,11 +97,12 @@ class Marginal(Option, Policy):
         """
         state: Any = empty
         kind, max_reads = state.covariance_type, 1 if once else self.max_reads
-        for extra in state.required.beside_moments():
+        if state.has_fourth_moments:
             plain = empty_statistics(state.required, feature_names=state.feature_names, rule=state.rule)
-            with remedying(f"{extra.instead}: {extra.in_words}, {extra.use}, are of complete rows"):
+            needed = "fourth moments, which shrinkage='auto' needs, are of complete rows"
+            with remedying(f"set shrinkage='oas' or a number: {needed}"):
                 return Reading(read(plain))
-        if max_reads == 1 or state.required.extra or kind == "diag" or state.rule is not None:
+        if max_reads == 1 or state.exact or kind == "diag" or state.rule is not None:
             return Reading(read(state).simplest())
         first: IncompleteStatistics = read(_separating(state))
         first._separates = False

@@ -32,7 +32,7 @@ from streamgda.statistics.floating.state import ClassStatistics, warn_of_lost_di
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.registry import RULES
-from streamgda.statistics.required import EXTRAS, Required
+from streamgda.statistics.required import Required
 from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
 
 Part = tuple[Columns, Mapping[str, Any]]
@@ -162,7 +162,7 @@ class IncompleteStatistics(Statistics):
     ) -> None:
         check_whole(max_patterns, "max_patterns", 1)
         self.max_patterns, self.exact = max_patterns, exact
-        plain = empty_statistics(Required.of(covariance_type, exact=exact, fourth_moments=fourth_moments))
+        plain = empty_statistics(Required(covariance_type, fourth_moments, exact))
         super().__init__(plain._labelled.moments, feature_names)
 
     @classmethod
@@ -380,10 +380,10 @@ class IncompleteStatistics(Statistics):
     def _co_moments(self, name: str) -> Array | None:
         """Moments of higher powers, of which there is no estimate if a row lacks a feature."""
         with self.lock:
-            for extra in [] if self.is_complete else self.required.beside_moments():
+            if self.has_fourth_moments and not self.is_complete:
                 raise ValueError(
-                    f"{extra.in_words}, {extra.use}, are those of complete rows, and here features are "
-                    f"missing; {extra.instead}"
+                    "fourth moments, which shrinkage='auto' needs, are those of complete rows, and here "
+                    "features are missing; set shrinkage='oas' or a number"
                 )
             return super()._co_moments(name)
 
@@ -460,7 +460,8 @@ class IncompleteStatistics(Statistics):
         return together, {
             "format_version": FORMAT_VERSION,
             **state._metadata(),
-            **{name: name in state.required.extra for name in sorted(EXTRAS)},
+            "exact": state.exact,
+            "fourth_moments": state.has_fourth_moments,
             "max_patterns": state.max_patterns,
             "patterns": described,
             **({"separates": True} if state._separates else {}),
@@ -485,8 +486,8 @@ class IncompleteStatistics(Statistics):
     def _read_columns(
         cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
     ) -> PatternStates[Any]:
-        extra = {name: metadata[name] is True for name in EXTRAS}
-        plain = empty_statistics(Required.of(kind.name, **extra))
+        fourth_moments, exact = metadata["fourth_moments"] is True, metadata["exact"] is True
+        plain = empty_statistics(Required(kind.name, fourth_moments, exact))
         parts = {}
         for pattern, (part, own) in from_columns(columns, metadata["patterns"], n_features):
             n_observed = len(patterns.features_in(pattern, n_features))

@@ -120,7 +120,7 @@ class StatisticsLedger:
         if groups is not None and folds is None:
             raise ValueError("groups say which rows share a fold; give a number of folds too")
         self.path, self.folds, self.groups = os.fspath(path), folds, groups
-        self.required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+        self.required = Required(covariance_type, fourth_moments, exact)
         policy_of(missing or "raise")  # raises if it names none
         self.missing, self.rule = missing, rule
         self._options = {**self.required.keywords(), "folds": folds, "groups": groups, **to_metadata(rule)}

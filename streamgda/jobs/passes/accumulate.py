@@ -140,7 +140,7 @@ def accumulate(
     check_whole(retries, "retries", 0)
     if rows_per_task is not None:
         check_whole(rows_per_task, "rows_per_task", 1)
-    required = Required.of(covariance_type, fourth_moments=fourth_moments, exact=exact)
+    required = Required(covariance_type, fourth_moments, exact)
     empty = empty_statistics(required, missing=missing or source.missing_rows, rule=rule)
     policy, states = None if missing is None else policy_of(missing), None
     if checkpoint is not None:

@@ -47,7 +47,7 @@ class Checkpoint:
             )
         path = Address(path)
         _, metadata = empty.to_columns()
-        more = [bool(empty.required.beside_moments()), None]  # so names of 0.2 stay
+        more = [empty.has_fourth_moments, None]  # so names of 0.2 stay
         storage, folder = resolve(path)
         if source.overlaps(storage, folder):
             raise ValueError(

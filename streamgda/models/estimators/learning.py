@@ -139,7 +139,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         return self._required(self._covariance_type)
 
     def _required(self, covariance_type: CovarianceType) -> Required:
-        return Required.of(covariance_type, exact=self.exact)
+        return Required(covariance_type, exact=self.exact)
 
     @property
     def needs_all_classes(self) -> bool:

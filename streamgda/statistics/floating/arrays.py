@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Rows, kind_named
 from streamgda.statistics.labelled import Counts
-from streamgda.statistics.required import EXTRAS, Required
+from streamgda.statistics.required import Required
 
 _LEAST_SQUARE = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
 _SPLIT = 2.0**27 + 1  # of Veltkamp
@@ -44,8 +44,8 @@ class MomentArrays:
     unwritten : callable, or None
         Writes what is left to be written into the arrays of such moments, and returns what follows. It may be
         called again.
-    extra : frozenset of str
-        What is kept besides, as in `Required`.
+    exact, fourth_moments : bool
+        As of `Required`.
     arrays : tuple of ndarray
         All arrays, in the order of the parameters of the class.
     powers : str
@@ -60,7 +60,8 @@ class MomentArrays:
     scatter: Array
     unwritten: Callable[[Any], Any] | None = field(default=None, kw_only=True)
 
-    extra: ClassVar[frozenset[str]] = frozenset()
+    exact: ClassVar[bool] = False
+    fourth_moments: ClassVar[bool] = False
     powers: ClassVar[str] = "squares"
 
     @classmethod
@@ -112,7 +113,7 @@ class MomentArrays:
         """Whether the two are the same to the last bit."""
         return all(map(np.array_equal, self.arrays, other.arrays))
 
-    # ------------------------------------------------------------------ higher powers, of a sort in `EXTRAS`
+    # ------------------------------------------------------------------ higher powers, of `FourthMoments`
 
     def add_powers(self, rows: Array, weights: Array | None, bounds: Bounds) -> None:
         """Add the higher powers of rows whose squares have just been added; see `add_rows`."""
@@ -194,11 +195,11 @@ class MomentArrays:
             If these keep too little.
         """
         kind = kind_named(required.covariance_type)
-        for name in required.extra - self.extra:
-            if (extra := EXTRAS[name]).moments:
-                raise ValueError(
-                    f"this state holds no {extra.in_words}, {extra.use}; accumulate with {name}=True"
-                )
+        if required.fourth_moments and not self.fourth_moments:
+            raise ValueError(
+                "this state holds no fourth moments, which shrinkage='auto' needs; accumulate with "
+                "fourth_moments=True"
+            )
         return replace(self, kind=kind, scatter=kind.narrowed(self.scatter, self.kind)).copy()
 
     def selected(self, features: Indices) -> Self:

@@ -42,7 +42,7 @@ class FourthMoments(Moments):
     third: Array
     fourth: Array
 
-    extra = frozenset({"fourth_moments"})
+    fourth_moments = True
     arrays = property(
         attrgetter("weights", "weight_tails", "means", "low_means", "scatter", "third", "fourth")
     )
@@ -94,7 +94,7 @@ class FourthMoments(Moments):
 
     def narrowed(self, required: Required) -> Any:
         """A copy that keeps no more than is required."""
-        if self.extra <= required.extra:
+        if required.fourth_moments:
             return super().narrowed(required)
         return Moments(self.kind, *self.arrays[:5]).narrowed(required)
 

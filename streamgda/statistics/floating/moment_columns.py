@@ -19,9 +19,9 @@ from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind
-from streamgda.statistics.floating.moments import NOISE, Moments, moments_keeping
+from streamgda.statistics.floating.fourth_moments import FourthMoments
+from streamgda.statistics.floating.moments import NOISE, Moments
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.required import EXTRAS
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
 _PACKED = {"scatter", "pooled_scatter"}  # they are copied when they are unpacked
@@ -54,7 +54,7 @@ def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled
     ValueError
         If a column is missing, shapes do not agree, or a value is impossible.
     """
-    sort = moments_keeping(name for name, extra in EXTRAS.items() if columns.keys() & {*extra.columns})
+    sort = FourthMoments if columns.keys() & {"third_moment", "fourth_moment"} else Moments
     n_classes = len(columns.get("label", ()))
     shapes = _shapes(kind, n_classes, n_features) | sort.more_shapes(kind, n_classes, n_features)
     check_columns(["label", *shapes], columns)

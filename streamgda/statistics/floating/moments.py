@@ -8,10 +8,8 @@ parallel computation of (co-)variance", eq. 22). No sum of squares is ever forme
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from ctypes import c_int64
 from dataclasses import replace
-from pkgutil import resolve_name
 from typing import Self
 
 import numpy as np
@@ -21,7 +19,6 @@ from streamgda.statistics.covariances import Array, Indices, Rows
 from streamgda.statistics.floating.arrays import MomentArrays, two_product, two_sum
 from streamgda.statistics.kernels import merger
 from streamgda.statistics.labelled import Counts
-from streamgda.statistics.required import EXTRAS
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -75,7 +72,7 @@ class Moments(MomentArrays):
     @property
     def merges_in_turn(self) -> bool:
         """Whether places may repeat in a merge: classes are then merged into them one after the other."""
-        return self._has_scatter_by_class and not self.extra
+        return self._has_scatter_by_class and not self.fourth_moments
 
     def _sum(self, other: Self, places: Indices) -> Self:
         """The sum, whose powers may exceed float64."""
@@ -250,15 +247,6 @@ class Moments(MomentArrays):
             totals, rest = two_sum(totals, products)
             low_means += left + rest
         return two_sum(totals, low_means)
-
-
-def moments_keeping(extra: Iterable[str]) -> type[Moments]:
-    """The sort of moments that also keeps what these entries of `EXTRAS` name."""
-    for name in extra:
-        if (sort := EXTRAS[name].moments) is not None:
-            keeping: type[Moments] = resolve_name(sort)
-            return keeping
-    return Moments
 
 
 def as_slice(places: Indices) -> Rows:

@@ -18,8 +18,9 @@ from streamgda.data.blocks.wording import callers_level, named
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating import moment_columns
+from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moment_columns import JoinedStates
-from streamgda.statistics.floating.moments import Moments, moments_keeping
+from streamgda.statistics.floating.moments import Moments
 from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_anchored, reduce_block
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
@@ -85,10 +86,9 @@ class ClassStatistics(Statistics):
         feature_names: Sequence[str] | None = None,
         fourth_moments: bool = False,
     ) -> None:
-        kind, sort = kind_named(covariance_type), Moments
-        if fourth_moments:
-            sort = moments_keeping(Required.of(covariance_type, fourth_moments=True).extra)
-        super().__init__(sort.zeros(kind, 0, 0), feature_names)
+        required = Required(covariance_type, fourth_moments)
+        sort = FourthMoments if required.fourth_moments else Moments
+        super().__init__(sort.zeros(kind_named(covariance_type), 0, 0), feature_names)
 
     @property
     def _moments(self) -> Moments:
@@ -98,7 +98,7 @@ class ClassStatistics(Statistics):
 
     def _reduce(self, block: Block, workspace: Workspace) -> Moments:
         moments, features = self._labelled.moments, block.features
-        if not moments.extra and isinstance(features, MadeColumns):
+        if not moments.fourth_moments and isinstance(features, MadeColumns):
             reduced: Moments | None = features.reduced(block, moments.kind, workspace)
             if reduced is not None:
                 return reduced
@@ -124,7 +124,7 @@ class ClassStatistics(Statistics):
                 or block.feature_names not in (None, self.schema.feature_names)
                 or block.dates not in ((), self.schema.dates)
                 or block.lists not in ((), self.schema.lists)
-                or moments.extra
+                or moments.fourth_moments
                 or (not moments.kind.has_products and is_anchored(block, moments.kind))
                 or labels.union(ours.classes, block.classes) is not ours.classes
             ):
@@ -148,7 +148,7 @@ class ClassStatistics(Statistics):
         return True
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
-        if self._labelled.moments.extra:
+        if self._labelled.moments.fourth_moments:
             return super()._from_blocks(blocks, workspace)
         together: Self | None = None
         accumulation: Accumulation | None = None

@@ -58,7 +58,7 @@ def test_all_values_and_labels_come_out_in_order(table, file):
 def test_the_statistics_are_those_of_the_rows_in_memory(table, file, scheduler):
     found = accumulate(scan_parquet(file, "y", missing="drop"), "tied", exact=True, scheduler=scheduler)
     rows = complete(table)
-    expected = empty_statistics(Required.of("tied", exact=True))
+    expected = empty_statistics(Required("tied", exact=True))
     for block in array_blocks(matrix(rows), rows["y"].to_numpy()):
         expected.update(block.matrix(0, len(block.codes)), block.classes[block.codes])
     assert found.n_dropped == table.num_rows - rows.num_rows

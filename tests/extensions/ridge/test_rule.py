@@ -69,7 +69,7 @@ def test_rows_of_many_pieces_and_blocks_of_columns(kind, monkeypatch):
     features = RandomFeatures(90).fit(rows[:500])
     for products in ("float32", "float64"):
         rule = MappedRows(features, products=products)
-        state = empty_statistics(Required.of(kind), rule=rule).update(rows, labels)
+        state = empty_statistics(Required(kind), rule=rule).update(rows, labels)
         assert_same(state, ClassStatistics(kind).update(features.transform(rows), labels))
         assert np.array_equal(state.scatter, np.swapaxes(state.scatter, -1, -2))
 
@@ -99,7 +99,7 @@ def test_few_rows_and_whole_classes_can_be_taken_back(seed):
     rows, labels = np.random.default_rng(seed).normal(size=(5, 4)), np.array([0, 1, 2, 1, 0])
     rule = MappedRows(RandomFeatures(200, "relu").fit(rows[:2]))
     states = [
-        empty_statistics(Required.of("tied"), rule=rule).update(rows[part], labels[part])
+        empty_statistics(Required("tied"), rule=rule).update(rows[part], labels[part])
         for part in (slice(None), slice(1, 4))
     ]
     assert (states[0] - states[1]).counts.tolist() == [2]

@@ -13,7 +13,7 @@ from streamgda.statistics.required import Required
 def test_rows_between_two_centers_go_to_the_first_however_batches_are_cut(exact):
     rule = SubclassCenters({0: [[3.0, 2.0], [2.0, 1.0]]}, 4.25 * np.eye(2))
     X = np.array([(0, 1), (0, 1), (1, 3), (1, 0), (0, 2), (1, 1), (1, 0), (2, 1)], float)
-    whole, by_row = (empty_statistics(Required.of("full", exact=exact), rule=rule) for _ in range(2))
+    whole, by_row = (empty_statistics(Required("full", exact=exact), rule=rule) for _ in range(2))
     whole.update(X, [0] * 8)
     for row in X:
         by_row.update([row], [0])

@@ -39,7 +39,7 @@ def wines(folder):
 def test_a_ledger_has_the_folds_of_a_pass(folder, kept):
     ledger = StatisticsLedger(folder / "_ledger", **kept, folds=4)
     ledger.refresh(wines(folder))
-    expected = read_folds(wines(folder), 4, required=Required.of(**{"covariance_type": "full", **kept}))
+    expected = read_folds(wines(folder), 4, required=Required(**kept))
     again = StatisticsLedger(folder / "_ledger", **kept, folds=4).fold_statistics()
     assert again.n_rows == 178
     for fold in range(4):
