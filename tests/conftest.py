@@ -8,6 +8,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # pictures are looked into, not show
 
 import importlib
 import multiprocessing
+import signal
 import sys
 import time
 from importlib.util import find_spec
@@ -30,6 +31,9 @@ settings.register_profile("full", settings.get_profile("quick"), max_examples=10
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 settings.load_profile(PROFILE)
 
+
+# A shell that runs a script in the background lets it ignore Ctrl-C, and so the processes of tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore = [] if find_spec("numpydoc") else ["cli/table.py"]
 
