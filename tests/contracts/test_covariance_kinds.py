@@ -84,3 +84,13 @@ def test_it_is_saved_and_accumulated(state, tmp_path):
     table = pa.table({f"x{j}": X[:, j] for j in range(5)} | {"y": Y})
     read = accumulate(scan_arrow(table, "y"), "neighbours", exact=state.exact)
     assert read.allclose(whole, rtol=1e-12)
+
+
+def test_a_model_of_it_counts_the_products_that_it_keeps():
+    class OfNeighbours(streamgda.QuadraticDiscriminantAnalysis):
+        _covariance_type = "neighbours"
+
+        def _covariances(self, statistics):
+            return statistics.covariance()
+
+    assert OfNeighbours().fit(X, Y).n_parameters_ == 3 * 5 + 3 * 7 + 2

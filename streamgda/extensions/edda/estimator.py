@@ -175,8 +175,11 @@ class GaussianDiscriminantAnalysis(GenerativeClassifier[ParsimoniousGaussians]):
     def _criterion(self, fit: ParsimoniousGaussians, statistics: Statistics, priors: Array) -> float:
         """The Bayesian information criterion of a model."""
         state = Finalised.of(self, statistics.changes, statistics.classes, fit, fit, priors)
-        n_parameters = self._n_parameters(statistics, fit.n_covariance_parameters)
+        n_parameters = self._n_parameters(fit, statistics)
         return bayesian_criterion(joint_log_likelihood(state, statistics), n_parameters, statistics)
+
+    def _n_covariance_parameters(self, gaussians: Any, statistics: Statistics) -> float:
+        return float(gaussians.n_covariance_parameters)
 
     # ------------------------------------------------------------------ fitted attributes
 

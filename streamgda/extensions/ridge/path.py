@@ -76,7 +76,8 @@ class RidgePath:
     shares : ndarray of shape (K,)
         The shares n_k / N of the classes.
     weight, n_rows : float
-        N, the sum of the weights of the rows; and the greater of it and the number of rows.
+        N, the sum of the weights of the rows; and the greater of it and the effective number of rows, (Σ w)²
+        / Σ w² (Kish 1965), to which rows that weigh nothing add nothing.
     rounding : float
         The relative rounding error of the products in the scatter.
     device : str, optional
@@ -110,7 +111,8 @@ class RidgePath:
             matrix[rows] /= np.outer(deviations[rows], deviations)
         shares = statistics.weights / weight
         means = (np.sqrt(shares)[:, None] * offsets / deviations).T
-        n_rows = max(weight, float(statistics.n_rows))
+        squares = statistics.weights**2 / statistics.effective_counts
+        n_rows = weight * max(1.0, weight / float(squares.sum()))
         form = Banded.of(matrix, means) if device is None else Spectrum.of(matrix, means, device)
         return cls(centre, deviations, matrix, means, form, shares, weight, n_rows, rounding, device)
 

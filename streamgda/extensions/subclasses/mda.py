@@ -214,6 +214,9 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
             statistics = statistics.of_classes(every, classes)
         return normal._finalise(statistics)
 
+    def _n_covariance_parameters(self, gaussians: Any, statistics: Statistics) -> float:
+        return self._normal()._n_covariance_parameters(gaussians, statistics)
+
     def labels_of(self, statistics: Statistics) -> Labels:
         """The labels of the classes of statistics, sorted; shape (n_classes,)."""
         return whole_classes(statistics.classes)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import sqrt
@@ -43,6 +44,17 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
     def _given_share(self) -> float:
         """The number given as `shrinkage`; 0 for None, and if it is estimated for each class."""
         return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)
+
+    @abstractmethod
+    def _mean_share(self, statistics: Statistics) -> float:
+        """How far the covariances are shrunk on average."""
+
+    def _n_covariance_parameters(self, gaussians: Any, statistics: Statistics) -> float:
+        share, n_free = self._mean_share(statistics), float(gaussians.n_free_covariances)
+        of_target = statistics.n_features if self.shrinkage in {"auto", "bayes"} else 1  # else one variance
+        return (1 - share) * super()._n_covariance_parameters(
+            gaussians, statistics
+        ) + share * n_free * of_target
 
     # ------------------------------------------------------------------ covariance_estimator
 

@@ -449,18 +449,19 @@ class GenerativeClassifier(GaussianClassifier[G]):
         ----------
         Hastie, Tibshirani & Friedman (2009), "The Elements of Statistical Learning", section 7.6.
         """
-        return self._n_parameters(self.statistics_, self._n_covariance_parameters())
+        return self._n_parameters(finalised(self).gaussians, self.statistics_)
 
-    def _n_parameters(self, statistics: Statistics, n_of_covariances: float) -> float:
-        """The number of free parameters, with `n_of_covariances` for the covariances."""
-        n_classes = len(statistics.classes)
-        n_shares = n_classes - 1 if self.priors is None else 0
-        view = self._view(statistics)
-        return float(n_classes * view.numbers.n_features + view.n_parameters + n_of_covariances + n_shares)
+    def _n_parameters(self, gaussians: Gaussians, statistics: Statistics) -> float:
+        """The number of free parameters of normal densities that are computed from these statistics."""
+        view, n_means = self._view(statistics), len(statistics.classes)
+        n_shares = n_means - (1 if self.priors is None else len(view.labels))
+        n_of_covariances = self._n_covariance_parameters(gaussians, view.numbers)
+        return float(n_means * view.numbers.n_features + view.n_parameters + n_of_covariances + n_shares)
 
-    def _n_covariance_parameters(self) -> float:
+    def _n_covariance_parameters(self, gaussians: Any, statistics: Statistics) -> float:
         """The number of free parameters of the covariances."""
-        return finalised(self).gaussians.n_covariance_parameters
+        n_pairs = kind_named(self._covariance_type).n_pairs(statistics.n_features)
+        return float(gaussians.n_free_covariances) * n_pairs
 
     @property
     @of_one_moment

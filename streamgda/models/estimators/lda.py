@@ -25,6 +25,7 @@ from streamgda.models.estimators.scores import RowScores, score_each, score_fina
 from streamgda.models.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
+    class_shares,
     mean_of_classes,
     most_likely_share,
     oas,
@@ -220,11 +221,10 @@ class LinearDiscriminantAnalysis(
         centre = priors_of(self, statistics.classes, statistics.weights) @ means
         return SharedGaussians(means, centre, whitening, mean_tails=statistics.mean_tails)
 
-    def _n_covariance_parameters(self) -> float:
-        statistics = self._view(self.statistics_).numbers
-        share = self._share(statistics, pooled_covariance(statistics))
-        of_target = statistics.n_features if self.shrinkage == "bayes" else 1
-        return (1 - share) * super()._n_covariance_parameters() + share * of_target
+    def _mean_share(self, statistics: Statistics) -> float:
+        if self.shrinkage == "auto":
+            return float(np.average(class_shares(statistics, "auto"), weights=statistics.weights))
+        return self._share(statistics, pooled_covariance(statistics))
 
     # ------------------------------------------------------------------ decisions
 

@@ -20,6 +20,7 @@ from streamgda.models.estimators.scores import Finalised
 from streamgda.models.estimators.shrinkage import (
     Shrinkage,
     class_covariances,
+    class_shares,
     shrunk,
     statistics_for,
     with_ridge,
@@ -287,11 +288,11 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         covariances = shrunk(covariances, share) if share else covariances.copy()
         return with_ridge(covariances, self.reg_param) if self.reg_param else covariances
 
-    def _n_covariance_parameters(self) -> float:
-        p = int(finalised(self).gaussians.means.shape[1])
-        share, n_of_one = self._given_share, p * (p + 1) / 2
-        left = (1 - self.reg_param) * (1 - share + share / n_of_one)
-        return left * super()._n_covariance_parameters()
+    def _mean_share(self, statistics: Statistics) -> float:
+        return float(class_shares(statistics, self.shrinkage).mean())
+
+    def _n_covariance_parameters(self, gaussians: Any, statistics: Statistics) -> float:
+        return (1 - self.reg_param) * super()._n_covariance_parameters(gaussians, statistics)
 
     # ------------------------------------------------------------------ fitted attributes
 

@@ -65,22 +65,32 @@ def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:
     array([[1.25, 0.5 ],
            [0.5 , 1.75]])
     """
-    fourth = statistics.fourth_moments if shrinkage == "auto" else None
-    if statistics.covariance_type != "full" or (shrinkage == "auto" and fourth is None):
+    is_automatic = shrinkage == "auto"
+    if statistics.covariance_type != "full" or (is_automatic and not statistics.has_fourth_moments):
         raise ValueError(
             f"shrinkage={shrinkage!r} of each class needs more than {statistics!r} holds; fit with "
             "this shrinkage from the first row on, or accumulate with covariance_type='full'"
-            f"{', fourth_moments=True' if shrinkage == 'auto' else ''}"
+            f"{', fourth_moments=True' if is_automatic else ''}"
         )
     covariances = statistics.covariance()
-    if fourth is not None:
-        _shrink_standardised(covariances, statistics, fourth)
+    if is_automatic:
+        _shrink_standardised(covariances, statistics)
     elif shrinkage == "oas":
-        for k, weight in enumerate(statistics.weights):
-            covariances[k] = shrunk(covariances[k], oas(covariances[k], weight))
+        for k, share in enumerate(class_shares(statistics, "oas")):
+            covariances[k] = shrunk(covariances[k], share)
     elif shrinkage is not None:
         return shrunk(covariances, float(shrinkage))
     return covariances
+
+
+def class_shares(statistics: Statistics, shrinkage: Shrinkage) -> Array:
+    """How far `class_covariances` shrinks the covariance of each class: (K,)."""
+    if not isinstance(shrinkage, str):
+        return np.full(len(statistics.classes), shrinkage or 0.0)
+    covariances = statistics.covariance()
+    if shrinkage == "auto":
+        return _shrink_standardised(covariances, statistics)
+    return np.array([oas(each, weight) for each, weight in zip(covariances, statistics.weights, strict=True)])
 
 
 def mean_of_classes(statistics: Statistics, covariances: Array) -> Array:
@@ -226,9 +236,10 @@ def most_likely_share(covariance: Array, means: Array, weight: float) -> float:
     return prior_rows / (prior_rows + weight)
 
 
-def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Array) -> None:
-    """Shrink the covariance of each class in place by `ledoit_wolf`, with its features at unit variance."""
-    means = statistics.means
+def _shrink_standardised(covariances: Array, statistics: Statistics) -> Array:
+    """Shrink the covariances in place by `ledoit_wolf`, with features at unit variance; return the shares."""
+    means, shares = statistics.means, np.empty(len(covariances))
+    fourth = np.asarray(statistics.fourth_moments)
     for k, weight in enumerate(statistics.weights):
         variances = np.diag(covariances[k])
         constant = constant_features(variances, means[[k]])
@@ -241,8 +252,9 @@ def _shrink_standardised(covariances: Array, statistics: Statistics, fourth: Arr
                 f"class {named(statistics.classes[k])}: deviations are so small that their fourth powers are "
                 "below float64. Multiply the features by a power of ten first"
             )
-        share = ledoit_wolf(correlations, mean_squares, weight)
-        covariances[k] = shrunk(correlations, share) * units
+        shares[k] = ledoit_wolf(correlations, mean_squares, weight)
+        covariances[k] = shrunk(correlations, shares[k]) * units
+    return shares
 
 
 def _squared_distance_from_sphere(covariance: Array) -> float:

@@ -228,8 +228,8 @@ class Gaussians(Densities):
 
     @property
     @abstractmethod
-    def n_covariance_parameters(self) -> float:
-        """The number of free parameters of the covariances; see `GenerativeClassifier.n_parameters_`."""
+    def n_free_covariances(self) -> float:
+        """The number of free covariances; see `GenerativeClassifier.n_parameters_`."""
 
     @abstractmethod
     def deviations(self, k: int, n: int, random: np.random.RandomState) -> Array:

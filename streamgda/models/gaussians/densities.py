@@ -72,10 +72,8 @@ class SeparateGaussians(Gaussians):
         return np.array([w.rank for w in self.whitenings])
 
     @property
-    def n_covariance_parameters(self) -> float:
-        n_features = self.means.shape[1]
-        n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
-        return float(n_free * n_features * (n_features + 1) / 2)
+    def n_free_covariances(self) -> float:
+        return float(len(self.means)) if self.regularisation is None else self.regularisation.n_free
 
     def squared_distances(self, X: Array) -> Array:
         distances = np.empty((len(X), len(self.means)), order="F")
@@ -281,9 +279,8 @@ class DiagonalGaussians(Gaussians):
         return np.full(len(self.means), self.means.shape[1])
 
     @property
-    def n_covariance_parameters(self) -> float:
-        n_free = len(self.means) if self.regularisation is None else self.regularisation.n_free
-        return float(n_free * self.means.shape[1])
+    def n_free_covariances(self) -> float:
+        return float(len(self.means)) if self.regularisation is None else self.regularisation.n_free
 
     def _of_classes(self, some: slice | NDArray[np.intp]) -> Self:
         tails = some_of(self.mean_tails, some)

@@ -52,9 +52,8 @@ class SharedGaussians(Gaussians):
         return np.full(len(self.means), self.whitening.rank)
 
     @property
-    def n_covariance_parameters(self) -> float:
-        n_features = self.means.shape[1]
-        return float(n_features * (n_features + 1) / 2)
+    def n_free_covariances(self) -> float:
+        return 1.0
 
     @property
     def common(self) -> Whitening:
