@@ -19,6 +19,7 @@ Method = Literal["temperature", "softmax", "auto"]
 _FOLDS = 5
 _PENALTY = 10.0  # of the softmax regression, on scores that have been divided by their temperature
 _LEAST_LOG, _LARGEST_LOG = -7.0, 7.0  # of temperatures
+_NOTHING = 1e-9  # of the largest weight; with less, a row has no say
 _LEAST = -52 * np.log(2.0)  # of the logarithm of a probability, as in the log loss
 
 
@@ -76,6 +77,10 @@ class Labelled:
     codes: NDArray[np.intp]
     weights: Array
 
+    @property
+    def _effective_rows(self) -> float:
+        return float(self.weights.sum() ** 2 / np.square(self.weights).sum())
+
     def error(self) -> float:
         """The share of rows whose class has not the highest score."""
         return float(np.average(self.scores.argmax(axis=1) != self.codes, weights=self.weights))
@@ -96,7 +101,7 @@ class Labelled:
         Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural networks", ICML; Platt (1999),
         "Probabilistic outputs for support vector machines", of the doubt.
         """
-        doubt, bounds = 1 / len(self.scores), (_LEAST_LOG, _LARGEST_LOG)
+        doubt, bounds = 1 / self._effective_rows, (_LEAST_LOG, _LARGEST_LOG)
         best = minimize_scalar(
             lambda log: self.log_loss(float(np.exp(log)), doubt), bounds=bounds, method="bounded"
         )
@@ -108,7 +113,8 @@ class Labelled:
 
         temperature, n_classes = self.temperature(), self.scores.shape[1]
         fitted = LogisticRegression(C=1 / _PENALTY, max_iter=1000)
-        fitted.fit(self.scores / temperature, self.codes, sample_weight=self.weights / self.weights.mean())
+        unit = self.weights.sum() / self._effective_rows
+        fitted.fit(self.scores / temperature, self.codes, sample_weight=self.weights / unit)
         slopes, intercepts = np.zeros((n_classes, n_classes)), np.zeros(n_classes)
         own = slice(1, None) if n_classes == 2 else slice(None)
         slopes[:, own], intercepts[own] = fitted.coef_.T / temperature, fitted.intercept_
@@ -122,6 +128,10 @@ class Labelled:
         ValueError
             If a softmax regression is asked for, and a class has too few rows.
         """
+        some = self.weights >= _NOTHING * self.weights.max()
+        if not some.all():  # the others would change the folds of these
+            rest = Labelled(self.scores[some], self.codes[some], self.weights[some])
+            return rest.calibrated(classes, method)
         counts = np.bincount(self.codes, minlength=self.scores.shape[1])
         if method == "softmax" and counts.min() < _FOLDS:
             raise ValueError(

@@ -32,7 +32,7 @@ from streamgda.extensions.ridge.classifier import RidgeClassifier
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
 from streamgda.extensions.ridge.pytorch import is_there
-from streamgda.extensions.ridge.rule import MappedRows
+from streamgda.extensions.ridge.rule import MappedRows, spread_by_weight
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.jobs.passes.compute import opening_on, scheduler_for
 from streamgda.models.estimators.forgetting import Times
@@ -168,7 +168,7 @@ class RandomFeatureClassifier(RidgeClassifier):
     def _prepare_for(self, source: Source, scheduler: Scheduler) -> None:
         self._source = source, scheduler
 
-    def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: int | None) -> MappedRows:
+    def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: float | None) -> MappedRows:
         """The rule that maps rows, with a map that is fitted to a sample of these, if it is not yet."""
         self._validate_params()
         features, schema = getattr(self.features, "estimator", self.features), None  # of a FrozenEstimator
@@ -222,7 +222,7 @@ class RandomFeatureClassifier(RidgeClassifier):
             rule = self._rule_of(*_sampled(*source))
         else:  # rows in memory, which are looked at twice
             first: _Blocks = read(_Blocks())
-            rule = self._rule_of(lambda: first, first.n_rows)
+            rule = self._rule_of(lambda: first, first.effective_rows)
         empty = self._empty(self.required_statistics(), rule)
         if self.calibration is None:
             return Reading(read(empty))
@@ -269,9 +269,9 @@ class RandomFeatureClassifier(RidgeClassifier):
         own = super()._calibration_for(statistics, regression)
         if own is not None or self.calibration is None or not self._is_sampled(statistics):
             return own
-        X, codes, weights = self._sample.rows(statistics.classes)
+        X, codes, weights, for_all = self._sample.rows(statistics.classes)
         fitted = regression.left_out(self._rule_in(statistics).features.transformed(X), codes, weights)
-        calibrated = Labelled(fitted, codes, weights).calibrated(statistics.classes, self.calibration)
+        calibrated = Labelled(fitted, codes, for_all).calibrated(statistics.classes, self.calibration)
         if calibrated.softmax is not None:
             return calibrated
         n_classes = len(regression.path.shares)
@@ -348,6 +348,12 @@ class _Blocks(list[Block]):
         """How many rows there are."""
         return sum(len(block.codes) for block in self)
 
+    @property
+    def effective_rows(self) -> float:
+        """How many rows of equal weight they are worth, (Σ w)² / Σ w²."""
+        weights = np.concatenate([block.row_weights for block in self])
+        return float(weights.sum() ** 2 / np.square(weights).sum())
+
     def copy(self) -> _Blocks:
         """The same blocks."""
         return _Blocks(self)
@@ -378,11 +384,14 @@ def _rows_of(blocks: Iterable[Block]) -> tuple[Schema, Array, Labels]:
     """The schema of some blocks, and rows from all of them with their labels, as the sample of a map."""
     blocks = [block for block in blocks if len(block.codes)]
     schema = reduce(lambda schema, block: schema.union(block.schema), blocks, blocks[0].schema)
-    each = -(-_ROWS_OF_MAP // len(blocks))
+    if any(block.weights is not None for block in blocks):
+        places = spread_by_weight(blocks, _ROWS_OF_MAP)
+    else:
+        each, sizes = -(-_ROWS_OF_MAP // len(blocks)), [len(block.codes) for block in blocks]
+        places = [np.unique(np.linspace(0, n - 1, min(each, n)).astype(int)) for n in sizes]
     rows, labels = [], []
-    for block in blocks:
-        n_rows = len(block.codes)
-        some = block.take(np.unique(np.linspace(0, n_rows - 1, min(each, n_rows)).astype(int)))
+    for block, own in zip(blocks, places, strict=True):
+        some = block.take(own)
         rows.append(some.in_schema(schema).matrix(0, len(some.codes)))
         labels.append(some.classes[some.codes])
     X, y = np.concatenate(rows), np.concatenate(labels)

@@ -7,10 +7,11 @@ Rows are centred about one mean c for all classes of a block: Σ w (x − c)(x �
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from threading import Lock
 from typing import Any, ClassVar, Literal, Self
 
@@ -39,6 +40,7 @@ Products = Literal["float32", "float64"]
 
 _ROWS_TOGETHER = 1 << 12
 _ROWS_OF_CENTRE = 256
+_BETWEEN = (3 - 5**0.5) / 2  # irrational, so that no place is where two rows of whole weights meet
 _MOST_COLUMNS = 1 << 11  # of which products are in memory in single precision
 _STRIP = 64  # rows of a matrix that are worked on at once
 _ON_DEVICE = Lock()  # whose memory holds the matrices of one block at a time
@@ -259,6 +261,15 @@ class MappedColumns(MadeColumns):
         return moments
 
 
+def spread_by_weight(blocks: Sequence[Block], most: int) -> list[NDArray[np.intp]]:
+    """The positions in each block of rows that are spread evenly over the weight of all; at most `most`."""
+    ends = np.cumsum(np.concatenate([block.row_weights for block in blocks]))
+    shares = (np.arange(most) + _BETWEEN) / most
+    places = np.unique(np.searchsorted(ends, shares * ends[-1]))
+    starts = np.cumsum([0, *(len(block.codes) for block in blocks)])
+    return [places[slice(*np.searchsorted(places, both))] - both[0] for both in pairwise(starts)]
+
+
 def _mapped(rows: Block, rule: MappedRows, out: Singles | None = None) -> Singles:
     """What the map makes of the rows of a block, as the first rows of `out` if it is given."""
     n_rows, features = len(rows.codes), rule.features
@@ -294,7 +305,10 @@ def _pooled_in_single(rows: Block, rule: MappedRows) -> tuple[Array, Array, Arra
     n_rows, n_features = len(rows.codes), rule.features.n_outputs
     memory = np.empty((min(n_rows, _ROWS_TOGETHER), n_features), np.float32)
     products = np.empty(min(n_features, _MOST_COLUMNS) ** 2, np.float32)
-    few = np.arange(0, n_rows, max(1, n_rows // _ROWS_OF_CENTRE))[: len(memory)]
+    if rows.weights is None:
+        few = np.arange(0, n_rows, max(1, n_rows // _ROWS_OF_CENTRE))[: len(memory)]
+    else:  # about another centre than that of the rows that count, products lose digits
+        few = spread_by_weight([rows], _ROWS_OF_CENTRE)[0]
     centre = _mapped(rows.take(few), rule, memory).mean(axis=0, dtype=np.float64).astype(np.float32)
     bounds = np.concatenate(([0], np.cumsum(np.bincount(rows.codes))))
     rows = rows.take(np.argsort(rows.codes, kind="stable"))

@@ -135,7 +135,7 @@ class Subclasses(Option):
         The covariance is not known before a class has centres.
         """
         statistics, known = sampled.statistics, None if before is None else centers_in(before)
-        counts = zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True)
+        counts = zip(statistics.classes.tolist(), statistics.effective_counts.tolist(), strict=True)
         new = [label for label, n in counts if n >= self.rows_per_class and label not in (known or ())]
         if known:
             covariance = known.covariance
@@ -155,15 +155,18 @@ class Subclasses(Option):
         if not labels:  # features may be missing that no class has yet
             return {}
         statistics, centers = sampled.statistics, {}
-        counts = dict(zip(statistics.classes.tolist(), statistics.counts.tolist(), strict=True))
+        counts = dict(zip(statistics.classes.tolist(), statistics.effective_counts.tolist(), strict=True))
         axes = axes_of(covariance, statistics.means[:, : len(covariance)])
         for label in labels:
             if label not in sampled.samples:  # which has complete rows alone
                 continue
             sample = sampled.samples[label].first(self.rows_per_class)
-            sample = sample._replace(weights=rounded(sample.weights))  # sums of fractions depend on the order
+            last = float(sample.keys[-1]) if len(sample.keys) == self.rows_per_class else None
+            weights = rounded(sample.weights_for_all(last))  # sums of fractions depend on the order
+            sample = sample._replace(weights=weights)
             wanted = self.n.get(label, 1) if isinstance(self.n, Mapping) else self.n
-            n_centers = max(1, min(int(wanted), counts[label] // _ROWS_OF_SUBCLASS, len(sample.keys)))
+            most = int(counts[label] * (1 + 1e-9)) // _ROWS_OF_SUBCLASS
+            n_centers = max(1, min(int(wanted), most, len(sample.keys)))
             centers[label] = _centers_of(sample, axes, n_centers, self.random_state)
         return centers
 

@@ -14,15 +14,20 @@ from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.locking import Locked, both_locked
 
-_LAST = np.uint64(2**64 - 1)
 _HALF = np.uint64(32)
+_HASHES = 2.0**64
+_LEAST_WEIGHT = 2.0**-900  # so that no key exceeds float64
 
 
 class Sample(NamedTuple):
-    """Different rows of a class, with the key of each, in the order of the keys, and its weight."""
+    """Different rows of a class, in the order of their keys.
 
-    keys: NDArray[np.uint64]
+    Each occurrence of a row has the weight `each`, or 1 if it is more, and all have `weights` together.
+    """
+
+    keys: Array
     rows: Array
+    each: Array
     weights: Array
 
     def joined(self, other: Sample, most: int) -> Sample:
@@ -31,20 +36,32 @@ class Sample(NamedTuple):
             np.concatenate([self.keys, other.keys]), return_index=True, return_inverse=True
         )
         weights: Array = np.bincount(places, np.concatenate([self.weights, other.weights])).astype(np.float64)
-        rows = np.concatenate([self.rows, other.rows])[first]
-        return Sample(keys, rows, weights).first(most)
+        rows, each = (np.concatenate(both)[first] for both in zip(self[1:3], other[1:3], strict=True))
+        return Sample(keys, rows, each, weights).first(most)
 
     def first(self, n: int) -> Sample:
         """The first rows."""
-        return Sample(self.keys[:n], self.rows[:n], self.weights[:n])
+        return Sample(*(part[:n] for part in self))
+
+    def weights_for_all(self, last: float | None) -> Array:
+        """The weights with which the sample stands for all rows, if it holds those with keys up to `last`.
+
+        Up to a factor that all rows share; `weights` if `last` is None, as the sample then holds all rows.
+        """
+        if last is None:
+            return self.weights
+        least = _HASHES / last  # lighter rows are in the sample with a probability of each / least
+        return self.weights / self.each * (np.maximum(self.each, least) / max(least, 1.0))
 
 
 class SampledStatistics(BesideStatistics, Locked):
-    """Statistics of labelled rows, and of each class the complete rows whose values have the lowest hashes.
+    """Statistics of labelled rows, and of each class the complete rows of the lowest keys.
 
-    Which rows these are depends on the set of rows alone: not on their order, their files or their number, as
-    a row that occurs twice is one of double weight. Each new row can only remove others from the sample. So a
-    row of the final sample never left it, and its weight is that of all its occurrences.
+    The key of a row is a hash of its values. If its weight is below 1, the hash is of its values and weight,
+    and divided by the weight, so that rows that weigh nothing take no place. Which rows these are depends on
+    the set of rows alone: not on their order, their files or their number, as a row that occurs twice is one
+    of double weight. Each new row can only remove others from the sample. So a row of the final sample never
+    left it, and its weight is that of all its occurrences.
 
     Parameters
     ----------
@@ -55,7 +72,8 @@ class SampledStatistics(BesideStatistics, Locked):
 
     References
     ----------
-    Cohen & Kaplan (2007), "Summarizing data using bottom-k sketches", PODC.
+    Cohen & Kaplan (2007), "Summarizing data using bottom-k sketches", PODC; Duffield, Lund & Thorup (2007),
+    "Priority sampling for estimation of arbitrary subset sums", Journal of the ACM 54.
     """
 
     def __init__(self, empty: Statistics, most: int) -> None:
@@ -89,20 +107,24 @@ class SampledStatistics(BesideStatistics, Locked):
         return block.of_numbers()
 
     def _draw(self, block: Block) -> None:
-        keys, labels = keys_of(block), block.classes.tolist()
-        last = np.array([self._last_key(label) for label in labels], np.uint64)
+        labels, weights = block.classes.tolist(), block.row_weights
+        each = np.clip(weights, _LEAST_WEIGHT, 1.0)
+        hashes, is_light = keys_of(block), each < 1
+        hashes[is_light] = mixed(hashes[is_light] ^ each[is_light].view(np.uint64))
+        keys = hashes / each
+        last = np.array([self._last_key(label) for label in labels])
         chosen = np.flatnonzero(keys <= last[block.codes])
         rows = block.take(chosen).matrix(0, len(chosen))
         complete = np.isfinite(rows).all(axis=1)
-        codes, weights = block.codes[chosen], block.row_weights[chosen]
+        codes, each, weights = block.codes[chosen], each[chosen], weights[chosen]
         for code in np.unique(codes).tolist():
             some = np.flatnonzero((codes == code) & complete)
-            self._add(labels[code], Sample(keys[chosen[some]], rows[some], weights[some]))
+            self._add(labels[code], Sample(keys[chosen[some]], rows[some], each[some], weights[some]))
 
-    def _last_key(self, label: Any) -> np.uint64:
+    def _last_key(self, label: Any) -> float:
         """The largest key that a row of a class may have to come into the sample."""
         own = self.samples.get(label)
-        return own.keys[-1] if own and len(own.keys) == self.most else _LAST
+        return float(own.keys[-1]) if own and len(own.keys) == self.most else np.inf
 
     def _add(self, label: Any, sample: Sample) -> None:
         if len(sample.keys):
