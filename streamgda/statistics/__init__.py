@@ -6,8 +6,8 @@ Open `floating/state.py` first: its `ClassStatistics` is what users meet. A merg
 `merge_moments` of `kernels/sums.c`, or where classes share one by its own `_joined_scatter`. All files, in
 the order in which they are best read:
 
-1. `state`: the base class of all states: how one is read, compared and saved. `base`: its subclass
-   `Statistics`: rows are added, states are merged, and other states are derived.
+1. `base`: `Statistics`, the base class of all states: how one is read, filled, merged, compared and saved,
+   and how others are derived.
 2. `labelled`: the labels of the classes, with the counts and the moments that belong to them.
 3. `covariances`: the kinds of covariance. A kind says which products of features are kept.
 4. ``floating``: means and scatters in float64, summed up by the loops of `streamgda.statistics.kernels`.
