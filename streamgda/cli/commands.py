@@ -18,6 +18,7 @@ import streamgda as sg
 from streamgda.cli.errors import Refused, Skipped, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
+from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import FileSource, Source
 from streamgda.data.sources.files.formats import dataset_at
@@ -453,7 +454,13 @@ def _source_of(
         options = {**dict(zip(("features", "categories"), columns_of(saved), strict=True)), **options}
     if not options.get("features"):
         options["exclude"] = [*options.get("exclude", ()), *without]
-    return sg.scan(path, **{**options, **given("scan")})
+    source = sg.scan(path, **{**options, **given("scan")})
+    known_by = None if saved is None else maps_and_model(saved)[1]
+    return (
+        source
+        if saved is None
+        else source.with_kinds(kinds_known(getattr(known_by, "statistics_", known_by)))
+    )
 
 
 def _part_of(data: Paths, *, is_test: bool, saved: Any = None, without: Paths = ()) -> Source:

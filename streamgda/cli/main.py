@@ -124,6 +124,13 @@ def _comparisons(text: str) -> list[tuple[str, str, Any]]:
     return [(match[1], match[2], value_of(match[3]))]
 
 
+def _types(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in _names(text)]
+    if not all(name and kind for name, _, kind in pairs):
+        raise ValueError(f"{text!r} is no list of keys and types such as 'store=string,day=date32'.")
+    return {name: kind for name, _, kind in pairs}
+
+
 def _missing(text: str) -> Any:
     """A word, or the option that a word and parameters give, as in ``marginal max_reads=20``."""
     from streamgda.data.registry import OPTIONS
@@ -144,6 +151,7 @@ def _path(text: str) -> str:
 _KINDS: dict[str, Any] = {
     "A,B,...": _names,
     "COLUMN>=VALUE": _comparisons,
+    "KEY=TYPE,...": _types,
     "raise|drop|marginal": _missing,
     "NUMBER": float,
     "INTEGER": int,

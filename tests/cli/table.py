@@ -46,7 +46,7 @@ COMMANDS = ["fit", "search", "update", "merge", "refresh", "predict", "evaluate"
 OF_STATE = "source covariance_type fourth_moments exact missing rule"  # which models and sources say
 
 PLACES = {  # the functions of the library, and their parameters that are no options
-    "scan": (streamgda.scan, "path target features exclude categories weight filters filesystem missing"),
+    "scan": (streamgda.scan, "path target features exclude categories weight filters filesystem missing hive_types"),
     "scan_parquet": (streamgda.scan_parquet, "path filesystem"),
     "run": (streamgda.accumulate, f"{OF_STATE} rows_per_task retries checkpoint"),
     "accumulate": (streamgda.accumulate, f"{OF_STATE} progress scheduler"),
@@ -80,6 +80,7 @@ SPECIAL = {
     "format": "FORMAT",
     "filters": "COLUMN>=VALUE",
     "categories": "A,B,...",
+    "hive_types": "KEY=TYPE,...",
     "scheduler": "ADDRESS",
     **dict.fromkeys(("groups", "fold"), "TEXT"),
     **dict.fromkeys(("out", "leave_out", "tried"), "FILE"),

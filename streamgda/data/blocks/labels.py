@@ -38,6 +38,13 @@ def kind_of(labels: Labels) -> str:
     return _KINDS[labels.dtype.kind]
 
 
+def kinds_known(state: Any) -> dict[str | None, str]:
+    """The kinds of the labels of a state, at None, and of the categories of each column, where known."""
+    values = {None: whole_classes(state.classes)[0].tolist(), **state.schema_of_rows.values_by_column()}
+    firsts = {name: [value for value in known if value is not None][:1] for name, known in values.items()}
+    return {name: kind_of(np.array(first)) for name, first in firsts.items() if first}
+
+
 def divided_labels(classes: Labels, numbers: ArrayLike) -> Labels:
     """Labels of parts of classes: the label of the class and the number of the part, as records.
 

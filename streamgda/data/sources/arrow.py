@@ -23,7 +23,7 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource, Source
 from streamgda.data.sources.batches import BatchSplit, rebatched
-from streamgda.data.sources.columns.choosing import choose_roles
+from streamgda.data.sources.columns.choosing import NO_KEYS, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS
@@ -123,12 +123,12 @@ def scan_arrow(
     if isinstance(data, ds.Dataset) and _is_of_parquet_as_stored(data):
         kind: type[ParquetSource | ArrowSource] = ParquetSource
         data = Dataset.of_arrow(data)
-        origin, stored = data.first.path, data.stored
+        origin, stored, keys = data.first.path, data.stored, data.types
     else:
         kind, data = ArrowSource, _as_read(data)
-        origin, stored = "the data", data.schema
+        origin, stored, keys = "the data", data.schema, NO_KEYS
     choice = target, features, exclude, categories, weight, missing
-    roles = choose_roles(data.schema, origin, *choice, stored, partial(_first_rows, data))
+    roles = choose_roles(data.schema, origin, *choice, stored, partial(_first_rows, data), keys)
     return kind(data, roles)
 
 

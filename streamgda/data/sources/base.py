@@ -38,6 +38,8 @@ class Source(ABC):
     is_one_shot = False  # whether it can be read once only, as a RecordBatchReader can
     is_quick_to_show = False  # whether its number of rows and first rows are read in an instant
 
+    reads_keys = False  # whether labels or categories are keys of folders
+
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
 
@@ -300,6 +302,18 @@ class Source(ABC):
 
     def with_dates(self, names: Collection[str]) -> Self:
         """The same source, which reads text in these columns as dates; unchanged if it has no columns."""
+        return self
+
+    def with_kinds(self, kinds: Mapping[str | None, str], *, together: bool = False) -> Self:
+        """The same source, whose keys of folders are read as labels and categories of these kinds.
+
+        Parameters
+        ----------
+        kinds : mapping of str to str
+            "int", "str" or "bool" for each column with categories, and for the labels, at None.
+        together : bool, default=False
+            Whether a key is read so only if all its values can be.
+        """
         return self
 
     def in_order_of(self, names: Sequence[str]) -> Self:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamgda.data.blocks.block import FoldRule
+from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.wording import as_html, listed
 from streamgda.data.sources.base import FileSource, Source
@@ -41,7 +42,7 @@ ENTRIES = "entries"
 
 _OLD = "manifest.parquet"  # of ledgers in older formats
 _PARAMETERS = (*Required().keywords(), "folds", "groups")
-_SCANNED = ("target", "features", "weight", "missing", "format")
+_SCANNED = ("target", "features", "weight", "missing", "format", "hive_types")
 
 
 class StatisticsLedger:
@@ -440,6 +441,9 @@ class StatisticsLedger:
         self._check_alike(before, {**known, **{name: asked.get(name) for name in ("format", "columns")}})
         with self._naming(known):
             source = source.as_read(known).rescanned()
+        if known and source.before_maps.reads_keys:
+            kinds = kinds_known(total_of(before.state(self._empty)))
+            source = source.with_kinds(kinds, together=True)
         if not known.get("maps"):  # which are given the features in an order of their own
             source = source.in_order_of(known.get("features") or ())
         if self.groups is not None:

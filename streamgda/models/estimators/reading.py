@@ -345,8 +345,10 @@ def source_to_learn(
     """A function that reads a source or a Dask collection: the features with these names, in this order."""
     missing = missing if isinstance(X, Source) else missing_for(model, missing)
     source = as_source(X, y, sample_weight, encoding=model._encoding, missing=missing)
-    dates = model.statistics_.schema_of_rows.dates if names else ()
-    source = source.with_dates(dates).in_order_of(names).pinned()
+    if names:
+        source = source.with_dates(model.statistics_.schema_of_rows.dates).in_order_of(names)
+        source = source.with_kinds(labels.kinds_known(model.statistics_))
+    source = source.pinned()
     model._prepare_for(source, scheduler)
     read = partial(resolve_name(JOBS["read"]), source, scheduler=scheduler, progress=progress)
     refuses = source.missing_rows != "raise" and model.missing == "raise"

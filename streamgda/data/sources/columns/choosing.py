@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import reduce
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FirstRows, is_number, label_kind, types_of, uninformative
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
+
+NO_KEYS = pa.schema([])
 
 _RENAME = "rename all but one"
 
@@ -32,6 +35,7 @@ def choose_roles(
     missing: Missing,
     stored: pa.Schema,
     first_rows: FirstRows,
+    keys: pa.Schema = NO_KEYS,
 ) -> Roles:
     """The roles that a user asks for, by the parameters of the functions that scan.
 
@@ -53,6 +57,8 @@ def choose_roles(
         The columns that may be features by default, and whose types are checked.
     first_rows : callable
         Reads the first rows of some columns, if an error is to propose features.
+    keys : pyarrow.Schema, optional
+        Columns that are not stored and have types. Text among them may have categories.
 
     Raises
     ------
@@ -81,7 +87,8 @@ def choose_roles(
     roles = Roles(expanded_names, target, weight, missing, lists=lists, left_out=left_out)
     check_there(roles, all_names, origin)
     _check_apart(roles, origin)
-    roles = roles.with_encoded(wanted, stored, origin)
+    typed = reduce(pa.Schema.append, (key for key in keys if label_kind(key.type) == "str"), stored)
+    roles = roles.with_encoded(wanted, typed, origin)
     check_types(roles, stored, origin, first_rows)
     if features is None and target is not None:
         warn_of_identifiers(feature_names, stored, origin)

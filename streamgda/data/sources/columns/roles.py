@@ -35,6 +35,7 @@ class Roles:
     lists: Mapping[str, int] = field(default_factory=dict, hash=False)  # the lengths of columns of lists
     left_out: frozenset[str] | None = None  # the columns that were excluded, if no features were named
     parts: tuple[Part, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict, hash=False)  # of labels and categories, if known
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

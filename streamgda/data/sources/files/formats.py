@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -27,7 +27,6 @@ from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
 from streamgda.data.sources.columns.choosing import check_types, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
-from streamgda.data.sources.columns.expressions import Filter
 from streamgda.data.sources.columns.lists import is_list
 from streamgda.data.sources.columns.names import check_named
 from streamgda.data.sources.columns.types import FIRST_ROWS
@@ -81,6 +80,7 @@ def scan(
     filters: Any = None,
     filesystem: Any = None,
     missing: Missing = "raise",
+    hive_types: Mapping[str, Any] | None = None,
 ) -> ParquetSource:
     r"""Describe files of Parquet, CSV, JSON lines, Feather or ORC, for `accumulate` and `fit` to read.
 
@@ -101,7 +101,7 @@ def scan(
     format : str or pyarrow.dataset.FileFormat, optional
         The format of files whose names do not tell it: parquet, csv, json, feather or orc. Options of pyarrow
         follow, as in "csv delimiter=; decimal_point=,"; or a format of pyarrow has them.
-    features, exclude, categories, weight, filters, filesystem, missing : optional
+    features, exclude, categories, weight, filters, filesystem, missing, hive_types : optional
         As for `scan_parquet`.
 
     Returns
@@ -128,16 +128,24 @@ def scan(
            [8.5]])
     """
     check = partial(check_named, target, weight, features)
-    dataset = dataset_at(path, filesystem, format, check)
+    dataset = dataset_at(path, filesystem, format, check, hive_types)
     choice = target, features, exclude, categories, weight, missing
-    condition = Filter.of(filters, dataset.schema)
+    condition = dataset.condition(filters)
     first = dataset.first.path
     with naming_options(first, dataset.format, partial(_beginning, dataset.listing.storage, first)):
-        roles = choose_roles(dataset.schema, first, *choice, dataset.stored, dataset.first_rows)
+        roles = choose_roles(
+            dataset.schema, first, *choice, dataset.stored, dataset.first_rows, dataset.types
+        )
     return ParquetSource(dataset, roles, condition)
 
 
-def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check | None = None) -> Dataset:
+def dataset_at(
+    path: Any,
+    filesystem: Any = None,
+    kind: Any = None,
+    check: Check | None = None,
+    types: Mapping[str, Any] | None = None,
+) -> Dataset:
     """The files at a path in their format; errors are those of `scan`."""
     names = _texts([path] if isinstance(path, str | PathLike) else path)
     if any(".zarr/" in f"{name}/" for name in names):
@@ -146,7 +154,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     if kinds in ([], ["parquet"]):
         find = partial(find_files, path, filesystem)
         try:
-            return Dataset.of(find(), find, check)
+            return Dataset.of(find(), find, check, types=types)
         except FileNotFoundError:
             kinds = [] if kinds else _kinds(_texts(find(endings=_ENDINGS).files))
             if not kinds:
@@ -156,7 +164,7 @@ def dataset_at(path: Any, filesystem: Any = None, kind: Any = None, check: Check
     find = partial(find_files, path, filesystem, endings=_NAMES[kinds[0]])
     listing = find()
     made = format_of(kinds[0] if kind is None else kind, listing.files)
-    dataset = FormatDataset.of(listing, find, check, made)
+    dataset = FormatDataset.of(listing, find, check, made, types=types)
     _ = dataset.format_as_text  # raises for options that no text tells
     return dataset
 
@@ -299,7 +307,8 @@ class FileRows(RowGroups):
         """Read the file: the rows that pass the filter, and their places."""
         options = self.read_options
         start = Places(self.path, dataset=options.name_of(self.path))
-        beside = (*options.keep, *options.filter_columns.names)
+        stored = [name for name in options.filter_columns.names if name not in self.partition]
+        beside = (*options.keep, *stored)
         for batch, places in rebatched(map(self._with_keys, self._decoded()), options.roles, start, beside):
             rows = np.arange(batch.num_rows)
             if options.filter is not None:

@@ -23,6 +23,7 @@ from streamgda.data.sources.columns.expressions import Filter
 from streamgda.data.sources.columns.names import check_named
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.discovery import find_files
+from streamgda.data.sources.files.keys import read_as, schema_read
 from streamgda.data.sources.files.planning import Dataset, unified_types
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
 from streamgda.data.sources.splits import InputFile, Split
@@ -45,6 +46,7 @@ def scan_parquet(
     filters: Any = None,
     filesystem: Any = None,
     missing: Missing = "raise",
+    hive_types: Mapping[str, Any] | None = None,
 ) -> ParquetSource:
     """Describe a Parquet dataset, for `accumulate` and the estimators' `fit` to read.
 
@@ -90,6 +92,10 @@ def scan_parquet(
         `n_dropped`. With "marginal", rows in which features are null or NaN count by the features that they
         have, rows without a label are left out and counted, and `accumulate` returns `IncompleteStatistics`.
         A model with ``missing="marginal"`` learns from rows that lack features in any case.
+    hive_types : mapping of str to type, optional
+        The types of keys in the names of folders, such as string, int64 or date32. If it is not given, a
+        category is text, as it is written. Labels are whole numbers if all are, without zeros in front, and
+        else text. Models and ledgers read keys as they have learnt them.
 
     Returns
     -------
@@ -115,10 +121,11 @@ def scan_parquet(
     array([1.5, 7.5])
     """
     find = partial(find_files, path, filesystem)
-    dataset = Dataset.of(find(), find, partial(check_named, target, weight, features))
+    check = partial(check_named, target, weight, features)
+    dataset = Dataset.of(find(), find, check, types=hive_types)
     choice = target, features, exclude, categories, weight, missing
-    condition = Filter.of(filters, dataset.schema)
-    roles = choose_roles(dataset.schema, dataset.first.path, *choice, dataset.stored, dataset.first_rows)
+    condition, read = dataset.condition(filters), (dataset.stored, dataset.first_rows, dataset.types)
+    roles = choose_roles(dataset.schema, dataset.first.path, *choice, *read)
     return ParquetSource(dataset, roles, condition)
 
 
@@ -159,6 +166,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def _files(self) -> list[InputFile]:
         """The files that neither the filter, by their partition, nor the part rules out."""
+        self._dataset.warn_of_mixed(self._roles, self._options.keep)
         files, name_of = self._dataset.files(self._filter), self._options.name_of
         for depth, part in enumerate(self._roles.parts):
             files = [file for file in files if part.has_file(name_of(file.path), depth)]
@@ -169,7 +177,8 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         schema, first = self._known
         check_known(keep, schema.names, first)
         roles = replace(self._roles, target=None, weight=None, groups=None)
-        options = replace(self._options, roles=roles, keep=tuple(keep))
+        kinds = self._dataset.kinds(roles, keep)
+        options = replace(self._options, roles=roles, keep=tuple(keep), kinds=kinds)
         splits: list[Any] = []
         last = {}  # file with each schema
         for file in self._dataset.plan(self._files(), options, each):
@@ -192,21 +201,34 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         now = self._dataset.relisted(partial(check_file, self._roles))
         check_there(self._roles, now.schema.names, now.first.path)
         check_types(self._roles, now.stored, now.first.path)
-        again = None if self._filter is None else Filter.of(self._filter.expression, now.schema)
+        again = None if self._filter is None else now.condition(self._filter.expression)
         return type(self)(now, self._roles, again)
 
     def as_read(self, read_options: Mapping[str, Any]) -> Self:
         """The same source with the features that were read before, unless it was scanned for other ones."""
         return self._with_roles(self._roles.as_read(read_options))
 
+    def with_kinds(self, kinds: Mapping[str | None, str], *, together: bool = False) -> Self:
+        """The same source, whose keys of folders are read as labels and categories of these kinds."""
+        columns = {self.target if name is None else name: kind for name, kind in kinds.items()}
+        known = self._dataset.kinds_that_fit(columns, together=together)
+        return self._with_roles(replace(self._roles, kinds=known))
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether labels or categories are keys of folders."""
+        return not self._dataset.values_of_keys.keys().isdisjoint({self.target, *self.encoded})
+
     @property
     def _known(self) -> tuple[pa.Schema, str]:
-        return self._dataset.schema, next(iter(self._dataset.listing.files))
+        schema, first = self._dataset.schema, next(iter(self._dataset.listing.files))
+        return schema_read(schema, self._options.kinds), first
 
     def _set_roles(self, roles: Roles) -> None:
         super()._set_roles(roles)
         listing = self._dataset.listing
-        self._options = ReadOptions(listing.storage, roles, self._filter, root=listing.root)
+        kinds = self._dataset.kinds(roles)
+        self._options = ReadOptions(listing.storage, roles, self._filter, root=listing.root, kinds=kinds)
 
     @property
     def read_options(self) -> dict[str, Any]:
@@ -223,13 +245,14 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
             **({"dates": list(roles.dates)} if roles.dates else {}),
             **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
             **({} if written_as == "parquet" else {"format": written_as}),
+            **({"hive_types": declared} if (declared := self._dataset.types_given) else {}),
             **({"split": [[*astuple(part)] for part in roles.parts]} if roles.parts else {}),
         }
 
     def files(self) -> list[InputFile]:
         """The files to read, as they were listed, in order."""
         files, listing = self._files(), self._dataset.listing
-        folder, storage = listing.folder, listing.storage
+        folder, storage, kinds = listing.folder, listing.storage, self._options.kinds
         is_listed = any(listing.files.values())
         listed_apart = partial(storage.listed_together, [file.location for file in files])
         versions = listing.files if is_listed else retried(listed_apart)
@@ -238,7 +261,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
                 file.path.removeprefix(folder).lstrip("/") if folder else file.path,
                 file.location,
                 versions.get(file.path) or retried(partial(storage.version, file.path)),
-                file.partition,
+                {name: read_as(key, kinds.get(name)) for name, key in file.partition.items()},
             )
             for file in files
         ]
@@ -257,4 +280,6 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
 
     def plans(self, files: Sequence[InputFile], each: Map = map) -> list[InputFile]:
         """Some of the files with their row groups, in the versions that were listed."""
-        return list(self._dataset.plan(files, self._options, each))
+        written = [replace(file, partition=self._dataset.keys_of(file.location)) for file in files]
+        planned = self._dataset.plan(written, self._options, each)
+        return [replace(plan, partition=file.partition) for plan, file in zip(planned, files, strict=True)]

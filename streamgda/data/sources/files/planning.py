@@ -7,13 +7,12 @@ files with equal schemas share one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from itertools import islice, repeat, starmap
+from functools import cached_property, partial, reduce
+from itertools import islice, product, repeat, starmap
 from operator import and_, attrgetter, itemgetter
 from typing import Any, Self, TypeAlias
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +22,23 @@ import pyarrow.parquet as pq
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.columns.choosing import check_types
 from streamgda.data.sources.columns.expressions import Filter, filtering
+from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
 from streamgda.data.sources.files.discovery import Listing, field_numbers
 from streamgda.data.sources.files.errors import decoding, opening
+from streamgda.data.sources.files.keys import (
+    Keys,
+    as_type,
+    by_name,
+    declared_types,
+    fits,
+    keys_in,
+    type_of_keys,
+    typed,
+    types_to_compare,
+    warn_of_mixed,
+    without,
+)
 from streamgda.data.sources.files.row_groups import VIEWS, ReadOptions, RowGroups, read_buffer, without_views
 from streamgda.data.sources.splits import InputFile, group_into_tasks
 from streamgda.data.storage.filesystems import Storage, Version, conceal
@@ -35,8 +48,6 @@ from streamgda.data.storage.secrets import concealing
 from streamgda.data.storage.threads import DaemonThreads, wait_for
 
 _FORMAT = ds.ParquetFileFormat()
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _FILES_OF_TASK = 128
 
@@ -66,8 +77,11 @@ class Dataset:
         The columns that it stores; of a table, all that are not keys.
     schema : pyarrow.Schema
         The columns of the first file, and the keys that are not columns of it.
-    expressions : mapping of str to pyarrow.dataset.Expression
-        The keys, by folder; by path if the user gave a table or a pyarrow dataset.
+    keys : mapping of str to mapping
+        The keys that are not columns, and their values, by folder; by path if the user gave a table or a
+        pyarrow dataset.
+    types : pyarrow.Schema
+        The keys whose types are declared: by the user, a table or a pyarrow dataset.
     fragments : mapping of str to pyarrow.dataset.ParquetFileFragment
         The files of a pyarrow dataset, by path; empty for listed files.
     format : pyarrow.dataset.FileFormat
@@ -80,7 +94,8 @@ class Dataset:
     first: Footer
     stored: pa.Schema
     schema: pa.Schema
-    expressions: Mapping[str, ds.Expression]
+    keys: Mapping[str, Keys]
+    types: pa.Schema
     fragments: Mapping[str, ds.ParquetFileFragment] = field(default_factory=dict)
     format: ds.FileFormat = field(default_factory=ds.ParquetFileFormat)
     find: Find | None = None
@@ -95,6 +110,7 @@ class Dataset:
         check: Check | None = None,
         format: ds.FileFormat = _FORMAT,  # noqa: A002 - as pyarrow has it
         known: Dataset | None = None,
+        types: Mapping[str, Any] | None = None,
     ) -> Self:
         """Listed files, with the hive keys of their paths, except keys that are columns of the files too.
 
@@ -108,12 +124,15 @@ class Dataset:
         if listing.columns is not None:
             return cls._of_table(listing, find, listing.columns, first)
         folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
-        inside = {folder: f"{folder.removeprefix(listing.folder)}/file" for folder in folders}
-        keys = _types_of_keys(inside.values(), first.schema.names)
-        partitioning = ds.HivePartitioning(keys)
-        expressions = {folder: partitioning.parse(path) for folder, path in inside.items()}
-        schema = without_views(reduce(pa.Schema.append, keys, first.schema.remove_metadata()))
-        return cls(listing, first, first.schema, schema, expressions, {}, format, find)
+        keys = {folder: without(keys_in(folder), first.schema.names) for folder in folders}
+        declared = declared_types(types or {}, keys)
+        keys = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
+        found = [pa.field(name, type_of_keys(values)) for name, values in by_name(keys).items()]
+        columns = [*first.schema.remove_metadata(), *(declared.get(one.name, one) for one in found)]
+        schema = without_views(pa.schema(columns))
+        return cls(
+            listing, first, first.schema, schema, keys, pa.schema([*declared.values()]), {}, format, find
+        )
 
     @classmethod
     def _of_table(cls, listing: Listing, find: Find, columns: pa.Schema, first: Footer) -> Self:
@@ -124,9 +143,13 @@ class Dataset:
             path: {name: value.as_py() for name, value in pairs.items() if name not in stored}
             for path, pairs in listing.keys.items()
         }
-        own = pa.schema([column for column in columns if column.name not in keys[first.path]])
-        expressions = {path: _equal_to(tuple(pairs.items())) for path, pairs in keys.items()}
-        return cls(listing, first, own, without_views(columns), expressions, find=find)
+        own, types = pa.schema([]), pa.schema([])
+        for column in columns:
+            if column.name in keys[first.path]:
+                types = types.append(column)
+            else:
+                own = own.append(column)
+        return cls(listing, first, own, without_views(columns), keys, types, find=find)
 
     @classmethod
     def of_arrow(cls, dataset: ds.FileSystemDataset) -> Self:
@@ -135,10 +158,11 @@ class Dataset:
         storage, paths = conceal(Storage(dataset.filesystem), [part.path for part in parts])
         listing = Listing(storage, dict.fromkeys(paths), ())
         fragments = dict(zip(paths, parts, strict=True))
-        expressions = {path: part.partition_expression for path, part in fragments.items()}
+        keys = {path: ds.get_partition_keys(part.partition_expression) for path, part in fragments.items()}
         first = _first_readable(listing, partial(cls.read_head, storage, _FORMAT))
         schema = without_views(dataset.schema)
-        return cls(listing, first, first.schema, schema, expressions, fragments)
+        types = pa.schema([column for column in schema if column.name in keys[first.path]])
+        return cls(listing, first, first.schema, schema, keys, types, fragments)
 
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
@@ -184,7 +208,11 @@ class Dataset:
         """The dataset with the files that are there now, of which the first passes a check if one does."""
         if self.find is None:
             return self
-        return self.of(self.find(first_time=False), self.find, check, self.format, self)
+        listing, types = (
+            self.find(first_time=False),
+            dict(zip(self.types.names, self.types.types, strict=True)),
+        )
+        return self.of(listing, self.find, check, self.format, self, types)
 
     def _has_first(self, listing: Listing) -> bool:
         """Whether the first of the files is in the version of which the footer is known."""
@@ -194,22 +222,105 @@ class Dataset:
 
     def files(self, condition: Filter | None) -> list[InputFile]:
         """The files that a filter does not rule out by their keys, to be read in their present versions."""
-        expressions = self.expressions
-        if condition is not None:
-            names = list(expressions)
+        keys = self.keys
+        names = (
+            []
+            if condition is None
+            else [name for name in condition.columns.names if name in self.values_of_keys]
+        )
+        if condition is not None and names:
+            types = [condition.columns.field(name).type for name in names]
+            each = [
+                _equal_to(
+                    [
+                        (name, pairs[name], kind)
+                        for name, kind in zip(names, types, strict=True)
+                        if name in pairs
+                    ]
+                )
+                for pairs in keys.values()
+            ]
             stand_ins = ds.FileSystemDataset.from_paths(
-                list(map(str, range(len(names)))),
-                schema=self.schema,
+                list(map(str, range(len(each)))),
+                schema=_retyped(self.schema, condition.columns),
                 format=_FORMAT,
                 filesystem=self.listing.storage.filesystem,
-                partitions=list(expressions.values()),
+                partitions=each,
             )
             fragments = stand_ins.get_fragments(filter=condition.expression)
-            expressions = {name: expressions[name] for name in (names[int(one.path)] for one in fragments)}
-        keys = {name: ds.get_partition_keys(expression) for name, expression in expressions.items()}
-        folders = ((path, path.rpartition("/")[0]) for path in self.listing.files)
-        named = ((path, path if path in self.expressions else folder) for path, folder in folders)
+            folders = list(keys)
+            keys = {name: keys[name] for name in (folders[int(one.path)] for one in fragments)}
+        named = ((path, self._place_of_keys(path)) for path in self.listing.files)
         return [InputFile(path, path, None, keys[name]) for path, name in named if name in keys]
+
+    def keys_of(self, path: str) -> Keys:
+        """The keys of a file, as they are written or declared."""
+        return self.keys[self._place_of_keys(path)]
+
+    def _place_of_keys(self, path: str) -> str:
+        return path if path in self.keys else path.rpartition("/")[0]
+
+    @cached_property
+    def values_of_keys(self) -> dict[str, set[Any]]:
+        """The values of each key."""
+        return by_name(self.keys)
+
+    def condition(self, filters: Any) -> Filter | None:
+        """The filter that a user gives. It may compare keys whose types are not declared as text or else.
+
+        Raises
+        ------
+        ValueError
+            As `Filter.of` does.
+        """
+        named = [
+            name for name in self.values_of_keys if name in str(filters) and name not in self.types.names
+        ]
+        fault: ValueError | None = None
+        for kinds in product(*(types_to_compare(self.values_of_keys[name]) for name in named)):
+            types = pa.schema(list(zip(named, kinds, strict=True)))
+            try:
+                return Filter.of(filters, _retyped(self.schema, types))
+            except ValueError as error:
+                fault = fault or error
+        pairs = (f"{name}={value}" for name in named for value in self.values_of_keys[name])
+        known = next((f"; folders have {pair}, so give text, in quotes" for pair in pairs), "")
+        raise ValueError(f"{fault}{known}")
+
+    def kinds(self, roles: Roles, keep: Collection[str] = ()) -> dict[str, str]:
+        """The kinds of labels, categories, groups and kept values as which keys are read.
+
+        What a model or a ledger knows comes first, then what is declared. A category or a group is text; all
+        labels are whole numbers, or all are text.
+        """
+        open_keys = [name for name in self.values_of_keys if name not in self.types.names]
+        alike = {roles.target, *keep}.intersection(open_keys)
+        kinds = {
+            name: "int" if pa.types.is_integer(self.schema.field(name).type) else "str" for name in alike
+        }
+        text = {*roles.encoded, roles.groups, *(part.column for part in roles.parts)}.intersection(open_keys)
+        known = {name: kind for name, kind in roles.kinds.items() if name in self.values_of_keys}
+        return kinds | dict.fromkeys(text, "str") | known
+
+    def kinds_that_fit(self, kinds: Mapping[str | None, str], *, together: bool) -> dict[str, str]:
+        """The kinds of keys among some; with `together`, of those that are such in all folders."""
+        there = {name: kind for name, kind in kinds.items() if name in self.values_of_keys}
+        return {
+            name: kind
+            for name, kind in there.items()
+            if not together or fits(self.values_of_keys[name], kind)
+        }
+
+    def warn_of_mixed(self, roles: Roles, keep: Collection[str]) -> None:
+        """Warn of labels and kept keys that are text by other folders alone."""
+        for name in {roles.target, *keep}.difference(self.types.names, roles.kinds, roles.encoded):
+            warn_of_mixed(name, self.values_of_keys.get(name, ()))
+
+    @property
+    def types_given(self) -> dict[str, str]:
+        """The types of keys that the user gave."""
+        by_user = self.listing.columns is None and not self.fragments
+        return {one.name: str(one.type) for one in self.types} if by_user else {}
 
     def plan(
         self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
@@ -230,7 +341,7 @@ class Dataset:
             files = [replace(file, row_groups=self._row_groups(file.location)) for file in files]
         batches = [files[i : i + _FILES_OF_TASK] for i in range(0, len(files), _FILES_OF_TASK)]
         planner = FilePlanner(  # which opens the files, perhaps on the workers of a cluster
-            self.schema.remove_metadata(),
+            _retyped(self.schema.remove_metadata(), read_options.filter_columns),
             self.stored.remove_metadata(),
             self.first if each is map else None,
             read_options,
@@ -257,29 +368,20 @@ class Dataset:
             return [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
 
 
-def _equal_to(keys: tuple[tuple[str, Any], ...]) -> ds.Expression:
-    """The expression that is true where the keys have these values."""
-    each = (ds.field(name).is_null() if value is None else ds.field(name) == value for name, value in keys)
+def _equal_to(keys: Iterable[tuple[str, Any, pa.DataType]]) -> ds.Expression:
+    """The expression that is true where keys have these values, as these types."""
+    each = (
+        ds.field(name).is_null() if value is None else ds.field(name) == as_type(value, kind)
+        for name, value, kind in keys
+    )
     return reduce(and_, each, ds.scalar(True))
 
 
-def _types_of_keys(paths: Iterable[str], stored: Sequence[str]) -> pa.Schema:
-    """The types of hive keys that are not columns of the files: int32 if all values fit, else string."""
-    values: dict[str, list[str]] = {}
-    for path in paths:
-        for part in path.split("/")[:-1]:
-            name, equals, value = part.partition("=")
-            if equals and (name := unquote(name)) not in stored:
-                values.setdefault(name, []).extend([] if value == _NULL else [unquote(value)])
-    return pa.schema(zip(values, map(_type_of, values.values()), strict=True))
-
-
-def _type_of(values: list[str]) -> pa.DataType:
-    try:
-        pa.array(values, pa.string()).cast(pa.int32())
-    except pa.ArrowInvalid:
-        return pa.string()
-    return pa.int32() if values else pa.string()
+def _retyped(schema: pa.Schema, types: pa.Schema) -> pa.Schema:
+    """A schema in which some columns have other types."""
+    return pa.schema(
+        [types.field(one.name) if one.name in types.names else one for one in schema], schema.metadata
+    )
 
 
 def _first_readable(
@@ -321,9 +423,8 @@ def _passes(check: Check | None, head: Footer) -> bool:
     columns = head.schema
     if all(map(pa.types.is_null, columns.types)):
         return False
-    for part in head.path.split("/")[:-1]:
-        key, equals, _ = part.partition("=")
-        columns = columns.append(pa.field(unquote(key), pa.null())) if equals else columns
+    for name in keys_in(head.path.rpartition("/")[0]):
+        columns = columns.append(pa.field(name, pa.null()))
     try:
         return check is None or check(columns, head.path) is None
     except ValueError:
@@ -429,7 +530,11 @@ class FilePlanner:
             return every
         if any(field.type in VIEWS for field in footer.schema if field.name in condition.columns.names):
             return every  # Arrow does not compare the statistics of views
-        keys = tuple(key for key in file.partition.items() if key[0] in condition.columns.names)
+        keys = [
+            (one.name, file.partition[one.name], one.type)
+            for one in condition.columns
+            if one.name in file.partition
+        ]
         fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=_equal_to(keys))
         with filtering(file.location):
             parts = fragment.split_by_row_group(condition.expression, schema=self.schema)

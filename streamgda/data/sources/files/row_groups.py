@@ -31,6 +31,7 @@ from streamgda.data.sources.batches import BatchSplit
 from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.errors import decoding, opening
+from streamgda.data.sources.files.keys import as_type, read_as
 from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
@@ -63,6 +64,7 @@ class ReadOptions:
     filter: Filter | None
     keep: tuple[str, ...] = ()
     root: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)  # of labels and categories, as which keys are read
 
     def name_of(self, path: str) -> str:
         """The name of a file in its dataset, by which its rows have their folds and parts."""
@@ -142,6 +144,8 @@ class RowGroups(BatchSplit):
         made = [roles.identity] if roles.identity else []
         encoded = [roles.encoded_as] if roles.encoded else []
         parts = list(map(astuple, roles.parts))
+        kinds = {name: kind for name, kind in self.read_options.kinds.items() if name in self.partition}
+        rows += [kinds] if kinds else []
         return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts, *self.decoded_as]
 
     @property
@@ -314,22 +318,29 @@ class RowGroups(BatchSplit):
 
     def _with_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with the partition keys that are read as columns."""
-        types = {field.name: field.type for field in self.read_options.filter_columns}
-        for name in self.read_options.columns:
-            if name in self.partition:
-                value = pa.array([self.partition[name]], types.get(name))
-                batch = batch.append_column(name, value.take(pa.array(np.zeros(batch.num_rows, np.int8))))
+        kinds = self.read_options.kinds
+        for name in dict.fromkeys((*self.roles.columns, *self.keep)):
+            if name in self.partition and name not in batch.schema.names:
+                value = read_as(self.partition[name], kinds.get(name))
+                batch = batch.append_column(name, _repeated(pa.array([value]), batch.num_rows))
         return batch
 
     def _filter(
         self, batch: pa.RecordBatch, rows: NDArray[np.intp], condition: Filter
     ) -> tuple[pa.RecordBatch, NDArray[np.intp]]:
-        position = max(batch.schema.names, key=len) + "_"  # no column's name
+        names = [*batch.schema.names, *condition.columns.names]
+        position = max(names, key=len) + "_"  # no column's name
         table = pa.Table.from_batches([batch.append_column(position, pa.array(rows))])
+        table = table.drop_columns([name for name in batch.schema.names if name in self.partition])
+        keys = [one for one in condition.columns if one.name in self.partition]
+        for one in keys:
+            value = pa.array([as_type(self.partition[one.name], one.type)])
+            table = table.append_column(one.name, _repeated(value, len(rows)))
         with filtering(self.path):
             rest = table.filter(condition.expression).combine_chunks()
-        batches = rest.drop_columns([position]).to_batches()
-        return (batches[0] if batches else batch.slice(0, 0)), rest.column(position).to_numpy()
+        batches = rest.drop_columns([position, *(one.name for one in keys)]).to_batches()
+        passing = batches[0] if batches else batch.slice(0, 0)
+        return self._with_keys(passing), rest.column(position).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -345,6 +356,11 @@ class _PlacesInGroups(Places):
         position = int(np.searchsorted(ends, number, side="right"))
         index = list(self.groups)[position]
         return f"{self.origin}, row group {index}, row {number - (ends[position] - self.groups[index])}"
+
+
+def _repeated(value: pa.Array, n: int) -> pa.Array:
+    """The one value of an array, n times."""
+    return value.take(pa.array(np.zeros(n, np.int8)))
 
 
 def read_buffer(n_columns: int) -> int:
