@@ -46,7 +46,10 @@ COMMANDS = ["fit", "search", "update", "merge", "refresh", "predict", "evaluate"
 OF_STATE = "source covariance_type fourth_moments exact missing rule"  # which models and sources say
 
 PLACES = {  # the functions of the library, and their parameters that are no options
-    "scan": (streamgda.scan, "path target features exclude categories weight filters filesystem missing hive_types"),
+    "scan": (
+        streamgda.scan,
+        "path target features exclude categories weight filters filesystem missing hive_types",
+    ),
     "scan_parquet": (streamgda.scan_parquet, "path filesystem"),
     "run": (streamgda.accumulate, f"{OF_STATE} rows_per_task retries checkpoint"),
     "accumulate": (streamgda.accumulate, f"{OF_STATE} progress scheduler"),
