@@ -1,4 +1,4 @@
-"""A key of folders is read by what is written in its name, or as it is known: never by what else is listed."""
+"""Keys of folders are read by what is written, or as they are known, and never by what else is listed."""
 
 import datetime
 
@@ -80,8 +80,8 @@ def test_a_model_of_numbers_reads_keys_as_numbers(stores):
 
 def test_a_ledger_takes_a_key_of_text_after_keys_of_numbers(tmp_path):
     ledger, read = StatisticsLedger(tmp_path / "ledger"), []
-    for store in STORES:
-        put(tmp_path / "data" / f"store={store}", STORES[store])
+    for store, share in STORES.items():
+        put(tmp_path / "data" / f"store={store}", share)
         read.append(ledger.refresh(scan_parquet(tmp_path / "data", "y", **BY_STORE)).read)
     assert [len(paths) for paths in read] == [1, 1, 1, 1]
     assert not ledger.refresh(tmp_path / "data").read

@@ -122,6 +122,10 @@ class Dataset:
         read = partial(cls.read_head, listing.storage, format)
         first = known.first if known and is_known else _first_readable(listing, read, check)
         if listing.columns is not None:
+            if types:
+                raise ValueError(
+                    "hive_types are of keys in the names of folders; a table has types of its own"
+                )
             return cls._of_table(listing, find, listing.columns, first)
         folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
         keys = {folder: without(keys_in(folder), first.schema.names) for folder in folders}
