@@ -164,9 +164,11 @@ class FoldStatistics(Locked):
         rule = self.empty.rule
         for block in blocks if rule is None else map(rule.assign, blocks):
             together.n_dropped += block.n_dropped
-            if len(block.codes):
+            rows = replace(block, n_dropped=0)
+            if not len(block.codes):  # of which the features are known
+                together.empty = _state_of(together.empty, rows, workspace)
+            else:
                 folds, codes = self.rule.assign(block)
-                rows = replace(block, n_dropped=0)
                 for fold, state in states_by_key(self.empty, rows, folds, codes, workspace):
                     together._by_fold.add(fold, state, owned=True)
         self._merge(together, owned=True)
@@ -192,7 +194,8 @@ class FoldStatistics(Locked):
             for fold, theirs in other._by_fold.items():
                 total = theirs if owned else theirs.copy()
                 sums[fold] = total.merge(self._by_fold[fold]) if fold in sums else total
-            vars(self).update(_by_fold=sums, n_dropped=self.n_dropped + other.n_dropped)
+            empty = self.empty if self.empty.schema == other.empty.schema else self.empty + other.empty
+            vars(self).update(empty=empty, _by_fold=sums, n_dropped=self.n_dropped + other.n_dropped)
         return self
 
     def decay(self, factor: float) -> Self:

@@ -169,8 +169,9 @@ class DriftReport:
     def drift(self) -> tuple[ClassDrift, ...]:
         """For each class that is not new, how far its new rows lie from the old ones."""
         sides = self._sides
-        if sides is None:  # also if another thread has just compared them
-            return vars(self).get("drift", ())
+        if sides is None:
+            found: tuple[ClassDrift, ...] = vars(self).get("drift", ())  # if another thread has compared them
+            return found
         before, after = sides
         return tuple(before.drifts(after))
 
@@ -411,8 +412,8 @@ class Baseline:
         is_lacking = (old_has != new_has) & (by_chance < _SURE / after.n_features)
         shifts, distances = np.full(both.shape, np.nan), np.full(len(labels), np.nan)
         is_pooled = kind_named(after.covariance_type).is_pooled
-        have_all = (one.weights_by_feature.all(axis=0) for one in sides)
-        for features in [np.logical_and(*have_all)] if is_pooled else np.unique(both, axis=0):
+        of_all = np.vstack([one.weights_by_feature for one in sides]).all(axis=0, keepdims=True)
+        for features in of_all if is_pooled else np.unique(both, axis=0):
             pairs = self._pairs(after, features)
             for k in np.flatnonzero(is_pooled | (both == features).all(axis=1)).tolist():
                 if pair := pairs.get(labels[k].item()):
