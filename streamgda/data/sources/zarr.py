@@ -50,11 +50,11 @@ from streamgda.data.sources.stores import (
     without_secrets,
 )
 from streamgda.data.storage.documents import digest
-from streamgda.data.storage.fetching import read_ahead
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.paths import shown
 from streamgda.data.storage.retries import StorageError, is_of_storage
 from streamgda.data.storage.secrets import concealing
+from streamgda.data.storage.threads import read_ahead
 
 # The kinds of NumPy's types.
 _NUMBERS = "biuf"

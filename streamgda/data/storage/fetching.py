@@ -4,18 +4,17 @@ A request for a few kilobytes takes as long as one for megabytes. So byte ranges
 requested together, and a long range is requested in pieces that are fetched at the same time. Threads that
 all readers of a process share make the requests.
 
-`fetch_ahead` begins to fetch splits, and `read_ahead` reads anything else, before they are used.
+`fetch_ahead` begins to fetch splits before they are used.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,10 +22,6 @@ import pyarrow.parquet as pq
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.reading import Range, RangedFile, ReadRange, Request, open_whole, reader_of
 from streamgda.data.storage.retries import storing
-from streamgda.data.storage.threads import DaemonThreads
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 STEP = 1 << 26
 """Bytes of a row group that are requested together. A longer one is cut into equal shares of each column."""
@@ -125,28 +120,3 @@ def fetch_ahead(splits: Iterable[Any]) -> Iterator[Any]:
         n_bytes += split.n_to_fetch
     while waiting:
         yield waiting.popleft()
-
-
-def read_ahead(
-    read: Callable[[S], T], places: Iterable[S], n_ahead: int, n_threads: int | None = None
-) -> Generator[T]:
-    """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
-
-    There are `n_ahead` threads, unless `n_threads` is given. An error of reading a place is raised when the
-    turn of that place comes.
-    """
-    if not n_ahead:
-        yield from map(read, places)
-        return
-    coming, waiting = iter(places), deque[Future[T]]()
-    with DaemonThreads(n_threads or n_ahead, "streamgda-readers") as readers:
-        try:
-            while True:
-                room = n_ahead + 1 - len(waiting)
-                waiting.extend(readers.submit(read, place) for place in islice(coming, room))
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()

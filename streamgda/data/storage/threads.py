@@ -7,13 +7,16 @@ A storage that does not answer may keep a thread for a minute. Python joins the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor, Future
 from contextvars import copy_context
 from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -76,6 +79,31 @@ def wait_for(call: Callable[[], T]) -> T:
         return call()
     with DaemonThreads(1, "streamgda-request") as thread:
         return thread.submit(call).result()
+
+
+def read_ahead(
+    read: Callable[[S], T], places: Iterable[S], n_ahead: int, n_threads: int | None = None
+) -> Generator[T]:
+    """Yield what is read at some places, in order. Threads read at the next `n_ahead` places meanwhile.
+
+    There are `n_ahead` threads, unless `n_threads` is given. An error of reading a place is raised when the
+    turn of that place comes.
+    """
+    if not n_ahead:
+        yield from map(read, places)
+        return
+    coming, waiting = iter(places), deque[Future[T]]()
+    with DaemonThreads(n_threads or n_ahead, "streamgda-readers") as readers:
+        try:
+            while True:
+                room = n_ahead + 1 - len(waiting)
+                waiting.extend(readers.submit(read, place) for place in islice(coming, room))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:

@@ -31,10 +31,10 @@ from streamgda.data.blocks.block import FoldRule
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage import tables
 from streamgda.data.storage.documents import SENSELESS, digest
-from streamgda.data.storage.fetching import read_ahead
 from streamgda.data.storage.filesystems import Storage, Version, finished_name, reached
 from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.reading import open_whole
+from streamgda.data.storage.threads import read_ahead
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
 from streamgda.statistics.factory import state_of, states_of

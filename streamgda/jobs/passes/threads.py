@@ -13,7 +13,7 @@ from functools import partial, reduce
 from itertools import chain, pairwise
 from typing import Any
 
-from streamgda.data.storage.fetching import read_ahead
+from streamgda.data.storage.threads import read_ahead
 from streamgda.jobs.passes.plan import FAN_IN, Merge, Plan, Run, in_place, read_group
 from streamgda.jobs.passes.progress import Listener
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from itertools import chain, islice
 from typing import TypeVar
 
-from streamgda.data.storage.threads import DaemonThreads
+from streamgda.data.storage.threads import read_ahead
 from streamgda.statistics.kernels.blas import most_blas_threads, single_blas_thread
 
 S = TypeVar("S")
@@ -46,17 +44,7 @@ def in_threads(
     values = chain(first, values)
     del first  # else it stays in memory until the end
     with single_blas_thread():
-        if n_threads < 2:
-            yield from map(call, values)
-            return
-        with DaemonThreads(n_threads, "streamgda-rows") as threads:
-            waiting = deque[Future[T]]()
-            for value in values:
-                waiting.append(threads.submit(call, value))
-                if len(waiting) > n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        yield from read_ahead(call, values, n_threads if n_threads > 1 else 0)
 
 
 def _n_cores() -> int:

@@ -39,7 +39,7 @@ from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.parts import Part
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.splits import Split
-from streamgda.data.storage.fetching import read_ahead
+from streamgda.data.storage.threads import read_ahead
 from tests.data.tables import zarr_group
 from tests.folds import read_folds
 from tests.logged_filesystem import NotingHandler, note
