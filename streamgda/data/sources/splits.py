@@ -93,14 +93,12 @@ class LazySplit(Split):
 
 
 class ScorableSplit(Split):
-    """A part of a source whose rows can be read with no labels, and with other columns beside them."""
+    """A part of a source whose rows can be read with no labels, and with other columns beside them.
+
+    Its fields, or its property `identity`, tell which rows of which version of the data are read, and how.
+    """
 
     __slots__ = ()
-
-    @property
-    @abstractmethod
-    def identity(self) -> Any:
-        """Which rows of which version of the data are read, and how, as plain values."""
 
     @abstractmethod
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
@@ -123,11 +121,6 @@ class RowRange(ScorableSplit):
     is_remote = property(attrgetter("split.is_remote"))
     n_to_fetch = property(attrgetter("split.n_to_fetch"))
     keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
-
-    @property
-    def identity(self) -> list[Any]:
-        """The split and the range of its rows, as plain values."""
-        return [self.split.identity, self.start, self.stop]
 
     def fetched(self) -> RowRange:
         """The same rows, of which the first bytes are being fetched."""

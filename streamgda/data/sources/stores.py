@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.data.blocks.wording import counted
 from streamgda.data.storage.filesystems import Place, Storage, version_of_info
+from streamgda.data.storage.identity import UNTOLD
 from streamgda.data.storage.retries import StorageError, retried, storing
 from streamgda.data.storage.secrets import concealed
 
@@ -140,9 +141,9 @@ class PlannedArrays:
     """
 
     described: str
-    documents: Mapping[str, ChunkVersion | None]
-    blosc: tuple[str, ...]
-    shards: Mapping[str, ShardIndex]
+    documents: Mapping[str, ChunkVersion | None] = field(metadata=UNTOLD)
+    blosc: tuple[str, ...] = field(metadata=UNTOLD)
+    shards: Mapping[str, ShardIndex] = field(metadata=UNTOLD)
 
 
 class WatchedStore(WrapperStore[Store]):

@@ -13,7 +13,7 @@ import math
 import uuid
 from collections.abc import Container, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Literal
@@ -51,6 +51,7 @@ from streamgda.data.sources.stores import (
 )
 from streamgda.data.storage.documents import digest
 from streamgda.data.storage.filesystems import Storage
+from streamgda.data.storage.identity import UNTOLD, fields_of
 from streamgda.data.storage.paths import shown
 from streamgda.data.storage.retries import StorageError, is_of_storage
 from streamgda.data.storage.secrets import concealing
@@ -187,7 +188,7 @@ class ZarrSource(ScorableSource):
         Which rows are read, if not all.
     """
 
-    store: Store
+    store: Store = field(metadata=UNTOLD)  # of which `origin` tells
     path: str
     features: str
     target: str | None
@@ -401,12 +402,8 @@ class ZarrRows(ScorableSplit):
 
         If the store lists no versions, the identity is different each time.
         """
-        source = self.source
-        versions = [uuid.uuid4().hex] if None in self.stored.values() else sorted(self.stored.items())
-        rows = [source.origin, self.arrays.described, self.start, self.stop, versions]
-        roles = [source.features, source.target, source.weight, source.groups, source.kept]
-        parts = list(map(astuple, source.parts))
-        return [*rows, *roles, source.missing, source.unwritten_labels, *parts]
+        unknown = [uuid.uuid4().hex] if None in self.stored.values() else []
+        return [self.source.origin, fields_of(self), *unknown]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
         """Read the features, slab by slab, and the arrays kept beside them."""

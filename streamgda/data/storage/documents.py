@@ -34,14 +34,12 @@ def to_json(values: Any) -> str:
 def digest(values: Any, size: int = 16) -> str:
     """A hash of plain values: BLAKE2b of their JSON with sorted keys, `size` bytes as hexadecimal digits.
 
-    A value of another type, such as a date, is hashed as its text.
-
     Examples
     --------
     >>> digest({"a": 1, "b": [2, 3]}, 4) == digest({"b": (2, 3), "a": np.int64(1)}, 4)
     True
     """
-    document = json.dumps(values, sort_keys=True, default=_plain_or_text)
+    document = json.dumps(values, sort_keys=True, default=_plain)
     return hashlib.blake2b(document.encode(), digest_size=size).hexdigest()
 
 
@@ -61,10 +59,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} cannot be saved: {value!r}")
-
-
-def _plain_or_text(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
 FORMAT_VERSION = 4

@@ -132,6 +132,11 @@ class Storage:
         self.beneath, self.root = (self, "") if inner is None else Storage(inner).unwrapped(root)
         self._is_s3 = self.beneath.filesystem.type_name == "s3"
 
+    @property
+    def identity(self) -> list[str]:
+        """What it holds, whatever the library that reaches it."""
+        return [self.beneath.kind, self.root]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Storage) and bool(self.filesystem == other.filesystem)
 

@@ -9,8 +9,9 @@ from typing import Any, Self
 
 from streamgda.data.sources.base import ScorableSource, Source
 from streamgda.data.storage import tables
-from streamgda.data.storage.documents import FORMAT_VERSION, digest
+from streamgda.data.storage.documents import FORMAT_VERSION
 from streamgda.data.storage.filesystems import Storage, reached, resolve
+from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import Address, Path
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of
@@ -47,7 +48,6 @@ class Checkpoint:
             )
         path = Address(path)
         _, metadata = empty.to_columns()
-        more = [empty.has_fourth_moments, None]  # so names of 0.2 stay
         storage, folder = resolve(path)
         if source.overlaps(storage, folder):
             raise ValueError(
@@ -56,7 +56,8 @@ class Checkpoint:
             )
         reached(folder, partial(storage.filesystem.create_dir, folder, recursive=True))
         kind = type(empty).__name__
-        return cls(storage, folder.rstrip("/"), kind, digest([FORMAT_VERSION, metadata, *more]))
+        made_by = identity_of(FORMAT_VERSION, kind, metadata, empty.required)
+        return cls(storage, folder.rstrip("/"), kind, made_by)
 
     def names(self) -> set[str]:
         """The names of the states in the folder."""
@@ -64,8 +65,7 @@ class Checkpoint:
 
     def name_of(self, groups: Sequence[Sequence[Any]]) -> str:
         """The name of the state of some groups."""
-        identities = [[split.identity for split in group] for group in groups]
-        return f"{digest([self.made_by, identities])}.parquet"
+        return f"{identity_of(self.made_by, groups)}.parquet"
 
     def write(self, name: str, state: Statistics) -> None:
         """Write a state and its name, wholly or not at all."""

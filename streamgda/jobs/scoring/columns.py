@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels, code_dtype
+from streamgda.data.storage.identity import UNTOLD
 from streamgda.jobs.scoring.inference import Decision, Model, pieces_of, score_piece
 from streamgda.jobs.scoring.outputs.base import Field
 from streamgda.models.estimators.classifier import checked_quantile
@@ -88,7 +89,7 @@ COLUMNS: dict[str, Column] = {
 class PredictionColumns:
     """The columns to predict, and the model."""
 
-    model: Model
+    model: Model = field(metadata=UNTOLD)
     columns: tuple[ColumnName, ...]
     decision: Decision
     top: int

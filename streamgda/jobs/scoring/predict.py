@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from os import PathLike
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
@@ -20,7 +18,7 @@ from streamgda.data.sources.conversion import is_arrow, is_zarr_path
 from streamgda.data.sources.files.discovery import is_table
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import group_into_tasks
-from streamgda.data.storage.documents import digest
+from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
@@ -29,7 +27,6 @@ from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.jobs.scoring.inference import Model
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
-from streamgda.models.estimators.priors import in_pairs
 
 _FORMAT = 1
 
@@ -182,12 +179,9 @@ def predict_dataset(
             f"{out} lies in the folder of the input, where predictions would be taken for data; "
             "choose another place"
         )
-    rule = [] if top == 1 and threshold is None and costs is None else [top, threshold, decision.costs]
-    if threshold is not None and decision.positive != 1:
-        rule.append(decision.positive)
-    if quantile is not None:
-        rule.append(prediction.least_odds)
-    parts = output.parts(splits, [_FORMAT, _fingerprint(model), prediction.columns, beside, *rule])
+    model_as_told = model._identity(apart_from=model._told_by_statistics)
+    made_by = identity_of(_FORMAT, model_as_told, prediction, output.fields)
+    parts = output.parts(splits, made_by)
     with ExitStack() as locking:
         with output.naming():
             locking.enter_context(output.lock())
@@ -245,19 +239,6 @@ def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Fie
     from streamgda.jobs.scoring.outputs.zarr import ZarrOutput
 
     return ZarrOutput(out, filesystem, fields)
-
-
-def _fingerprint(model: Model) -> str:
-    """A hash of the parameters of a model and of the statistics that it was fitted to."""
-    statistics, params = model.statistics_, model.get_params(deep=False)
-    if isinstance(params.get("priors"), Mapping):
-        params["priors"] = sorted(in_pairs(params["priors"]), key=str)
-    for name in type(model)._told_by_statistics:
-        params.pop(name, None)
-    state = hashlib.sha256(digest([type(model).__name__, params, model.known_labels]).encode())
-    for sums in (statistics.weights, statistics.counts, statistics.means, statistics.scatter):
-        state.update(np.ascontiguousarray(sums).tobytes())
-    return state.hexdigest()
 
 
 # ---------------------------------------------------------------------- tasks

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -29,6 +28,7 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage import saving
+from streamgda.data.storage.documents import table_digest
 from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, PREDICTIVE, estimator_named, options
 from streamgda.models.estimators.dtypes import FittedTypes
 from streamgda.models.estimators.forgetting import Times, merged, newest_and_weights
@@ -646,7 +646,18 @@ class StatisticsLearner(BaseEstimator, ABC):
 
     def __dask_tokenize__(self) -> object:
         """What tells models apart in Dask's graphs, which takes only the parameters of a dataclass."""
-        return type(self).__qualname__, pickle.dumps(self.__getstate__())
+        return self._identity()
+
+    def _identity(self, apart_from: Collection[str] = ()) -> str:
+        """A hash of the class, of the parameters apart from some, and of all that was learnt."""
+        from streamgda.data.storage.identity import identity_of  # and with it pyarrow, where it is used
+
+        is_fitted = self.__sklearn_is_fitted__()
+        with at_one_moment(self) if is_fitted else nullcontext() as statistics:
+            learnt = None if statistics is None else table_digest(*statistics.to_columns())
+            beside = self._types, self._announced, self._beside_statistics() if is_fitted else {}
+        params = {name: v for name, v in self.get_params(deep=False).items() if name not in apart_from}
+        return identity_of(type(self).__qualname__, params, learnt, beside)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "statistics_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from streamgda.data.sources.columns.encoding import AS_STORED, Encoding, KnownDa
 from streamgda.data.sources.columns.expressions import ColumnExpression, in_words, referenced_columns, type_of
 from streamgda.data.sources.columns.lists import places_of
 from streamgda.data.sources.columns.types import is_number, label_kind, types_of
+from streamgda.data.storage.identity import UNTOLD
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class Roles:
     encoding: Encoding | None = None
     dates: tuple[str, ...] = ()
     lists: Mapping[str, int] = field(default_factory=dict, hash=False)  # the lengths of columns of lists
-    left_out: frozenset[str] | None = None  # the columns that were excluded, if no features were named
+    # The columns that were excluded, if no features were named.
+    left_out: frozenset[str] | None = field(default=None, metadata=UNTOLD)
     parts: tuple[Part, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict, hash=False)  # of labels and categories, if known
 
@@ -77,11 +79,21 @@ class Roles:
         return {name: self.derived[name] for name in self.features if name in self.derived}
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """The expressions of the features that are computed, and the lengths of lists, as plain values."""
+    def read_options(self) -> dict[str, Any]:
+        """What is read of each file, as plain values, in which ledgers have it."""
         columns = {name: column.identity for name, column in self.computed.items()}
-        made = {"columns": columns} if self.derived else {}
-        return {**made, "lists": dict(self.lists)} if self.lists else made
+        return {
+            "target": self.target,
+            "features": list(self.features),
+            "weight": self.weight,
+            "missing": self.missing,
+            **({} if self.groups is None else {"groups": self.groups}),
+            **({"columns": columns} if self.derived else {}),
+            **({"lists": dict(self.lists)} if self.lists else {}),
+            **({"dates": list(self.dates)} if self.dates else {}),
+            **({AS_STORED: self.encoded_as} if self.encoded else {}),
+            **({"split": [[*astuple(part)] for part in self.parts]} if self.parts else {}),
+        }
 
     @property
     def beside(self) -> tuple[str, ...]:

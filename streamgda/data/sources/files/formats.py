@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 from os import PathLike
@@ -42,6 +42,7 @@ from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import Footer
+from streamgda.data.storage.identity import UNTOLD
 from streamgda.data.storage.retries import repeated, retried
 
 _PACKED = ("", *CODECS)
@@ -292,12 +293,11 @@ def _batches_of(
 class FileRows(RowGroups):
     """All the rows of a file, with its partition keys. The number of rows is known when it has been read."""
 
-    format: ds.FileFormat = None
+    format: ds.FileFormat = field(default=None, metadata=UNTOLD)  # of which `written_as` tells
     types: pa.Schema = None  # of the columns to read
     written_as: str = ""  # the format and its options, as text
 
     is_remote = False
-    decoded_as = property(lambda rows: (rows.written_as, str(rows.types)))
 
     def enclosing(self, start: int, stop: int) -> tuple[FileRows, int]:
         """The file, which is read from its beginning."""

@@ -6,7 +6,7 @@ The plan is made from the footers alone; what a task then reads is in `row_group
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.wording import check_known, counted
 from streamgda.data.sources.base import FileSource, Map, ScorableSource
 from streamgda.data.sources.columns.choosing import check_file, check_there, check_types, choose_roles
-from streamgda.data.sources.columns.encoding import AS_STORED, Wanted
+from streamgda.data.sources.columns.encoding import Wanted
 from streamgda.data.sources.columns.expressions import Filter
 from streamgda.data.sources.columns.names import check_named
 from streamgda.data.sources.columns.roles import Roles
@@ -233,20 +233,12 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     @property
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
-        roles, written_as = self._roles, self._dataset.format_as_text
+        written_as, condition = self._dataset.format_as_text, self._filter
         return {
-            "target": roles.target,
-            "features": list(roles.features),
-            "weight": roles.weight,
-            "filters": None if self._filter is None else self._filter.identity,
-            "missing": roles.missing,
-            **({} if roles.groups is None else {"groups": roles.groups}),
-            **roles.identity,
-            **({"dates": list(roles.dates)} if roles.dates else {}),
-            **({AS_STORED: roles.encoded_as} if roles.encoded else {}),
+            **self._roles.read_options,
+            "filters": None if condition is None else condition.identity,
             **({} if written_as == "parquet" else {"format": written_as}),
             **({"hive_types": declared} if (declared := self._dataset.types_given) else {}),
-            **({"split": [[*astuple(part)] for part in roles.parts]} if roles.parts else {}),
         }
 
     def files(self) -> list[InputFile]:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -35,6 +35,7 @@ from streamgda.data.sources.files.keys import as_type, read_as
 from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
+from streamgda.data.storage.identity import UNTOLD, fields_of, identity_of
 from streamgda.data.storage.reading import Range, RangedFile, reader_of, request_threads
 from streamgda.data.storage.retries import StorageError
 
@@ -63,8 +64,13 @@ class ReadOptions:
     roles: Roles
     filter: Filter | None
     keep: tuple[str, ...] = ()
-    root: str = ""
+    root: str = field(default="", metadata=UNTOLD)
     kinds: Mapping[str, str] = field(default_factory=dict)  # of labels and categories, as which keys are read
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of what is read; there may be a million splits that share it."""
+        return identity_of(fields_of(self))
 
     def name_of(self, path: str) -> str:
         """The name of a file in its dataset, by which its rows have their folds and parts."""
@@ -79,11 +85,6 @@ class ReadOptions:
     def filter_columns(self) -> pa.Schema:
         """The columns that the filter refers to."""
         return pa.schema([]) if self.filter is None else self.filter.columns
-
-
-def _plain_key(key: Any) -> Any:
-    """A partition key, which has the same text as a key of another type unless it is a plain value."""
-    return key if isinstance(key, str | int | float | None) else repr(key)
 
 
 class _Remote(NamedTuple):
@@ -113,7 +114,6 @@ class RowGroups(BatchSplit):
 
     roles = property(attrgetter("read_options.roles"))
     keep = property(attrgetter("read_options.keep"))
-    decoded_as = ()  # of other formats: how the bytes are decoded, as plain values
     is_remote = property(lambda groups: not groups.read_options.storage.is_local)
 
     @property
@@ -134,19 +134,10 @@ class RowGroups(BatchSplit):
 
     @property
     def identity(self) -> list[Any]:
-        """The file and its version, the row groups, and what is read of them, as plain values."""
-        condition = None if self.read_options.filter is None else self.read_options.filter.identity
-        keys = {name: _plain_key(value) for name, value in self.partition.items()}
+        """The file, its version, what is read of it, and the name by which its rows are divided, if any."""
         self.version.warn_if_size_alone(self.path)
-        rows = [self.path, self.version.identity, sorted(self.rows_of_group), keys, condition]
-        roles = self.roles
-        labels = [] if roles.target is None else [roles.target, roles.weight]
-        made = [roles.identity] if roles.identity else []
-        encoded = [roles.encoded_as] if roles.encoded else []
-        parts = list(map(astuple, roles.parts))
-        kinds = {name: kind for name, kind in self.read_options.kinds.items() if name in self.partition}
-        rows += [kinds] if kinds else []
-        return [*rows, roles.features, roles.missing, *labels, *made, *encoded, *parts, *self.decoded_as]
+        name = self.read_options.name_of(self.path) if self.roles.parts else None
+        return [fields_of(self), name]
 
     @property
     def keeps_all_rows(self) -> bool:

@@ -37,11 +37,6 @@ class MappedSplit(ScorableSplit):
     n_to_fetch = property(attrgetter("split.n_to_fetch"))
     keeps_all_rows = property(attrgetter("split.keeps_all_rows"))
 
-    @property
-    def identity(self) -> list[Any]:
-        """Which rows are read, and through which map."""
-        return [self.split.identity, self.step.digest]
-
     def fetched(self) -> Self:
         """The same split, whose rows are being fetched."""
         return replace(self, split=self.split.fetched())

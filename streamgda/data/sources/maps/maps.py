@@ -55,6 +55,11 @@ class FeatureMap:
             raise ValueError(f"features must be a list of different names for what it makes; got {names!r}")
         return cls(transformer, features)
 
+    @property
+    def identity(self) -> str:
+        """What `digest` is."""
+        return self.digest
+
     @cached_property
     def digest(self) -> str:
         """A hash of the transformer as it is at the first call, and of the names.

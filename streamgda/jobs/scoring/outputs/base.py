@@ -186,15 +186,15 @@ class Output(ABC):
         return pa.schema([(name, field.type) for field in self.fields for name in field.columns])
 
     @abstractmethod
-    def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[Part]:
         """The parts to write, in the order of the rows.
 
         Parameters
         ----------
         splits : sequence of ScorableSplit
             The input, in order.
-        made_by : object
-            The model and the columns, as plain values. The fingerprints depend on these and on the input.
+        made_by : str
+            The identity of the model and the columns. The fingerprints depend on it and on the input.
 
         Raises
         ------

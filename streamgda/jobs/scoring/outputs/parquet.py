@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,8 +15,8 @@ import pyarrow.parquet as pq
 
 from streamgda.data.sources.files.errors import decoding
 from streamgda.data.sources.splits import ScorableSplit
-from streamgda.data.storage.documents import digest
 from streamgda.data.storage.footers import read_footer
+from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.data.storage.reading import request_threads
 from streamgda.data.storage.retries import retried, storing
@@ -52,11 +51,11 @@ class ParquetOutput(Output):
         alike = (replace(field, type=_without_index_width(field.type)) for field in fields)
         super().__init__(path, filesystem, alike)
 
-    def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[Part]:
         """A file for each split."""
         width = max(5, len(str(len(splits) - 1)))
         return [
-            Part((split,), f"part-{i:0{width}}.parquet", digest([made_by, split.identity]))
+            Part((split,), f"part-{i:0{width}}.parquet", identity_of(made_by, split))
             for i, split in enumerate(splits)
         ]
 

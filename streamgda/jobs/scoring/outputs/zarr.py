@@ -30,8 +30,8 @@ from zarr.storage import MemoryStore
 from streamgda.data.blocks.block import power_of_two_up_to
 from streamgda.data.blocks.wording import RowError
 from streamgda.data.sources.splits import RowRange, ScorableSplit
-from streamgda.data.storage.documents import digest
 from streamgda.data.storage.filesystems import by_fsspec, reached
+from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
 
@@ -64,7 +64,7 @@ class ZarrOutput(Output):
 
     # ------------------------------------------------------------------ before writing
 
-    def parts(self, splits: Sequence[ScorableSplit], made_by: Any) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[Part]:
         """Ranges of whole chunks, which begin near to where the splits do."""
         sizes = [_known_rows(split) for split in splits]
         if not sum(sizes):
@@ -72,7 +72,7 @@ class ZarrOutput(Output):
         most = min(_MOST_ROWS_OF_CHUNK, power_of_two_up_to(_MOST_VALUES_OF_CHUNK // len(self.schema)))
         chunk = chunk_length(sizes, most)
         ranges = aligned(splits, sizes, chunk)
-        fingerprint = digest([made_by, chunk, [[rows.identity for rows in part] for part in ranges]])
+        fingerprint = identity_of(made_by, chunk, ranges)
         starts = accumulate((sum(rows.n_rows for rows in part) for part in ranges), initial=0)
         numbered = enumerate(zip(ranges, starts, strict=False))
         return [Part(tuple(part), str(i), fingerprint, start, chunk) for i, (part, start) in numbered]
