@@ -183,9 +183,10 @@ class Source(ABC):
 
         Nothing is read or copied here. A hash of its place says which part a row is in. So neither workers
         nor the order of files change it, and rows keep their part when files are added. The place is the
-        number of the row in its file or Dask partition, and the path of the file in its folder; of a list of
-        files it is the whole path. A pass over a part reads what one over the source does, and leaves the
-        other rows out.
+        number of the row in its file or Dask partition, and the path of the file below the folder of the
+        dataset: the folder that is named, the one before the first wildcard of a pattern, or the one that all
+        files of a list or a table share. If the names of the last folders are ``key=value``, the one above
+        them counts. A pass over a part reads what one over the source does, and leaves the other rows out.
 
         Parameters
         ----------

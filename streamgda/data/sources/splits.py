@@ -183,6 +183,8 @@ class InputFile(JoinedSplits):
         What is to be read of it, once its footer is known.
     columns : pyarrow.Schema, optional
         The columns to read, once its footer is known.
+    name : str
+        The name by which its rows are divided into parts or folds; "" if they are not.
     """
 
     path: str
@@ -192,6 +194,7 @@ class InputFile(JoinedSplits):
     row_groups: tuple[list[int], int] | None = None
     splits: Sequence[Any] = ()
     columns: pa.Schema = None
+    name: str = ""
 
 
 def _table_of(block: Block) -> pa.Table:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
@@ -61,7 +61,7 @@ def canonical(value: Any) -> Any:
 
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass that tell it from others, by name."""
-    kind: Hashable = type(value)
+    kind: Any = type(value)
     return {name: getattr(value, name) for name in _names_of_fields(kind)}
 
 

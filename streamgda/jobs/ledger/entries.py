@@ -71,18 +71,20 @@ class FileRecord(NamedTuple):
     dropped: int = 0
     table: str = ""
     place: int = 0  # in the table
+    name: str = ""  # by which its rows are divided; of older ledgers, its path
 
     @classmethod
     def of(cls, file: InputFile) -> FileRecord:
         """The record of a file that is not read yet."""
         version = file.version or Version(None, None)
         partition = json.dumps(dict(file.partition), default=str)
-        return cls(file.path, version.size, version.modified, version.etag, partition)
+        return cls(file.path, version.size, version.modified, version.etag, partition, name=file.name)
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The path, the version and the partition keys: equal as long as the file has the same rows."""
-        return self.path, self.size, self.modified if self.etag is None else self.etag, self.partition
+        """What is equal as long as the file has the same rows, which are divided by the same name."""
+        version = self.size, self.modified if self.etag is None else self.etag
+        return self.path, *version, self.partition, self.name or self.path
 
 
 def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
@@ -92,6 +94,7 @@ def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
 
 def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     """The records whose values `as_lists` has listed."""
+    columns = {"name": [""] * len(columns["path"]), **columns}
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -373,7 +374,10 @@ class StatisticsLedger:
             before = self._file()
             source, reads = self._as_read(source, before)
             scheduler, entries = scheduler_for(source, scheduler), self._entries(reads)
-            planned, there = plan_refresh(source.files(), exclude, before.records, entries)
+            files = source.files()
+            if self.folds is None and not source.parts:
+                files = [replace(file, name="") for file in files]
+            planned, there = plan_refresh(files, exclude, before.records, entries)
             if dry_run:
                 return planned.report([*planned.known, *map(FileRecord.of, planned.missing)], dry_run=True)
             now, skipped = planned.known, dict[str, str]()

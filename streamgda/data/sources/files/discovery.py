@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from operator import attrgetter
 from os import PathLike
+from posixpath import commonprefix, normpath
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -74,12 +75,21 @@ class Listing:
     @property
     def folder(self) -> str:
         """The folder that was given, below which folders may have keys; "" if anything else was given."""
-        return self.root if self.root and isinstance(self.locations[0], Folder) else ""
+        (first, *others) = self.locations
+        return first.root if isinstance(first, Folder) and not others else ""
 
-    @property
+    @cached_property
     def root(self) -> str:
-        """The folder that all the files are in, if they were found in one location; else ""."""
-        return self.locations[0].root if len(self.locations) == 1 else ""
+        """The folder of the dataset, however that is named: the common one of all locations.
+
+        Folders ``key=value`` lie below it, so a partition that is scanned alone has the names that it has
+        among others.
+        """
+        folders = [normpath(location.root).split("/") for location in self.locations]
+        common = list(commonprefix(folders))
+        while common and "=" in common[-1]:
+            common.pop()
+        return "/".join(common)
 
     def includes(self, storage: Storage, path: str) -> bool:
         """Whether a Parquet file that is written to a path would be found from then on."""

@@ -254,6 +254,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
                 file.location,
                 versions.get(file.path) or retried(partial(storage.version, file.path)),
                 {name: read_as(key, kinds.get(name)) for name, key in file.partition.items()},
+                name=self._options.name_of(file.path),
             )
             for file in files
         ]

@@ -24,7 +24,7 @@ from streamgda.data.sources.columns.choosing import check_types
 from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
-from streamgda.data.sources.files.discovery import Listing, field_numbers
+from streamgda.data.sources.files.discovery import Listing, Location, field_numbers
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import (
     Keys,
@@ -160,7 +160,7 @@ class Dataset:
         """The files of a pyarrow dataset."""
         parts = list(dataset.get_fragments())
         storage, paths = conceal(Storage(dataset.filesystem), [part.path for part in parts])
-        listing = Listing(storage, dict.fromkeys(paths), ())
+        listing = Listing(storage, dict.fromkeys(paths), list(map(Location, paths)))
         fragments = dict(zip(paths, parts, strict=True))
         keys = {path: ds.get_partition_keys(part.partition_expression) for path, part in fragments.items()}
         first = _first_readable(listing, partial(cls.read_head, storage, _FORMAT))

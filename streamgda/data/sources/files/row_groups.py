@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import accumulate, chain
 from operator import attrgetter
+from posixpath import normpath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ class ReadOptions:
 
     def name_of(self, path: str) -> str:
         """The name of a file in its dataset, by which its rows have their folds and parts."""
-        return path.removeprefix(self.root).lstrip("/")
+        return normpath(path).removeprefix(self.root).lstrip("/")
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
