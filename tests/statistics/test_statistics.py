@@ -82,8 +82,10 @@ def test_from_sums_refuses_what_no_rows_could_give(change, message):
 @pytest.mark.parametrize("unit", [1.0, 1e-12, 1e12])
 @pytest.mark.parametrize("kind", ["full", "tied"])
 def test_moments_that_no_rows_could_give_are_refused_in_every_unit(kind, unit):
-    uneven = np.array([[1.0, 0.5, 0], [0.4, 1, 0], [0, 0, 1]]) * unit**2
-    indefinite = np.array([[1.0, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]]) * unit**2
+    uneven = np.array([[1.0, 0.5, 0], [0.4999, 1, 0], [0, 0, 1]]) * unit**2
+    indefinite, rounded = ((1.5 * np.eye(3) - 0.5 - gap * (1 - np.eye(3))) * unit**2 for gap in (1e-6, 1e-10))
+    one = rounded if kind == "tied" else rounded[None]
+    ClassStatistics.from_moments(["a"], [9], np.zeros((1, 3)), one, covariance_type=kind)
     for scatter, message in ((uneven, "must be symmetric"), (indefinite, "not positive semidefinite")):
         products = scatter if kind == "tied" else scatter[None]
         for make in (ClassStatistics.from_moments, ClassStatistics.from_sums):

@@ -99,6 +99,12 @@ def test_a_file_takes_a_request_for_its_footer_and_one_for_twelve_megabytes(stor
     assert counts["bytes_sent"] <= size
 
 
+def test_no_request_is_longer_than_twelve_megabytes_however_many_columns_adjoin():
+    ranges = [(start << 20, (start + 1) << 20) for start in range(40)]
+    requests = [(one.start >> 20, one.stop >> 20) for one in fetching.requests_for(ranges)]
+    assert requests == [(0, 12), (12, 24), (24, 36), (36, 40)]
+
+
 @pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_a_pass_lists_once_and_opens_each_file_and_reads_its_footer_once(store, library):

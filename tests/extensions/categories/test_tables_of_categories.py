@@ -152,6 +152,16 @@ def test_the_conditional_model_row_by_row(model, pooled, table):
     assert model.log_likelihood_ == pytest.approx(everything[np.arange(len(y)), y].sum(), rel=1e-9)
 
 
+def test_covariances_are_pooled_with_the_ridge_of_their_share_of_the_rows(table):
+    """The rows of a class are those of the other twice, and shifted: all have one covariance, as in LDA."""
+    X = pd.concat([table[0]] * 3, ignore_index=True)
+    y = np.arange(len(X)) // len(table[0]) > 0
+    X["age"] += y
+    pooled = QuadraticDiscriminantAnalysis(pooling=0.3, categories=Categorical(NAMED, ridge=50.0)).fit(X, y)
+    lda = LinearDiscriminantAnalysis(categories=Categorical(NAMED, "conditional", ridge=50.0)).fit(X, y)
+    np.testing.assert_allclose(pooled.predict_log_proba(X), lda.predict_log_proba(X), rtol=1e-9)
+
+
 @pytest.mark.parametrize(("model", "pooled"), MODELS)
 def test_an_unseen_category_is_summed_over(model, pooled, table):
     X, y = table

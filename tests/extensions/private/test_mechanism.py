@@ -59,6 +59,9 @@ class TestSensitivity:
         reached = math.sqrt(sum(value**2 for value in released("tied", longest, ["a"], 1.0).vector)) / GRID**2
         assert math.sqrt(3) == pytest.approx(reached, rel=1e-12)
         assert reached <= bound <= math.sqrt(3) * 1.001
+        norm, n_rounded = GRID + math.sqrt(d) / 2, d * (d - 1) // 2  # equal features, all rounded up
+        products = d * (norm**2 / d) ** 2 + n_rounded * (math.sqrt(2) * norm**2 / d + 1) ** 2
+        assert math.sqrt(GRID**4 + (GRID * norm) ** 2 + products) <= bound * GRID**2
 
 
 def failure(epsilon, sigma):
