@@ -84,8 +84,7 @@ class Released:
         values, vectors = np.linalg.eigh(scatter)
         squares = np.square(means).sum(axis=-1)[:, None]
         raised = np.maximum(values, edge(deviation, d, squares.sum() if self.kind.is_pooled else squares))
-        scatter = (vectors * raised[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-        return counts, means, (scatter + np.swapaxes(scatter, -1, -2)) / 2
+        return counts, means, (vectors * raised[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def edge(deviation: float, n_features: int, squares: Array | float) -> Array | float:

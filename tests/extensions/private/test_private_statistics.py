@@ -85,6 +85,9 @@ class TestSources:
         assert private(np.vstack([X, more]), labels).digest() == private().digest()
         assert private(X, np.arange(len(X))).digest() == private(X[:0], Y[:0]).digest()
 
+    def test_no_clip_means_more_noise_than_the_norm_of_the_longest_row(self):
+        assert private(clip=1e6).digest() == private(clip=np.sqrt(3)).digest() != private(clip=1.7).digest()
+
     def test_values_beyond_the_bounds_are_moved_to_them(self):
         far = np.where(abs(X) > 1, 1e300 * np.sign(X), X)
         near = np.clip(X, -1, 1)

@@ -64,6 +64,7 @@ def test_a_share_is_friedmans_formula_in_rational_arithmetic(rows, share, shrink
         np.testing.assert_allclose(naive.var_[k], [float(mixed[j][j]) for j in range(3)], rtol=1e-12)
         for one in (model, naive):
             assert one.pooling_[k] == pytest.approx(float(all_of_it * total / divisor))
+            assert one.prior_rows_ == pytest.approx(float(all_of_it * total / own) if own else np.inf)
 
 
 def test_a_share_of_one_is_lda_and_of_zero_is_qda():

@@ -230,7 +230,13 @@ WRONG = {
     ],
     "row_weights": [np.ones(3)],
     "weights": [np.zeros((2, 3))],
-    "moments": [TABLE[:, :, ::2], TABLE.astype(np.float32), np.broadcast_to(0.0, TABLE.shape), TABLE[:, :1]],
+    "moments": [
+        TABLE[:, :, ::2],
+        np.tile(TABLE, 2)[:, :, : TABLE.shape[2]],
+        TABLE.astype(np.float32),
+        np.broadcast_to(0.0, TABLE.shape),
+        TABLE[:, :1],
+    ],
 }
 
 
@@ -277,6 +283,11 @@ def test_classes_without_room_are_refused():
     ]:
         with pytest.raises(ValueError, match="the loop takes|no room"):
             centre(X, ranks, rows, counts, bounds, None, of_classes, tuple(means))
+    of_two = np.arange(2), np.full(2, 2.0), np.array([0.5, -1.0]), np.ones(2)  # there is room for the new one
+    with pytest.raises(ValueError, match="no room"):
+        centre(
+            X, ranks, rows, np.array([2, 2]), np.array([0, 2, 4]), None, of_two, tuple(np.zeros((2, 2, 5)))
+        )
     with pytest.raises(ValueError, match="the loop takes"):
         centre(X, ranks, rows[:, ::2], four, whole, None, new, tuple(means))
     with pytest.raises(ValueError, match="ascend"):
