@@ -20,7 +20,7 @@ from streamgda.data.blocks.wording import RowError
 from streamgda.models.gaussians.base import Densities
 from streamgda.models.gaussians.products import large_mean_tails
 from streamgda.models.gaussians.whitening import Array, Observed, Reason
-from streamgda.statistics.floating.arrays import two_sum
+from streamgda.statistics.floating.moments import two_sum
 
 _MOST_SUMMED = 10_000
 """Combinations of values of unknown categories; each costs a pass over the rows."""

@@ -16,8 +16,7 @@ import numpy as np
 from streamgda.data.blocks.block import Block
 from streamgda.extensions.categories.columns import MixedColumns
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.arrays import two_product
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_product
 from streamgda.statistics.floating.reduction import add_rows
 from streamgda.statistics.kernels import Workspace
 

@@ -14,8 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from streamgda.data.blocks.schema import UNNAMED, MadeColumns
 from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
-from streamgda.statistics.floating.arrays import two_sum
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_sum
 
 _VALUES_AT_ONCE = 1 << 25  # 256 MB, of which there are up to five at once
 

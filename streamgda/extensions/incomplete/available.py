@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from streamgda.data.blocks.wording import abridged, named
 from streamgda.models.gaussians.whitening import Reason, constant_features
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.arrays import two_sum
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_sum
 
 _LEAST_FREEDOM = 2  # the number of rows that have both features, less that of their classes
 _MOST_NAMES = 5  # of features or pairs in a message

@@ -37,8 +37,7 @@ from streamgda.models.gaussians.base import LOG_2PI
 from streamgda.models.gaussians.whitening import Reason, Whitening
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
-from streamgda.statistics.floating.arrays import two_sum
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_sum
 
 PATTERN_TOLERANCE = 1e-8
 MOST_STEPS = 2000

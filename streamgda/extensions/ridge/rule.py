@@ -29,8 +29,7 @@ from streamgda.extensions.ridge.array_api import mapped
 from streamgda.extensions.ridge.features import FILL_IN, RandomFeatures
 from streamgda.extensions.ridge.pytorch import check_device, on_device
 from streamgda.statistics.covariances import Array, CovarianceKind
-from streamgda.statistics.floating.arrays import two_sum
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.floating.reduction import Accumulation, sums_of_weights
 from streamgda.statistics.kernels import Singles, Workspace
 from streamgda.statistics.kernels.blas import single_blas_thread

@@ -1,8 +1,7 @@
 """The floating state: means and centred scatters in float64, each mean to twice that precision.
 
 - `state`: `ClassStatistics`. `reduction`: blocks are added to moments.
-- `moments`: how moments are merged and subtracted. `arrays`: their arrays, and what is read out of them.
-  `fourth_moments`: third and fourth moments.
+- `moments`: how moments are held, merged, subtracted and read. `fourth_moments`: third and fourth moments.
 - `moment_columns`: a state as the columns of a table, many states in one table, which are merged at once, and
   states from raw sums or moments.
 """

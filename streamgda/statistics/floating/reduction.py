@@ -18,8 +18,7 @@ from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices
-from streamgda.statistics.floating.arrays import two_sum
-from streamgda.statistics.floating.moments import Moments
+from streamgda.statistics.floating.moments import Moments, two_sum
 from streamgda.statistics.kernels import AnchoredSums, RowsToRead, Workspace, centre, merge_rows, merger
 from streamgda.statistics.labelled import Counts, Labelled, joined_squares, squared_weights
 
