@@ -227,6 +227,31 @@ def test_a_file_whose_lists_are_all_null_has_no_type_for_them(tmp_path):
     assert state.n_dropped == 2
 
 
+@pytest.mark.parametrize(
+    ("ending", "write"), [("parquet", pq.write_table), ("feather", feather.write_feather)]
+)
+def test_a_first_file_of_null_lists_stops_nothing(ending, write, tmp_path):
+    X, y = rows()
+    source = {
+        "target": "kind",
+        "missing": "drop",
+        "format": "parquet" if write is pq.write_table else "feather",
+    }
+    (tmp_path / "data").mkdir()
+    write(pa.table({"emb": lists_of(X), "kind": y}), tmp_path / "data" / f"2.{ending}")
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(scan(tmp_path / "data", **source))
+    nulls = pa.nulls(len(y), pa.list_(pa.float64()))
+    write(pa.table({"emb": nulls, "kind": y}), tmp_path / "data" / f"1.{ending}")
+    for path in (tmp_path / "data", scan(tmp_path / "data", **source)):
+        report = ledger.refresh(path)
+        assert (report.rows_held, report.skipped) == (len(y), {})
+    assert ledger.files["dropped"].to_pylist() == [len(y), 0]
+    (tmp_path / "data" / f"2.{ending}").unlink()
+    with pytest.raises(ValueError, match="holds no list .* leave the column out, or write it as lists of a "):
+        scan(tmp_path / "data", **source)
+
+
 def test_some_places_are_features_and_lists_are_computed_with():
     X, y = rows()
     table = pa.table({"emb": lists_of(X), "u": X[:, 0] ** 2, "kind": y})

@@ -99,7 +99,7 @@ def first_length(column: pa.Array, called: str) -> int:
     if not len(there):
         raise ValueError(
             f"{called} holds no list with a number in the first {len(lengths):,} rows, which tell how many "
-            "features its places are"
+            "features its places are; leave the column out, or write it as lists of a fixed size"
         )
     length = int(there[0].as_py())
     if (other := first_other(lengths, length)) is not None:
@@ -109,6 +109,13 @@ def first_length(column: pa.Array, called: str) -> int:
             "column out, as lists are features if all have one length"
         )
     return length
+
+
+def has_no_list(column: pa.ChunkedArray) -> bool:
+    """Whether a column is of lists of any length, and none has a number."""
+    if not is_list(column.type) or length_of(column.type) is not None:
+        return False
+    return not pc.any(pc.greater(lengths_of(column), 0)).as_py()
 
 
 def lengths_of(column: pa.Array) -> pa.Array:

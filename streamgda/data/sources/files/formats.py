@@ -209,12 +209,12 @@ class FormatDataset(Dataset):
             schema = pa.schema([one for one in schema if one.name or not pa.types.is_null(one.type)])
         return Footer(path, version, schema)
 
-    def first_rows(self, names: list[str]) -> pa.Table:
-        """The first rows of some columns of the first file."""
-        place = self.listing.storage, self.format, self.first.path, self.first.version
+    def _first_rows_of(self, head: Footer, names: list[str]) -> pa.Table:
+        """The first rows of some columns of a file."""
+        place = self.listing.storage, self.format, head.path, head.version
         types = pa.schema(map(self.stored.field, names))
         begin = lambda: list(islice(_batches_of(*place, types, ahead=False), 1))  # noqa: E731
-        with decoding(self.first.path, self.written_as):
+        with decoding(head.path, self.written_as):
             return pa.Table.from_batches(repeated(begin), types).slice(0, FIRST_ROWS)
 
     def count_rows(self) -> int:

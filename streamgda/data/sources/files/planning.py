@@ -8,6 +8,7 @@ files with equal schemas share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from itertools import islice, product, repeat, starmap
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.columns.choosing import check_types
 from streamgda.data.sources.columns.expressions import Filter, filtering
+from streamgda.data.sources.columns.lists import has_no_list
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
 from streamgda.data.sources.files.discovery import Listing, Location, field_numbers
@@ -52,6 +54,8 @@ _FORMAT = ds.ParquetFileFormat()
 _FILES_OF_TASK = 128
 
 _TRIED = 100  # files, of which one must be as it should be
+
+_FILES_OF_LISTS = 20  # of which one must have a list, where their types tell no length
 
 _READERS = 25  # an object store answers many requests in the time of one; Arrow's client of S3 has 25
 
@@ -198,11 +202,21 @@ class Dataset:
         return int(files.count_rows())
 
     def first_rows(self, names: list[str]) -> pa.Table:
-        """The first rows of some columns of the first file."""
-        path, opened = self.first.path, self.listing.storage.filesystem.open_input_file
+        """The first rows of some columns of the first file; of more files, if a column of lists has none."""
+        rows = self._first_rows_of(self.first, names)
+        for path in islice(self.listing.files, _FILES_OF_LISTS):
+            if path != self.first.path and any(map(has_no_list, rows.columns)):
+                with suppress(ValueError, KeyError, pa.ArrowException):  # it is named where it is read
+                    more = self._first_rows_of(self.read_head(self.listing.storage, self.format, path), names)
+                    rows = pa.concat_tables([rows, more.cast(rows.schema)])
+        return rows
+
+    def _first_rows_of(self, head: Footer, names: list[str]) -> pa.Table:
+        """The first rows of some columns of a file."""
+        path, opened = head.path, self.listing.storage.filesystem.open_input_file
         buffer = read_buffer(len(names))
         with decoding(path), opened(path) as file:
-            parquet = pq.ParquetFile(file, metadata=self.first.metadata, buffer_size=buffer, pre_buffer=False)
+            parquet = pq.ParquetFile(file, metadata=head.metadata, buffer_size=buffer, pre_buffer=False)
             batches = parquet.iter_batches(FIRST_ROWS, columns=names, use_threads=False)
             return pa.Table.from_batches(
                 islice(batches, 1), pa.schema(map(parquet.schema_arrow.field, names))
