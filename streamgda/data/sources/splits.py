@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
@@ -208,8 +208,10 @@ def _table_of(block: Block) -> pa.Table:
     else:
         values = rows.T if isinstance(rows, np.ndarray) else rows
         columns = dict(zip(block.feature_names, values, strict=True))
-    weights = {} if block.weights is None else {"weight": block.weights}
-    return pa.table({**columns, "y": block.classes[block.codes], **weights})
+    for name, values in (("y", block.classes[block.codes]), ("weight", block.weights)):
+        if values is not None:
+            columns[next(other for i in count() if (other := name + "_" * i) not in columns)] = values
+    return pa.table(columns)
 
 
 def lists_of(matrix: NDArray[Any]) -> pa.Array:

@@ -4,7 +4,9 @@ from datetime import date
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -96,6 +98,15 @@ def test_other_data(tmp_path):
     assert store.schema == pa.schema([("X", pa.list_(pa.float32(), 2)), ("y", pa.int16())])
     assert (store.n_rows, store.head(1)["X"][0].tolist()) == (3, [0.0, 1.0])
     assert scan_zarr(tmp_path / "rows.zarr", target=None).head().columns.tolist() == ["X"]
+
+
+def test_rows_of_dask_with_features_that_are_named_as_labels_and_weights():
+    frame = pd.DataFrame({"y": [1.0, 2.0], "weight": [3.0, 4.0]})
+    beside = dd.from_pandas(pd.Series([1, 2]), npartitions=1)
+    source = scan_dask(dd.from_pandas(frame, npartitions=1), beside, weight=beside)
+    expected = {"y": [1, 2], "weight": [3, 4], "y_": [1, 2], "weight_": [1, 2]}
+    assert source.head().to_dict("list") == expected
+    assert source.schema.names == [*expected]
 
 
 def test_a_notebook_shows_columns_and_first_rows(folder):
