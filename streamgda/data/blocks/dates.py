@@ -34,8 +34,12 @@ def days(column: Any) -> NDArray[np.float64]:
     import pyarrow as pa
 
     unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
-    counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    values = _days_of(counts.fill_null(0).to_numpy(), unit)
+    counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).fill_null(0).to_numpy()
+    values = _days_of(counts, unit)
+    if is_date(column.type) and unit != "ns" and len(counts):  # in ns, the last count is a date of 2262
+        last = np.iinfo(counts.dtype).max
+        if counts.max() == last or counts.min() <= -last:  # DuckDB's 'infinity' and '-infinity'
+            values[counts == last], values[counts <= -last] = np.inf, -np.inf
     if column.null_count:
         values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
@@ -40,6 +41,14 @@ def test_a_null_is_missing_and_a_computed_date_is_a_feature():
         later=pa.compute.add(pa.compute.field("when"), timedelta(days=2))
     )
     assert accumulate(source, "diag").means.tolist() == [[1, 3]]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("kind", "counts"), [("date32", "int32"), ("timestamp[us]", "int64")])
+def test_infinity_as_databases_write_it_is_no_date(kind, counts, sign):
+    column = pa.array([0, sign * int(np.iinfo(counts).max)], counts).cast(kind)
+    with pytest.raises(ValueError, match="row 1: feature 'when' is infinity"):
+        accumulate(scan_arrow(pa.table({"when": column, "y": [0, 1]}), "y"))
 
 
 def test_statistics_and_models_take_frames_of_dates_as_sources_do():
