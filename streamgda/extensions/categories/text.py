@@ -14,6 +14,9 @@ _SAMPLE = 100  # values of a column, which are sorted: every so many are looked 
 
 _SIGN = "[-+$€£¥% ]"
 _NUMBER = re.compile(rf"{_SIGN}*(\d+|\d{{1,3}}([.,' \u00a0\u202f]\d{{3}})+)([.,]\d+)?{_SIGN}*")
+# What stands for a missing value: no other text tells that digits are numbers, which may be codes.
+_ABSENT = re.compile(r"\W+|n\.?/?a\.?n?|none|null|nil|missing|unknown|unk|not available", re.IGNORECASE)
+_CODE = re.compile(r"0\d+")
 
 
 def read_as_what(name: str, values: Sequence[Any]) -> str:
@@ -38,10 +41,11 @@ def read_as_what(name: str, values: Sequence[Any]) -> str:
             f"dates as text, such as {example!r}: {reading}{other} frames by pandas.to_datetime, others by "
             "with_columns and pyarrow.compute.strptime"
         )
-    marked = [text for text in sample if _NUMBER.fullmatch(text) and not text.isdigit()]
-    if len(marked) < _NEARLY_ALL * len(sample) / 2:  # digits alone may be codes
-        return ""
     odd = [text for text in texts if not _NUMBER.fullmatch(text)]
+    stand_ins = odd and all(map(_ABSENT.fullmatch, odd))
+    marked = [text for text in sample if _NUMBER.fullmatch(text) and (stand_ins or not text.isdigit())]
+    if len(marked) < _NEARLY_ALL * len(sample) / 2 or any(map(_CODE.fullmatch, marked)):
+        return ""
     if odd == [name]:
         return "numbers, and its name again, as in files that were joined: delete such lines"
     if len(odd) > (1 - _NEARLY_ALL) * len(texts):

@@ -302,6 +302,8 @@ AMOUNTS = [n / 8 for n in range(56)]
         ([day.replace("/", ".") + " 00:00" for day in DAYS], DAYS),
         ([f"{n}".replace(".", ",") for n in AMOUNTS], AMOUNTS),
         (["?", *map(str, AMOUNTS[1:])], [None, *AMOUNTS[1:]]),
+        (["?", *map(str, range(1, 56))], [None, *range(1, 56)]),
+        (["na", *map(str, range(-55, 0))], [None, *range(-55, 0)]),
         ([f"{n}%" for n in AMOUNTS], AMOUNTS),
         ([f"$ {1000 + n:,}" for n in AMOUNTS], [1000 + n for n in AMOUNTS]),
         (
@@ -309,7 +311,18 @@ AMOUNTS = [n / 8 for n in range(56)]
             [1000 + n for n in AMOUNTS],
         ),
     ],
-    ids=["d/m/y", "m/d/y", "d.m.y h:m", "1,5", "1.5 or ?", "1.5%", "$ 1,200.5", "1.200,5 €"],
+    ids=[
+        "d/m/y",
+        "m/d/y",
+        "d.m.y h:m",
+        "1,5",
+        "1.5 or ?",
+        "1 or ?",
+        "-1 or na",
+        "1.5%",
+        "$ 1,200.5",
+        "1.200,5 €",
+    ],
 )
 @pytest.mark.parametrize("times", [1, 2], ids=["refused", "warned of"])
 def test_dates_and_numbers_in_text_are_named_with_what_reads_them(texts, meant, times, tmp_path):
@@ -357,7 +370,9 @@ def test_dates_in_text_are_named_whatever_holds_them(way, tmp_path):
 
 def test_text_that_is_just_text_is_learnt_without_a_word(customers, kinds):
     for texts in (
-        [f"{n % 90:05d}" for n in range(400)],  # codes
+        [f"{n % 90:05d}" if n % 100 else "?" for n in range(400)],  # codes
+        [f"{n % 90}" if n % 100 else "7b" for n in range(400)],
+        [f"{n % 90}" for n in range(400)],
         [f"192.168.{n % 4}.{n % 30}" for n in range(400)],
         [f"{n % 9}0-{n % 9}9" for n in range(400)],
         [f"32/{n % 60}/2021" for n in range(400)],
