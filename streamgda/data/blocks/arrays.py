@@ -45,21 +45,20 @@ def library_of(X: Any) -> str:
 def as_table(
     X: Any, known: Sequence[str] = (), *, numbers: Collection[str] = (), dates: Collection[str] = ()
 ) -> Any:
-    """An Arrow record batch, and dicts of rows or of columns, as an Arrow table; anything else as it is.
+    """Rows of Arrow, and dicts of rows or of columns, as an Arrow table of plain types; else as they are.
 
     A dict is one row if it holds a single value. It is one row, too, if it lacks all features of a model,
     `known`, and has a list of numbers whose places are among them. The columns that are named as `numbers`
     or `dates` must hold these.
     """
-    is_batch = type(X).__name__ == "RecordBatch" and library_of(X) == "pyarrow"
+    if library_of(X) == "pyarrow" and hasattr(X, "schema") and hasattr(X, "columns"):
+        return as_arrow(X)
     X = [X] if type(X) is dict and (any(map(_is_single, X.values())) or _is_one_list(X, known)) else X
     rows = X if isinstance(X, list | tuple) and X and type(X[0]) is dict else None
-    if not (is_batch or rows or type(X) is dict):
+    if not (rows or type(X) is dict):
         return X
     import pyarrow as pa  # where it is used
 
-    if is_batch:
-        return pa.Table.from_batches([X])
     if rows:
         names = dict.fromkeys(chain.from_iterable(rows))  # of all rows: Arrow takes those of the first
         X = {name: [row.get(name) for row in rows] for name in names}
@@ -152,13 +151,15 @@ def as_arrow(frame: Any, origin: str = "the frame") -> Any:
     """
     import pyarrow as pa
 
+    from streamgda.data.blocks.types import plain_table
+
     library = library_of(frame)
     try:
         if library == "pandas":
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        if library == "pyarrow":
-            return pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
-        return pa.table(frame)
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        else:
+            table = frame if isinstance(frame, pa.Table) else pa.table(frame)
+        return plain_table(table)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         reason = "; ".join(map(str, error.args[::-1]))  # the column, then why
         raise ValueError(f"{origin}: {reason}. A column holds values of one type") from error
@@ -211,10 +212,13 @@ def column_labels(X: Any) -> list[Any] | None:
 
 
 def column_types(X: Any) -> list[Any]:
-    """The types of the columns of a frame, in order; none of an array."""
-    is_arrow = library_of(X) == "pyarrow" and hasattr(X, "schema")
+    """The types of the columns of a frame, in order, those of Arrow as plain ones; none of an array."""
+    if library_of(X) == "pyarrow" and hasattr(X, "schema"):
+        from streamgda.data.blocks.types import plain_type
+
+        return list(map(plain_type, X.schema.types))
     is_column = getattr(X, "ndim", 2) == 1  # which scikit-learn refuses
-    return list(X.schema.types if is_arrow else () if is_column else getattr(X, "dtypes", ()))
+    return [] if is_column else list(getattr(X, "dtypes", ()))
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
@@ -433,12 +437,18 @@ def readable(X: Any) -> Any:
     wrong: list[str] = []
     for name in columns_of_other_types(X):
         _check_codes(X[name], name)
-        values = np.asarray(X[name])
-        known = (v for v in values if isinstance(v, str | Number) and str(v) != "nan")
-        if values.dtype.kind == "O" and len(values) and np.ndim(values[0]):
+        try:
+            values = np.asarray(X[name])
+        except NotImplementedError as error:  # of Arrow
+            raise ValueError(f"column {name!r} cannot be a feature, leave it out: {error}") from error
+        known: Any = (v for v in values if not labels.is_missing(v)) if values.dtype.kind == "O" else ()
+        first = next(iter(known), 0)
+        if np.ndim(first) or values.ndim > 1:
             raise ValueError(f"column {name!r} holds lists of values that are no numbers; leave it out")
-        if values.dtype.kind in "UTS" or (values.dtype.kind == "O" and isinstance(next(known, 0), str)):
+        if values.dtype.kind in "UTS" or isinstance(first, str | bytes):
             wrong.append(name)
+        elif not isinstance(first, Number | np.bool_):
+            raise ValueError(f"column {name!r} holds {first!r:.80}, and features are numbers; leave it out")
     if wrong:
         raise ValueError(
             f"columns {wording.listed(wrong, 20)} hold text, and features are numbers; leave such "

@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 from streamgda.data.blocks.arrays import TABLES_OF_DATASETS
 from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.types import decoded, decoded_schema
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource, Source
 from streamgda.data.sources.batches import BatchSplit, rebatched
@@ -30,7 +31,6 @@ from streamgda.data.sources.columns.types import FIRST_ROWS
 from streamgda.data.sources.files.errors import decoding
 from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Dataset, name_of_format
-from streamgda.data.sources.files.row_groups import as_plain, without_views
 from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage, Version
@@ -199,7 +199,7 @@ class ArrowSplit(BatchSplit):
     def _batches(self) -> Iterator[tuple[pa.RecordBatch, Places]]:
         """The rows in batches of a block each, whatever the batches of the data."""
         places = Places(self.origin, self.start, dataset=self.dataset)
-        return rebatched(map(as_plain, self._read()), self.roles, places, self.keep)
+        return rebatched(map(decoded, self._read()), self.roles, places, self.keep)
 
 
 class ArrowSource(TabularSource, ScorableSource):
@@ -247,7 +247,7 @@ class ArrowSource(TabularSource, ScorableSource):
         check_known(keep, schema.names, origin)
         unlabelled = self._with_roles(replace(self._roles, target=None, weight=None, groups=None))
         unlabelled._keep = tuple(keep)
-        return unlabelled.splits(), without_views(pa.schema(map(schema.field, keep)))
+        return unlabelled.splits(), decoded_schema(pa.schema(map(schema.field, keep)))
 
     def overlaps(self, storage: Storage, folder: str) -> bool:
         """Never: predictions go into a folder that holds nothing else."""

@@ -30,6 +30,7 @@ from streamgda.data.blocks.dates import days, is_date, moments_of
 from streamgda.data.blocks.labels import Codes, Labels
 from streamgda.data.blocks.parts import rows_of_parts
 from streamgda.data.blocks.schema import MadeColumns, Schema, is_time
+from streamgda.data.blocks.types import plain
 from streamgda.data.blocks.wording import RowError, check_known
 from streamgda.data.sources.columns.choosing import check_types
 from streamgda.data.sources.columns.encoding import Wanted, by_names
@@ -119,7 +120,7 @@ def _in_parts(batch: pa.RecordBatch, places: Places, roles: Roles) -> tuple[pa.R
         return batch, places
 
     def read(name: str) -> tuple[Labels, Codes]:
-        return _groups(batch.column(name), name, places)
+        return _groups(plain(batch.column(name)), name, places)
 
     rows = rows_of_parts(roles.parts, places, batch.num_rows, read)
     return batch.take(pa.array(rows)), places.take(rows)
@@ -166,7 +167,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 def _columns_of(batch: pa.RecordBatch, roles: Roles, row_name: Places) -> dict[str, pa.Array]:
     """The columns of a batch, with dates in place of texts of dates, and the features that are computed."""
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = dict(zip(batch.schema.names, map(plain, batch.columns), strict=True))
     for name in roles.dates:
         if name in columns and label_kind(columns[name].type) == "str":
             try:
@@ -377,7 +378,7 @@ def matrix_of(column: pa.Array, length: int, name: str, row_name: Callable[[int]
     """
     if pa.types.is_null(column.type):
         column = pa.nulls(len(column), pa.list_(pa.float64()))
-    lists, lengths = getattr(column, "storage", column), lengths_of(column)
+    lists, lengths = column, lengths_of(column)
     if (other := first_other(lengths, length)) is not None:
         raise ValueError(
             f"{row_name(other)}: the list in column {name!r} has {lengths[other]} numbers, and {length} are "

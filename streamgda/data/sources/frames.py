@@ -12,6 +12,7 @@ import pyarrow as pa
 from streamgda.data.blocks.arrays import column_labels, library_of
 from streamgda.data.blocks.block import Matrix
 from streamgda.data.blocks.schema import Schema, column_of
+from streamgda.data.blocks.types import plain
 from streamgda.data.sources.batches import matrix_of
 from streamgda.data.sources.columns.lists import are_of_one_list, first_length, is_list, places_of
 
@@ -64,7 +65,7 @@ def _in_arrow(column: Any, name: Any) -> pa.Array:
             column = pa.array(column, from_pandas=True)
         except (pa.ArrowException, TypeError, OverflowError) as error:
             raise ValueError(f"column {name!r}: {error}. A column holds values of one type") from error
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return plain(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
 def _places(lists: pa.Array, name: str, known: Schema) -> tuple[Sequence[str], Matrix]:

@@ -24,7 +24,7 @@ from streamgda.models.gaussians.posteriors import Array
 
 _BYTES_OF_PIECE = 1 << 25
 
-_OF_ANY_LENGTH = {pa.string(), pa.large_string(), pa.binary(), pa.large_binary()}
+_OF_ANY_LENGTH = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 ColumnName = Literal["label", "probabilities", "log_density", "distance", "set"]
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Features, Matrix
 from streamgda.data.blocks.schema import Schema, column_of
+from streamgda.data.blocks.types import plain, plain_type
 
 
 def places_of(column: str, length: int) -> tuple[str, ...]:
@@ -31,7 +32,7 @@ def are_of_one_list(schema: Schema) -> bool:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether columns of this type hold lists of integers or floats."""
-    lists: Any = getattr(kind, "storage_type", kind)  # of a tensor
+    lists: Any = plain_type(kind)  # that of a tensor too
     if not (pa.types.is_list(lists) or pa.types.is_large_list(lists) or pa.types.is_fixed_size_list(lists)):
         return False
     return bool(pa.types.is_integer(lists.value_type) or pa.types.is_floating(lists.value_type))
@@ -39,7 +40,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 def length_of(kind: pa.DataType) -> int | None:
     """The length of all lists of a type; None if they may differ."""
-    lists: Any = getattr(kind, "storage_type", kind)
+    lists: Any = plain_type(kind)
     return int(lists.list_size) if pa.types.is_fixed_size_list(lists) else None
 
 
@@ -64,7 +65,7 @@ def expanded(
     ValueError
         If the lists of a column have no one length, or a place of it is named as another feature is.
     """
-    if not any(map(is_list, set(schema.types))):
+    if not any(map(is_list, schema.types)):
         return tuple(names), {}
     kinds = {field.name: field.type for field in schema if is_list(field.type)}
     there = set(schema.names)
@@ -120,7 +121,7 @@ def has_no_list(column: pa.ChunkedArray) -> bool:
 
 def lengths_of(column: pa.Array) -> pa.Array:
     """How many numbers each list of a column has; null for a null list."""
-    return pc.list_value_length(getattr(column, "storage", column))
+    return pc.list_value_length(plain(column))
 
 
 def first_other(lengths: pa.Array, length: int) -> int | None:

@@ -7,6 +7,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from streamgda.data.blocks.types import plain_type
+
 FirstRows = Callable[[list[str]], pa.Table]
 """Reads the first rows of some columns."""
 
@@ -25,12 +27,13 @@ def is_number(arrow_type: pa.DataType) -> bool:
     )
 
 
-_OF_TEXT = frozenset({"string", "large_string", "string_view", "binary", "large_binary", "binary_view"})
+_OF_TEXT = frozenset({"string", "large_string", "binary", "large_binary"})
 """Types of Arrow. Impala and Hive write text as binary."""
 
 
 def label_kind(arrow_type: pa.DataType) -> str | None:
     """The kind of label that a column of this type holds: "str", "int", "bool", or None."""
+    arrow_type = plain_type(arrow_type)
     if pa.types.is_dictionary(arrow_type):
         return label_kind(arrow_type.value_type)
     if pa.types.is_boolean(arrow_type):
@@ -41,9 +44,9 @@ def label_kind(arrow_type: pa.DataType) -> str | None:
 
 
 def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
-    """The types of those columns that are there."""
+    """The plain types of those columns that are there."""
     there = dict(zip(schema.names[::-1], schema.types[::-1], strict=True))  # the first one of a name
-    return {name: there[name] for name in names if name in there}
+    return {name: plain_type(there[name]) for name in names if name in there}
 
 
 def uninformative(first_rows: FirstRows | None, names: list[str]) -> list[str]:

@@ -22,6 +22,7 @@ import pyarrow.json
 
 from streamgda.data.blocks.block import Missing, Places
 from streamgda.data.blocks.options import refusing_renamed
+from streamgda.data.blocks.types import decoded
 from streamgda.data.blocks.wording import listed
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
@@ -37,7 +38,7 @@ from streamgda.data.sources.files.errors import NOT_UTF8, decoding, opening
 from streamgda.data.sources.files.format_options import format_of, text_of, word_of
 from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Check, Dataset, name_of_format
-from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, as_plain
+from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
 from streamgda.data.storage.filesystems import Storage, Version
@@ -326,7 +327,7 @@ class FileRows(RowGroups):
             try:
                 types = self.types if _is_text(self.format) else self._types_in(_schema_of(*place))
                 for batch in _batches_of(*place, types):
-                    yield as_plain(batch)
+                    yield decoded(batch)
                     n_rows += batch.num_rows
             except pa.ArrowKeyError as error:
                 raise self._lacks(_ABSENT.findall(str(error))[0]) from error

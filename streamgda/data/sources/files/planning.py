@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from streamgda.data.blocks.types import decoded_schema, decoded_type
 from streamgda.data.sources.base import Map
 from streamgda.data.sources.columns.choosing import check_types
 from streamgda.data.sources.columns.expressions import Filter, filtering
@@ -41,7 +42,7 @@ from streamgda.data.sources.files.keys import (
     warn_of_mixed,
     without,
 )
-from streamgda.data.sources.files.row_groups import VIEWS, ReadOptions, RowGroups, read_buffer, without_views
+from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, read_buffer
 from streamgda.data.sources.splits import InputFile, group_into_tasks
 from streamgda.data.storage.filesystems import Storage, Version, conceal
 from streamgda.data.storage.footers import Footer, read_footer
@@ -137,7 +138,7 @@ class Dataset:
         keys = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
         found = [pa.field(name, type_of_keys(values)) for name, values in by_name(keys).items()]
         columns = [*first.schema.remove_metadata(), *(declared.get(one.name, one) for one in found)]
-        schema = without_views(pa.schema(columns))
+        schema = decoded_schema(pa.schema(columns))
         return cls(
             listing, first, first.schema, schema, keys, pa.schema([*declared.values()]), {}, format, find
         )
@@ -157,7 +158,7 @@ class Dataset:
                 types = types.append(column)
             else:
                 own = own.append(column)
-        return cls(listing, first, own, without_views(columns), keys, types, find=find)
+        return cls(listing, first, own, decoded_schema(columns), keys, types, find=find)
 
     @classmethod
     def of_arrow(cls, dataset: ds.FileSystemDataset) -> Self:
@@ -168,7 +169,7 @@ class Dataset:
         fragments = dict(zip(paths, parts, strict=True))
         keys = {path: ds.get_partition_keys(part.partition_expression) for path, part in fragments.items()}
         first = _first_readable(listing, partial(cls.read_head, storage, _FORMAT))
-        schema = without_views(dataset.schema)
+        schema = decoded_schema(dataset.schema)
         types = pa.schema([column for column in schema if column.name in keys[first.path]])
         return cls(listing, first, first.schema, schema, keys, types, fragments)
 
@@ -546,7 +547,11 @@ class FilePlanner:
             return indices
         if condition is None or condition.passes_beyond_statistics:
             return every
-        if any(field.type in VIEWS for field in footer.schema if field.name in condition.columns.names):
+        if any(
+            decoded_type(one.type) is not one.type
+            for one in footer.schema
+            if one.name in condition.columns.names
+        ):
             return every  # Arrow does not compare the statistics of views
         keys = [
             (one.name, file.partition[one.name], one.type)
@@ -614,14 +619,11 @@ def unified_types(names: Iterable[str], dataset: pa.Schema, files: Iterable[Inpu
         If no type holds the values of a column in all files; the message names a file.
     """
     types = {name: dataset.field(name).type for name in names}
-    stored = {
-        (name, without_views(file.columns).field(name).type): file.location
-        for file in files
-        for name in types
-        if name in file.columns.names
-    }
-    for (name, kind), path in stored.items():
-        types[name] = _unified(types[name], kind, f"{path}: column {name!r}")
+    for file in files:
+        columns = decoded_schema(file.columns)
+        for name in [name for name in types if name in columns.names]:
+            place = f"{file.location}: column {name!r}"
+            types[name] = _unified(types[name], columns.field(name).type, place)
     return pa.schema(list(types.items()))
 
 

@@ -5,7 +5,7 @@
   of strings, fewer rows are decoded at a time if the strings are long.
 - Wide row groups are decoded some columns at a time. Arrow decodes all columns side by side, and holds a page
   of each beside the decoded rows. Where a column has a single page, that is twice the bytes of the row group.
-- Views of strings, which most of Arrow's functions do not take, become plain strings.
+- Views, which most of Arrow's functions do not take, become plain columns.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Places, power_of_two_up_to, rows_per_block
+from streamgda.data.blocks.types import decoded
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.batches import BatchSplit
 from streamgda.data.sources.columns.expressions import Filter, filtering
@@ -53,8 +54,6 @@ _MOST_VALUES = 20_000_000  # of wide row groups that are decoded as a whole: 160
 _COLUMNS_AT_A_TIME = 8  # decoded together, so that only their pages are in memory
 _FEW_ROWS = 1 << 11  # of lists, which are decoded as fast as many
 _ALIGNMENT = 64  # bytes, at multiples of which Arrow lets arrays begin
-VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-"""The types of views, and the plain types that take their place."""
 
 
 @dataclass(frozen=True)
@@ -435,7 +434,7 @@ def decode(
         batches = iter(_by_columns(parquet, groups, names, n_rows).to_batches(at_a_time))
     else:
         batches = parquet.iter_batches(at_a_time, row_groups=groups, columns=names, use_threads=False)
-    return map(as_plain, batches)
+    return map(decoded, batches)
 
 
 def _by_columns(
@@ -471,18 +470,3 @@ def _copied(column: pa.Array, room: NDArray[np.uint8]) -> pa.Array:
     copied = room[: values.nbytes].view(values.dtype)
     copied[:] = values
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(copied)])
-
-
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """A schema with the types in which columns of views are decoded."""
-    if VIEWS.keys().isdisjoint(schema.types):
-        return schema
-    return pa.schema(
-        [field.with_type(VIEWS.get(field.type, field.type)) for field in schema], schema.metadata
-    )
-
-
-def as_plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose columns of views are plain strings."""
-    plain = without_views(batch.schema)
-    return batch if plain is batch.schema else batch.cast(plain)

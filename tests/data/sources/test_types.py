@@ -1,0 +1,221 @@
+"""The types of columns that are learnt are the same, whichever way a table comes in."""
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from streamgda import GaussianNB, accumulate, predict_dataset, scan, scan_arrow, scan_parquet
+
+
+class Centimetres(pa.ExtensionType):
+    """A type of Python, which has no hash."""
+
+    def __init__(self):
+        super().__init__(pa.float64(), "tests.centimetres")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage, serialized):
+        return cls()
+
+
+def extension(kind):
+    return lambda column: pa.ExtensionArray.from_storage(kind, column)
+
+
+def runs(column):
+    return pa.RunEndEncodedArray.from_arrays(np.arange(1, len(column) + 1, dtype=np.int32), column)
+
+
+def whole(v):
+    return np.rint(v).astype(np.int64)
+
+
+def days(seconds):
+    return lambda v: whole(v) / (86_400 / seconds)
+
+
+def word(v):
+    return np.array(["a", "b", "c"])[whole(v) % 3]
+
+
+def pair(v):
+    return np.column_stack([v, -v])
+
+
+# Values of NumPy for quarters, the type of Arrow that holds them, its wrapping, and what is learnt of them.
+KINDS = {
+    "half": (np.float16, pa.float16(), None, None),
+    "float": (np.float32, pa.float32(), None, None),
+    "double": (np.float64, pa.float64(), None, None),
+    "int8": (whole, pa.int8(), None, None),
+    "uint64": (lambda v: whole(v + 50), pa.uint64(), None, None),
+    "bool": (lambda v: v > 0, pa.bool_(), None, None),
+    "decimal": (lambda v: [Decimal(x) for x in v.tolist()], pa.decimal128(9, 2), None, np.float64),
+    "decimal256": (lambda v: [Decimal(x) for x in v.tolist()], pa.decimal256(50, 2), None, np.float64),
+    "date": (lambda v: whole(v).astype("M8[D]"), pa.date32(), None, whole),
+    "date64": (lambda v: whole(v).astype("M8[D]"), pa.date64(), None, whole),
+    "moment": (lambda v: whole(v).astype("M8[s]"), pa.timestamp("s", "UTC"), None, days(1)),
+    "nanoseconds": (lambda v: whole(v).astype("M8[s]"), pa.timestamp("ns"), None, days(1)),
+    "duration": (lambda v: whole(v).astype("m8[ms]"), pa.duration("ms"), None, days(1e-3)),
+    "time": (lambda v: whole(v + 50).astype(np.int32), pa.time32("s"), None, lambda v: days(1)(v + 50)),
+    "text": (word, pa.string(), None, None),
+    "large text": (word, pa.large_string(), None, None),
+    "view": (word, pa.string_view(), None, None),
+    "bytes": (word, pa.binary(), None, None),
+    "fixed bytes": (word, pa.binary(1), None, None),
+    "json": (word, pa.string(), extension(pa.json_()), None),
+    "dictionary": (word, pa.string(), pc.dictionary_encode, None),
+    "codes": (lambda v: whole(v) % 3, pa.int64(), pc.dictionary_encode, lambda v: (whole(v) % 3).astype(str)),
+    "flags": (lambda v: v > 0, pa.bool_(), pc.dictionary_encode, lambda v: (v > 0).astype(str)),
+    "lists": (pair, pa.list_(pa.float64()), None, None),
+    "large lists": (pair, pa.large_list(pa.float32()), None, None),
+    "fixed lists": (pair, pa.list_(pa.float64(), 2), None, None),
+    "views": (pair, pa.list_view(pa.float64()), None, None),
+    "large views": (pair, pa.large_list_view(pa.float64()), None, None),
+    "tensor": (pair, pa.list_(pa.float64(), 2), extension(pa.fixed_shape_tensor(pa.float64(), [2])), None),
+    "runs": (np.float64, pa.float64(), runs, None),
+    "runs of text": (word, pa.string(), runs, None),
+    "centimetres": (np.float64, pa.float64(), extension(Centimetres()), None),
+    "bool8": (lambda v: (v > 0).astype(np.int8), pa.int8(), extension(pa.bool8()), None),
+}
+RUNS, VIEWS, CODES = {"runs", "runs of text"}, {"views", "large views"}, {"codes", "flags"}
+
+
+def random_table(rng, kinds, n_rows, share_of_nulls):
+    """A table with a column of each kind, and the features that are learnt of each, NaN where it is null."""
+    y = rng.permutation(np.arange(n_rows) % 2)
+    columns, features = {}, {}
+    for name, (values, kind, wrap, learnt) in ((name, KINDS[name]) for name in kinds):
+        v = rng.integers(-80, 80, n_rows) / 4
+        null = rng.random(n_rows) < share_of_nulls * rng.integers(0, 2)
+        each = zip(np.asarray(values(v)).tolist(), null, strict=True)
+        column = pa.array([None if gone else value for value, gone in each], kind)
+        columns[name] = column if wrap is None else wrap(column)
+        known = np.asarray((learnt or values)(v))
+        if known.dtype.kind == "U":
+            known = np.where(null, "(missing)", known)
+            features |= {f"{name}={one}": (known == one) * 1.0 for one in np.unique(known)}
+        else:
+            known = np.where(null[:, None], np.nan, known.reshape(n_rows, -1).astype(float))
+            features |= {
+                f"{name}_{i}" if known.shape[1] > 1 else name: known[:, i] for i in range(known.shape[1])
+            }
+    return pa.table({**columns, "y": y}), features
+
+
+def csv(table, folder):
+    pa.csv.write_csv(table, folder / "a.csv")
+    return accumulate(scan(folder / "a.csv", "y", missing="drop"), "diag")
+
+
+def feather(table, folder):
+    pa.feather.write_feather(table, folder / "a.feather")
+    return accumulate(scan(folder / "a.feather", "y", missing="drop"), "diag")
+
+
+def parquet(table, folder):
+    pq.write_table(table, folder / "a.parquet", row_group_size=17)
+    return accumulate(scan_parquet(folder / "a.parquet", "y", missing="drop"), "diag")
+
+
+def scanned(convert):
+    return lambda table, folder: accumulate(scan_arrow(convert(table), "y", missing="drop"), "diag")
+
+
+def fitted(convert):
+    return lambda table, folder: (
+        GaussianNB().fit(convert(table.drop_columns("y")), table["y"].to_numpy()).statistics_
+    )
+
+
+def arrow_types(table):
+    return table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+# How a table comes in; the kinds that the way cannot hold, or the only ones; and whether it may have nulls.
+OF_POLARS = {*RUNS, *VIEWS, *CODES, "decimal256"}
+WAYS = {
+    "arrow": (scanned(lambda table: table), (), True),
+    "pandas": (scanned(pa.Table.to_pandas), (), True),
+    "pandas with types of Arrow": (scanned(arrow_types), (), True),
+    "polars": (scanned(pl.from_arrow), OF_POLARS, True),
+    "lazy polars": (scanned(lambda table: pl.from_arrow(table).lazy()), OF_POLARS, True),
+    "parquet": (parquet, {*RUNS, *CODES}, True),
+    "feather": (feather, (), True),
+    "csv": (csv, {*KINDS} - {"float", "double", "int8", "bool", "decimal", "date", "moment", "text"}, True),
+    "fit of arrow": (fitted(lambda table: table), (), False),
+    "fit of a batch": (fitted(lambda table: table.combine_chunks().to_batches()[0]), (), False),
+    "fit of pandas": (fitted(pa.Table.to_pandas), (), False),
+    "fit of pandas with types of Arrow": (fitted(arrow_types), RUNS, False),
+    "fit of polars": (fitted(pl.from_arrow), OF_POLARS, False),
+    "fit of dicts": (fitted(pa.Table.to_pylist), CODES, False),
+}
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_random_table_is_learnt_as_numpy_has_it(way, seed, tmp_path):
+    learn, others, may_lack = WAYS[way]
+    rng = np.random.default_rng(seed)
+    kinds = [kind for kind in KINDS if kind not in others and (seed == 0 or rng.random() < 0.3)] or ["double"]
+    table, features = random_table(rng, kinds, 90 if seed == 0 else rng.integers(40, 400), 0.02 * may_lack)
+    complete = ~np.isnan(np.column_stack(list(features.values()))).any(1)
+    y = table["y"].to_numpy()
+    means = {name: [values[complete & (y == k)].mean() for k in (0, 1)] for name, values in features.items()}
+    state = learn(table, tmp_path)
+    names = state.schema.feature_names
+    assert {*names} == {*means}
+    assert state.means.T == pytest.approx(np.array([means[name] for name in names]), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["registered", "unknown"])
+@pytest.mark.parametrize("way", ["parquet", "arrow"])
+def test_a_type_of_python_is_its_storage_and_stays_in_what_is_kept(tmp_path, is_known, way):
+    wrapped = pa.ExtensionArray.from_storage(Centimetres(), pa.array([1.0, 2.0, 4.0, 8.0]))
+    table = pa.table({"cm": wrapped, "x": [1.0, 2.0, 3.0, 5.0], "y": [0, 0, 1, 1]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    if is_known:
+        pa.register_extension_type(Centimetres())
+    try:
+        path = tmp_path / "a.parquet"
+        data, read = (path, scan_parquet) if way == "parquet" else (pq.read_table(path), scan_arrow)
+        assert accumulate(read(data, "y"), "diag").means.tolist() == [[1.5, 1.5], [6, 4]]
+        assert accumulate(read(data, "y", exclude=["cm"])).n_rows == 4
+        assert accumulate(read(data, "y", features=["x"], weight="cm")).n_rows == 4
+        model = GaussianNB().fit(table.select(["x"]), [0, 0, 1, 1])
+        predict_dataset(model, read(data), tmp_path / "out", keep=["cm"])
+        kept = pq.read_table(tmp_path / "out")["cm"]
+        assert kept.cast(pa.float64()).to_pylist() == [1, 2, 4, 8]
+        assert isinstance(kept.type, Centimetres) == is_known
+    finally:
+        if is_known:
+            pa.unregister_extension_type("tests.centimetres")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([bytes(range(16))] * 2, pa.uuid()),
+        pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1.0, 2.0])]),
+        pa.array([{"a": 1}, {"a": 2}]),
+        pa.array([["a"], ["b"]]),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_other_types_are_refused_by_name(column):
+    table = pa.table({"odd": column, "x": [1.0, 2.0]})
+    for learn in (lambda: GaussianNB().fit(table, [0, 1]), lambda: scan_arrow(table)):
+        with pytest.raises(ValueError, match="columns? 'odd'"):
+            learn()
+    assert scan_arrow(table, exclude=["odd"]).feature_names == ("x",)
