@@ -569,8 +569,8 @@ class Statistics(Locked, ABC):
         return state
 
     def _n_bytes_of(self, block: Block) -> int:
-        """About the size of the state of a block."""
-        return 8 * math.prod(self._labelled.kind.shape(len(block.classes), block.n_features))
+        """About the size of the state of a block; of one class if no row of it counts."""
+        return 8 * math.prod(self._labelled.kind.shape(max(1, len(block.classes)), block.n_features))
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         """The state of the rows of some blocks; None if there are no blocks."""
