@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -15,7 +16,7 @@ from streamgda.data.blocks.arrays import array_blocks, as_table, column_labels, 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.dates import moments_of_days
 from streamgda.data.blocks.schema import MadeColumns
-from streamgda.data.blocks.wording import check_known, listed
+from streamgda.data.blocks.wording import callers_level, check_known, listed
 from streamgda.data.sources.base import ScorableSource, Source
 from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress
@@ -156,13 +157,18 @@ def progressive_score(
     Returns
     -------
     Evaluation, or list of Evaluation
-        The evaluation of all batches but the first, from which the model has learnt what it knows; of all of
-        them, if the model has learnt rows before.
+        The evaluation of the batches that come after the model has learnt rows of two classes; of all of
+        them, if it had learnt such before.
 
     Raises
     ------
     ValueError
         If a batch cannot be learnt or scored.
+
+    Warns
+    -----
+    UserWarning
+        If batches were learnt, and none was scored, as where a source has a single block.
 
     References
     ----------
@@ -215,6 +221,7 @@ def _scored_batches(
     Beside it, yield how many half-lives the rows before have aged since.
     """
     newest: Times | None = None
+    n_learnt = n_scored = 0
     unit = half_life or np.inf
     options: dict[str, Any]
     are_dates = _has_dates(batches, time) if isinstance(batches, Source) and time is not None else False
@@ -233,10 +240,23 @@ def _scored_batches(
             if half_life and newest is not None:
                 faded = weights_after((newest.values - times.values) / unit, weight)
             options |= {"time": times} if getattr(model, "half_life", None) else {}
-        if np.shape(X)[:1] != (0,) and hasattr(model, "statistics_") and model.statistics_.n_rows:
+        if np.shape(X)[:1] != (0,) and _knows_two_classes(model):
+            n_scored += 1
             of_batch = _evaluate_in_memory(model, _blocks_of(model, X, y, faded), inference.Decision())
             yield of_batch, (of_batch.n_rows if age is None else age) / unit
         model.partial_fit(X, y, **options)
+        n_learnt += 1
+    if n_learnt and not n_scored:
+        warnings.warn(
+            f"no batch came after the model had learnt two classes, so none of {n_learnt} was scored; give "
+            "smaller batches as (X, y). A source is read block by block",
+            stacklevel=callers_level(),
+        )
+
+
+def _knows_two_classes(model: Model) -> bool:
+    """Whether a model has learnt rows of two classes; it is certain of a single one."""
+    return hasattr(model, "statistics_") and len(model.labels_of(model.statistics_)) > 1
 
 
 def _has_dates(source: Source, name: str) -> bool | None:

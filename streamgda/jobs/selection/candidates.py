@@ -16,11 +16,20 @@ from streamgda.data.blocks.wording import check_known
 from streamgda.data.registry import OPTIONS
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import Encoding
+from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
 from streamgda.models.estimators.classifier import GaussianClassifier
 from streamgda.models.estimators.reading import too_few_classes
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import missing_for_all
 from streamgda.statistics.required import Required
+
+_IN_NO_SCORE = {
+    "half_life": "all rows of a search are of one age; progressive_score scores a model with half_life",
+    "n_components": "it shortens what transform returns",
+    "store_covariance": "it sets covariance_",
+    "temperature": "set scoring='neg_log_loss', or calibrate='temperature', which finds the best",
+}
+"""Parameters that change no score of a search, or no log-likelihood, and what to do."""
 
 ParamGrid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]]
 
@@ -101,6 +110,29 @@ def candidates_of(estimator: Any, param_grid: ParamGrid) -> list[Candidate]:
         candidate._check_learns_in_parts()
         candidates.append(Candidate(dict(params), candidate))
     return candidates
+
+
+def check_that_scores_differ(candidates: Sequence[Candidate], scorings: Sequence[str]) -> None:
+    """Raise ValueError if a grid tries several values of a parameter that changes no score."""
+    for parameter, why in _IN_NO_SCORE.items():
+        values = [
+            value
+            for candidate in candidates
+            for name, value in candidate.params.items()
+            if name.rpartition("__")[2] == parameter
+        ]
+        is_scored = parameter == "temperature" and set(scorings) != {LOG_LIKELIHOOD}
+        if not is_scored and any(value != values[0] for value in values):
+            raise ValueError(f"candidates that differ in {parameter} have the same scores: {why}")
+
+
+def check_no_ages(candidates: Sequence[Candidate]) -> None:
+    """Raise ValueError if a candidate has a half-life, for batches that do not age."""
+    if any(candidate.estimator.half_life is not None for candidate in candidates):
+        raise ValueError(
+            "batches of a search do not age, so half_life does nothing here; progressive_score scores a "
+            "model with half_life batch by batch"
+        )
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:

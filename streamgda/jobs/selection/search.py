@@ -28,6 +28,8 @@ from streamgda.jobs.selection.candidates import (
     Candidate,
     ParamGrid,
     candidates_of,
+    check_no_ages,
+    check_that_scores_differ,
     common_encoding,
     statistics_for_all,
 )
@@ -235,9 +237,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If the scoring needs the rows, or the batch cannot be learnt. The search is then unchanged.
+            If the scoring needs the rows, a candidate has a half-life, or the batch
+            cannot be learnt. The search is then unchanged.
         """
         candidates = self._candidates()
+        check_no_ages(candidates)
         if self._measures() != [LOG_LIKELIHOOD]:
             raise ValueError(
                 "batches are not kept, so folds of them can be scored by 'log_likelihood' alone, and do not "
@@ -260,7 +264,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         return self.partial_fit(X, y, sample_weight)  # another thread has replaced the statistics
 
     def _candidates(self) -> list[Candidate]:
-        return candidates_of(self.estimator, self.param_grid)
+        candidates = candidates_of(self.estimator, self.param_grid)
+        check_that_scores_differ(candidates, self._measures())
+        return candidates
 
     def _scorings(self) -> list[str]:
         names = scoring_names(self.scoring)

@@ -99,6 +99,9 @@ def read_folds(
         If the rows need a second read to be scored, but can be read only once.
     """
     if isinstance(X, FoldStatistics):
+        given = {"y": y, "sample_weight": sample_weight, "groups": groups, "fold": fold}
+        if unused := [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"FoldStatistics hold labels, weights and folds already; leave out {unused[0]}")
         return [X.copy()] * len(candidates), None, 0
     source, rule = with_folds(candidates, X, y, sample_weight, cv, groups, fold)
     if source.is_one_shot and _scores_rows(candidates, scorings):

@@ -553,3 +553,33 @@ def test_the_best_estimator_is_that_of_one_fit(tmp_path):
     frame = pd.DataFrame(X, columns=["x0", "x1", "x2", "x3"])
     alone = LDA(shrinkage=0.0).fit(frame, y)
     np.testing.assert_allclose(again.predict_proba(frame), alone.predict_proba(frame))
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ({"half_life": [None, 20.0]}, "differ in half_life .*progressive_score"),
+        ({"temperature": [1.0, 2.0]}, "differ in temperature .*neg_log_loss"),
+        ({"n_components": [1, 2]}, "differ in n_components .*transform"),
+    ],
+)
+def test_a_parameter_that_changes_no_score_is_no_choice(grid, words):
+    X, Y = rows(2)
+    model = GaussianNB() if "n_components" not in grid else LinearDiscriminantAnalysis()
+    search = StatisticsSearchCV(model, grid)
+    for call in (search.fit, search.partial_fit):
+        with pytest.raises(ValueError, match=words):
+            call(X, Y)
+    if "temperature" in grid:
+        scores = search.set_params(scoring="neg_log_loss").fit(X, Y).cv_results_["mean_test_score"]
+        assert scores[0] != scores[1]
+
+
+def test_batches_of_a_search_do_not_age():
+    X, Y = rows(2)
+    search = StatisticsSearchCV(GaussianNB(half_life=20.0), {"var_smoothing": [1e-9, 0.1]})
+    with pytest.raises(ValueError, match="half_life does nothing here; progressive_score"):
+        search.partial_fit(X, Y)
+    states = search.fit(X, Y).fold_statistics_
+    with pytest.raises(ValueError, match="hold labels, weights and folds already; leave out y"):
+        search.fit(states, Y)
