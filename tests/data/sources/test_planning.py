@@ -106,6 +106,19 @@ def test_what_is_wrong_with_a_file_is_said_by_name_before_the_pass_on_a_cluster(
             StatisticsLedger(tmp_path / "ledger").refresh(source, scheduler=client)
 
 
+def test_a_file_that_changes_between_the_list_and_its_footer_is_not_taken_for_the_one_that_was_listed(
+    tmp_path,
+):
+    pq.write_table(table(0), tmp_path / "0.parquet")
+    source = scan_parquet(tmp_path, "y")
+    files = source.files()
+    pq.write_table(table(1), tmp_path / "0.parquet")
+    os.utime(tmp_path / "0.parquet", ns=(10**18, 10**18))
+    (file,) = source.plans(files)
+    with pytest.raises(ValueError, match=r"0\.parquet has changed since the pass was planned"):
+        list(file.splits[0].blocks())
+
+
 def test_a_ledger_follows_a_store_that_lists_milliseconds_and_tells_seconds_of_one_file(tmp_path):
     (tmp_path / "rows").mkdir()
     pq.write_table(table(0), tmp_path / "rows" / "0.parquet")
