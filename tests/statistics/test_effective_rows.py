@@ -115,6 +115,12 @@ def test_rows_that_are_taken_out_leave_the_others(sort, rows, n):
         assert left.digest() == rest.digest()
 
 
+def test_rows_of_one_weight_are_taken_out_of_rows_of_several():
+    X, y = np.arange(5.0)[:, None], [0] * 5
+    state = ClassStatistics().update(X, y, [1, 1, 1, 2, 3]) - ClassStatistics().update(X[:2], y[:2])
+    assert state.effective_counts[0] == pytest.approx(6**2 / (1 + 4 + 9))
+
+
 def test_no_subtraction_leaves_what_no_rows_have():
     """Where the weights of rows are known on one side alone, the difference of squares may be of no rows."""
     alike = ClassStatistics.from_moments([0], [4], [[0.0]], [[[0.0]]], weights=[12.0])
