@@ -3,6 +3,7 @@
 In come words of a shell; out come lines of text or JSON, files and an exit code. Open `commands` first.
 
 - `main` makes the commands of the table ``options.json``, and reads the values of options.
+- `words`: the table, and messages of the library with options in place of parameters.
 - `errors`: errors in one line, warnings, Ctrl-C and exit codes.
 - `commands`: the functions, which are imported when one of them runs.
 - `running`: where a pass runs, and how a command reports.

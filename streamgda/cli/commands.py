@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import click
 import joblib
@@ -18,6 +18,7 @@ import streamgda as sg
 from streamgda.cli.errors import Refused, Skipped, describe
 from streamgda.cli.main import MODELS, given, value_of
 from streamgda.cli.running import report, running
+from streamgda.cli.words import as_options, flag
 from streamgda.data.blocks.labels import kinds_known
 from streamgda.data.blocks.wording import counted
 from streamgda.data.sources.base import FileSource, Source
@@ -32,6 +33,7 @@ from streamgda.jobs.passes.accumulate import read_into
 from streamgda.jobs.scoring.inference import columns_of, maps_and_model, with_features_of
 from streamgda.jobs.selection.candidates import candidates_of
 from streamgda.models.estimators.forgetting import factor_after, newest_and_weights
+from streamgda.statistics.rules import RowRule
 
 Paths: TypeAlias = Sequence[str]
 Out: TypeAlias = str | None
@@ -81,8 +83,15 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     source = _part_of(data, is_test=False)
     _check_replaceable(out, source)
     run, kept = running(), estimator.required_statistics().keywords()
+    if estimator.maps_rows and not statistics:  # it is calibrated by a sample of the rows that it reads
+        if how := given("accumulate"):
+            raise click.UsageError(
+                f"{' '.join(map(flag, how))} of --model random-features takes --statistics too."
+            )
+        _save(estimator.fit(source, **run), out)
+        return
     kept["missing"] = None if statistics and isinstance(missing, str) else missing  # None: read once
-    (kept["rule"],), _ = estimator.rules_for([estimator], partial(read_into, source, **run))
+    kept["rule"] = _rule_of(estimator, source, **run)
     learnt = sg.accumulate(source, **given("accumulate"), **kept, **run)
     try:
         saved = learnt if statistics else build(learnt)
@@ -139,6 +148,7 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     table["model"] = [names[type(params["estimator"]).__name__] for params in table["params"]]
     table["params"] = [{k: v for k, v in p.items() if k != "estimator"} for p in table["params"]]
     table = table.rename(columns=lambda name: name.removesuffix("_test_score").removeprefix("fit_"))
+    table["error"] = table["error"].map(as_options)
     columns = ["rank", "mean", "std", "model", "params", *["error"][: any(table["error"])]]
     candidates = table[columns].sort_values("rank", kind="stable")
     facts = {"scoring": found.scoring, "n_splits": found.n_splits_, "n_reads": found.n_reads_}
@@ -214,7 +224,7 @@ def merge(files: Paths, *, out: str) -> None:
 
     Other Parameters
     ----------------
-    model
+    model : but features, products, calibration, calibration_rows
 
     Examples
     --------
@@ -270,7 +280,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     refresh
     alarms
     run
-    model : but half_life
+    model : but half_life, calibration, calibration_rows
 
     Examples
     --------
@@ -280,20 +290,13 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
         raise click.UsageError("--model and the like are for the model that --out saves.")
     estimator, build, missing = _model_of()
     known, _ = _tried(lambda: sg.StatisticsLedger(ledger).read_options)
-    source = _source_of(data, known=known or {})
+    groups = given("ledger").get("groups")
+    source = _source_of(data, known=known or {}, without=[groups] if groups else [])
     _check_replaceable(out, source)
-    needed = estimator.required_statistics()
-    extra = [name for name, value in needed.keywords().items() if value is True]
-    kept = _ledger_at(ledger, extra if out else ())
-    if out is not None and not kept.required.suffices(needed):
-        flags = " ".join(f"--{name.replace('_', '-')}" for name in extra)
-        raise ValueError(
-            f"{kept!r} keeps less than the model needs: refresh another ledger, with --covariance-type "
-            f"{needed.covariance_type} {flags}".rstrip()
-            + ", or choose another --model or --shrinkage"
-        )
+    run = running()
+    kept = _ledger_for(ledger, estimator, source, known is None, **run) if out else _ledger_at(ledger)
     kept.missing = None if isinstance(missing, str) else missing
-    how = {**given("refresh"), **given("alarms"), **running()}
+    how = {**given("refresh"), **given("alarms"), **run}
     found, saved = kept.refresh(source, exclude=leave_out, **how), None
     try:
         if out is not None and not found.dry_run and not found.is_refused:
@@ -305,7 +308,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
         document |= {"read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
     for path, reason in found.skipped.items():
-        click.echo(f"Warning: skipped {one_line(f'{path}: {reason}')}", err=True)
+        click.echo(f"Warning: skipped {as_options(one_line(f'{path}: {reason}'))}", err=True)
     if found.is_refused:
         alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.alarms_by_file.items())
         raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept or --leave-out them")
@@ -493,6 +496,14 @@ def _model_of(option: str = "") -> tuple[Any, Callable[..., Any], Any]:
     return estimator, partial(kind.from_statistics, **params), missing
 
 
+def _rule_of(estimator: Any, source: Source, **run: Any) -> RowRule | None:
+    """The rule by which a model divides or maps the rows of a source, which may take a read of it."""
+    source = source.pinned()
+    read = partial(read_into, source, **run)
+    (rule,), _ = estimator.rules_for([estimator], read, source, run["scheduler"])
+    return cast("RowRule | None", rule)
+
+
 def _check_replaceable(path: str | None, source: Source | None = None) -> None:
     """Check before the work that a model or statistics can be saved at a path, and replace no other file."""
     if path is None:
@@ -528,13 +539,34 @@ def _model_in(path: str) -> Any:
     return saved
 
 
-def _ledger_at(path: str, needed: Sequence[str] = ()) -> sg.StatisticsLedger:
-    """A ledger with the options with which it was made, or a new one that keeps what is needed."""
+def _ledger_at(path: str, **new: Any) -> sg.StatisticsLedger:
+    """A ledger with the options with which it was made, or a new one with other options."""
     try:
         kept = options_of(sg.StatisticsLedger(path).read_options)
     except ValueError:  # it is new, or damaged, which the refresh that follows reports
-        kept = dict.fromkeys(needed, True)
+        kept = new
     return sg.StatisticsLedger(path, **{**kept, **given("ledger")})
+
+
+def _ledger_for(path: str, estimator: Any, source: Source, is_new: bool, **run: Any) -> sg.StatisticsLedger:
+    """A ledger that keeps what a model is made of; ValueError if it is there and keeps less."""
+    needed, new = estimator.required_statistics(), {}
+    extra = [name for name, value in needed.keywords().items() if value is True]
+    if is_new and not given("refresh").get("dry_run"):
+        rule = _rule_of(estimator, source, **run)
+        new = {"rule": rule} | ({} if rule is None else {"covariance_type": needed.covariance_type})
+    kept = _ledger_at(path, **dict.fromkeys(extra, True), **new)
+    if not kept.required.suffices(needed):
+        raise ValueError(
+            f"{kept!r} keeps less than the model needs: refresh another ledger, with --covariance-type "
+            f"{needed.covariance_type} {' '.join(map(flag, extra))}".rstrip()
+            + ", or choose another --model or --shrinkage"
+        )
+    if not is_new and kept.rule is None and (estimator.maps_rows or estimator.divides_rows):
+        raise ValueError(
+            f"{kept!r} was made for another model: refresh another ledger, with this --model and --out"
+        )
+    return kept
 
 
 def _data_at(path: str) -> dict[str, Any] | None:

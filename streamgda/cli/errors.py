@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from streamgda.cli.words import as_options
 from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.secrets import chain_of, concealing
 
@@ -92,7 +93,7 @@ def describe(error: BaseException) -> str:
         message = f"{error.filename}: {error.strerror}"
     # Statistics that a model keeps for the next call end with the process.
     notes = [note for note in getattr(error, "__notes__", ()) if "statistics_" not in note]
-    message = one_line("; ".join(filter(None, [message, *notes])))
+    message = as_options(one_line("; ".join(filter(None, [message, *notes]))))
     if isinstance(error, _EXPECTED) and message and not notes:
         return message
     return f"{type(error).__name__}: {message or 'no more is known'}" + " (--debug shows where)" * (not notes)
@@ -100,4 +101,4 @@ def describe(error: BaseException) -> str:
 
 def _show(meta: Mapping[str, Any], message: Warning | str, *_: Any, **__: Any) -> None:
     if not meta.get("streamgda.report", {}).get("quiet"):
-        click.echo(f"Warning: {one_line(str(message))}", err=True)
+        click.echo(f"Warning: {as_options(one_line(str(message)))}", err=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
-import pkgutil
 import re
 from contextlib import suppress
 from datetime import date, datetime
@@ -18,16 +16,15 @@ from click.core import ParameterSource
 
 import streamgda
 from streamgda.cli.errors import OneLineErrors
+from streamgda.cli.words import TABLE
 from streamgda.models.estimators import ESTIMATORS
-
-_TABLE: dict[str, Any] = json.loads(pkgutil.get_data("streamgda.cli", "options.json") or "{}")
 
 MODELS = {entry.option: name for name, entry in ESTIMATORS.items()}
 """The estimator for each value of ``--model``."""
 
 
 def _option(place: str, name: str) -> click.Option:
-    settings = dict(_TABLE["options"][place][name])
+    settings = dict(TABLE["options"][place][name])
     if "type" in settings:
         settings["type"] = _type_of(settings["type"])
     return click.Option(**settings, callback=partial(_note, place), expose_value=place.endswith("!"))
@@ -52,7 +49,7 @@ class Command(click.Command):
     def get_params(self, context: click.Context) -> list[click.Parameter]:
         """The arguments and options, and ``--help``."""
         if not self.params:
-            told = _TABLE["commands"][self.name]
+            told = TABLE["commands"][self.name]
             numbers, options = told["arguments"].items(), (option.split(".") for option in told["options"])
             self.params += [
                 click.Argument([name], nargs=n, required=True, type=Kind(_path)) for name, n in numbers
@@ -65,7 +62,7 @@ class Command(click.Command):
         try:
             return super().parse_args(context, args)
         except click.NoSuchOption as error:
-            now = _TABLE["renamed"].get(error.option_name, "")
+            now = TABLE["renamed"].get(error.option_name, "")
             if any(now.partition(" ")[0] in option.opts for option in self.params):
                 raise click.UsageError(f"{error.option_name} is now {now}", context) from error
             raise
@@ -77,8 +74,8 @@ class Command(click.Command):
 
 main = OneLineErrors(
     "streamgda",
-    commands=[Command(name, help=told["help"]) for name, told in _TABLE["commands"].items()],
-    help=_TABLE["help"],
+    commands=[Command(name, help=told["help"]) for name, told in TABLE["commands"].items()],
+    help=TABLE["help"],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 click.version_option(streamgda.__version__)(main)

@@ -39,6 +39,7 @@ from streamgda import (
     scan_zarr,
 )
 from streamgda.cli.main import MODELS, main
+from streamgda.jobs.selection.scorings import METRICS
 from tests.data.tables import zarr_group
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +155,7 @@ def test_an_identifier_among_the_features_is_mentioned_in_the_words_of_the_shell
     said = warned(made, *fit)
     assert said.startswith("Warning: /")
     assert "days/1.parquet: by default all columns are features, also 'id'. A column of" in said
-    assert said.endswith("Set exclude=['id'], or name the features to use\n")
+    assert said.endswith("Set --exclude id, or name the features to use\n")
     assert warned(made, *fit, "--exclude", "id") == warned(made, *fit, "--quiet") == ""
     rows = pq.read_table(made / "days" / "1.parquet").drop_columns("id").to_pandas()
     rows.to_csv(tmp_path / "a.csv")  # with a column of row numbers, which has no name
@@ -609,6 +610,110 @@ def test_inspect_tells_models_statistics_and_their_faults(made, tmp_path):
     said = invoke(tmp_path, "inspect", "statistics.parquet")
     assert f"\ncan_predict: {', '.join(able)}\n" in said
     assert "\ncannot_predict QuadraticDiscriminantAnalysis: The covariance matrix of class new is" in said
+
+
+# ---------------------------------------------------------------------- what is offered works
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory):
+    """Rows in two files, the same with a column of text, and a model and statistics of them."""
+    folder, rng = tmp_path_factory.mktemp("offered"), np.random.default_rng(0)
+    (folder / "rows").mkdir()
+    y = rng.integers(0, 2, 240)
+    x, z, w = rng.normal(size=240) + 2 * y, rng.normal(size=240), rng.integers(1, 3, 240)
+    table = pa.table({"x": x, "z": z, "w": w, "g": np.arange(240) % 20, "y": y})
+    for i in range(6):
+        pq.write_table(table.slice(40 * i, 40), folder / "rows" / f"{i}.parquet")
+    pq.write_table(table.append_column("town", [rng.choice(["a", "b"], 240)]), folder / "towns.parquet")
+    data = [folder / "rows", "--target", "y", "--features", "x,z"]
+    invoke(folder, "fit", *data, "--out", "model.parquet")
+    for model in MODELS:
+        invoke(folder, "fit", *data, "--statistics", "--model", model, "--out", f"{model}.parquet")
+    return folder
+
+
+def command_line(command, folder, model):
+    """Words with which a command does its work."""
+    rows, saved = str(folder / "rows"), str(folder / "model.parquet")
+    return {
+        "fit": ["fit", rows, "--target", "y", "--out", "out"],
+        "search": ["search", rows, "--target", "y", "--scoring", "accuracy", "--try", "lda"],
+        "update": ["update", saved, rows, "--target", "y", "--out", "out"],
+        "merge": ["merge", str(folder / f"{model}.parquet"), "--out", "out"],
+        "refresh": ["refresh", "ledger", rows, "--target", "y"],
+        "predict": ["predict", saved, rows, "--out", "out"],
+        "evaluate": ["evaluate", saved, rows, "--target", "y"],
+        "inspect": ["inspect", saved],
+    }[command]
+
+
+VALUES = {  # by option, where words are not all that it takes; a new option needs an example
+    "target": "y", "fold": "w", "features": "x,z", "exclude": "w", "weight": "w", "filters": "x>=0",
+    "keep": "g", "groups": "g", "by": "rows files g", "test": "0.5", "format": "parquet", "categories": "town auto none",
+    "missing": "", "out": "", "leave_out": "", "rows_per_task": "100", "retries": "1", "quantile": "0.1",
+    "checkpoint": "states", "scheduler": "threads synchronous", "tried": " ".join(MODELS), "cv": "3",
+    "scoring": " ".join(METRICS), "folds": "3", "columns": "label distance,log_density", "top": "2",
+    "threshold": "0.5", "pos_label": "0", "priors": "0.3,0.7", "max_shift": "9", "max_divergence": "9",
+    "max_share_shift": "9", "temperature": "9", "half_life": "9", "shrinkage": "0.1", "pooling": "0.1",
+    "reg_param": "0.1", "tol": "0.1", "var_smoothing": "0.1", "max_df": "0.1", "alpha": "0.1",
+    "n_components": "1", "subclasses": "1", "subclasses__random_state": "1", "categories__alpha": "1",
+    "categories__ridge": "0.1", "calibration_rows": "200", "categories__max_categories": "200",
+    "subclasses__rows_per_class": "200", "device": "",
+}  # fmt: skip
+BESIDE = {
+    "predict quantile": ["--columns", "label,set"],
+    "refresh groups": ["--folds", "3"],
+    "refresh model": ["--out", "out"],
+}
+
+
+def of_table():
+    """The options of all commands; those of models once, but for the models themselves."""
+    seen = set()
+    for name, command in main.commands.items():
+        for option in command.get_params(click.Context(command)):
+            place = getattr(option.callback, "args", ["click"])[0]
+            once = option.name if place == "model" and option.name != "model" else (name, option.name)
+            if isinstance(option, click.Option) and option.name != "help" and once not in seen:
+                seen.add(once)
+                yield pytest.param(name, option, id=f"{name}{option.opts[-1]}")
+
+
+@pytest.mark.parametrize(("command", "option"), [*of_table()])
+def test_each_value_of_each_option_works(offered, tmp_path, command, option):
+    """One that some models take is clearly refused by the others."""
+    words = [*getattr(option.type, "choices", ()), *re.findall(r"\b[a-z]\w*", option.metavar or "")]
+    given = [[option.opts[-1], word] for word in words]
+    if option.is_flag:
+        given = [[one] for one in (option.opts[-1], *option.secondary_opts)]
+    elif not words or "|" in (option.metavar or ""):
+        given += [[option.opts[-1], value] for value in VALUES[option.name].split()]
+    of = re.match(r"([a-z, -]+): ", option.help)
+    models = [one for one in (of[1].split(", ") if of else MODELS) if one in MODELS]
+    if option.name == "model" or getattr(option.callback, "args", None) != ("model",):
+        models = [None]
+    for flags in given:
+        codes = {}
+        for model in models:
+            line = command_line(command, offered, flags[-1] if option.name == "model" else "qda")
+            line += [
+                *(["--model", model] if model else []),
+                *flags,
+                *BESIDE.get(f"{command} {option.name}", []),
+            ]
+            if option.name.startswith("categories") and flags[-1] != "none":
+                line = [str(offered / "towns.parquet") if word.endswith("rows") else word for word in line]
+                line += [] if option.name == "categories" else ["--categories", "town"]
+            folder = tmp_path / f"{flags[-1]} {model}"
+            folder.mkdir()
+            with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+                patch.chdir(folder)
+                warnings.simplefilter("ignore")
+                result = CliRunner().invoke(main, line)
+            codes[model] = result.exit_code
+            assert "--debug" not in result.stderr, (line, result.stderr)
+        assert 0 in codes.values(), (line, codes, result.output)
 
 
 # ---------------------------------------------------------------------- bad data is one line, and exit code 1

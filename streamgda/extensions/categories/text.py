@@ -55,7 +55,7 @@ def read_as_what(name: str, values: Sequence[Any]) -> str:
 
 def _reading_csv(option: str) -> str:
     """How CSV is read with one more option: statistics do not know those that it was read with."""
-    return f"read CSV with format='csv {option}' (--format; keep the other options that you gave)"
+    return f"read CSV with format='csv {option}'; keep the other options that you gave"
 
 
 def _remedy(name: str, numbers: Collection[str], odd: Sequence[str]) -> str:
@@ -71,6 +71,7 @@ def _remedy(name: str, numbers: Collection[str], odd: Sequence[str]) -> str:
     digits = f"replace_substring_regex(field({name!r}), '[^0-9{',' if has_comma else '.'}-]', '')"
     digits = f"replace_substring({digits}, ',', '.')" if has_comma else digits
     return (
-        f"leave it out (--exclude), and make numbers of it with with_columns(number={digits}.cast('double'))"
-        ", by functions of pyarrow.compute; in a frame by Series.str.replace"
+        f"leave it out, with exclude=[{name!r}], and make numbers of it with "
+        f"with_columns(number={digits}.cast('double')), by functions of pyarrow.compute; in a frame by "
+        "Series.str.replace"
     )

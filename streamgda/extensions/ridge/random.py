@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from itertools import islice
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, cast
@@ -167,6 +167,15 @@ class RandomFeatureClassifier(RidgeClassifier):
 
     def _prepare_for(self, source: Source, scheduler: Scheduler) -> None:
         self._source = source, scheduler
+
+    @classmethod
+    def rules_for(
+        cls, models: Sequence[Any], read: Read, source: Source, scheduler: Scheduler = None
+    ) -> tuple[list[Any], int]:
+        """The maps of some models, which are fitted to one sample of a part of the rows."""
+        blocks, n_rows = _sampled(source, scheduler)
+        once = cache(lambda: list(blocks()))
+        return [model._rule_of(once, n_rows) for model in models], 0
 
     def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: float | None) -> MappedRows:
         """The rule that maps rows, with a map that is fitted to a sample of these, if it is not yet."""

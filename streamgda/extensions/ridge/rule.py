@@ -7,6 +7,7 @@ Rows are centred about one mean c for all classes of a block: Σ w (x − c)(x �
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -158,7 +159,7 @@ class MappedRows:
         """Plain values that JSON holds, and `from_document` reads."""
         return {
             "features": self.features.to_document(),
-            "schema": self.schema.to_metadata(),
+            "schema": json.loads(json.dumps(self.schema.to_metadata())),  # tuples as lists
             "products": self.products,
         }
 

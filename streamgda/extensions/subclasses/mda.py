@@ -259,7 +259,9 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         return SampledStatistics(self._empty(self._required(kind)), rows_per_class)
 
     @classmethod
-    def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[Any], int]:
+    def rules_for(
+        cls, models: Sequence[Any], read: Read, source: Source, scheduler: Scheduler = None
+    ) -> tuple[list[Any], int]:
         """The centres of each model, which are drawn from one sample, and how many reads that takes."""
         drawing = [model for model in models if isinstance(model._how, Subclasses)]
         if drawing:
@@ -322,7 +324,7 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
         """
         self._validate_params()
         read = source_to_learn(self, source, None, None, "raise", scheduler, progress)
-        centers: SubclassCenters = self.rules_for([self], read)[0][0]
+        centers: SubclassCenters = self.rules_for([self], read, source)[0][0]
         return centers
 
     def _narrowed(self, statistics: Statistics) -> Statistics:

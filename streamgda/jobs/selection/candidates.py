@@ -18,6 +18,7 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.columns.encoding import Encoding
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD
 from streamgda.models.estimators.classifier import GaussianClassifier
+from streamgda.models.estimators.generative import GenerativeClassifier
 from streamgda.models.estimators.reading import too_few_classes
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import missing_for_all
@@ -133,6 +134,16 @@ def check_no_ages(candidates: Sequence[Candidate]) -> None:
             "batches of a search do not age, so half_life does nothing here; progressive_score scores a "
             "model with half_life batch by batch"
         )
+
+
+def check_have_likelihoods(candidates: Sequence[Candidate], scorings: Sequence[str]) -> None:
+    """Raise ValueError if a candidate has no densities, whose rows "log_likelihood" cannot score."""
+    for model in (candidate.estimator for candidate in candidates):
+        if LOG_LIKELIHOOD in scorings and not isinstance(model, GenerativeClassifier):
+            raise ValueError(
+                f"{type(model).__name__} has no densities, and so no log-likelihood: set "
+                "scoring='neg_log_loss' or scoring='accuracy'"
+            )
 
 
 def statistics_for_all(candidates: Sequence[Candidate]) -> dict[str, Any]:

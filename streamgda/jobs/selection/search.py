@@ -28,6 +28,7 @@ from streamgda.jobs.selection.candidates import (
     Candidate,
     ParamGrid,
     candidates_of,
+    check_have_likelihoods,
     check_no_ages,
     check_that_scores_differ,
     common_encoding,
@@ -266,6 +267,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
     def _candidates(self) -> list[Candidate]:
         candidates = candidates_of(self.estimator, self.param_grid)
         check_that_scores_differ(candidates, self._measures())
+        check_have_likelihoods(candidates, self._scorings())
         return candidates
 
     def _scorings(self) -> list[str]:

@@ -139,7 +139,9 @@ def _rules_for(
     for kind in {type(candidate.estimator): None for candidate in candidates}:
         own = [i for i, candidate in enumerate(candidates) if type(candidate.estimator) is kind]
         models = [candidates[i].estimator for i in own]
-        of_kind, n_reads = kind.rules_for(models, partial(read_into, source, **how))
+        of_kind, n_reads = kind.rules_for(
+            models, partial(read_into, source, **how), source, how.get("scheduler")
+        )
         rules |= dict(zip(own, of_kind, strict=True))
         total += n_reads
     return [rules[i] for i in range(len(candidates))], total

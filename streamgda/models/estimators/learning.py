@@ -183,8 +183,10 @@ class StatisticsLearner(BaseEstimator, ABC):
         return empty_statistics(required, missing=self.missing, rule=rule)
 
     @classmethod
-    def rules_for(cls, models: Sequence[Any], read: Callable[[Any], Any]) -> tuple[list[RowRule | None], int]:
-        """The rules by which models of this kind divide rows, and how many reads it takes to find them."""
+    def rules_for(
+        cls, models: Sequence[Any], read: Read, source: Source, scheduler: Scheduler = None
+    ) -> tuple[list[RowRule | None], int]:
+        """The rules by which such models divide or map rows of a source, and how many reads that takes."""
         return [None] * len(models), 0
 
     # ------------------------------------------------------------------ rows and statistics go in

@@ -42,7 +42,7 @@ CASES = {
 
 
 def option_named(error):
-    return re.search('format="(.*?)" \\(--format\\)', str(error))[1]
+    return re.search('format="(.*?)"', str(error))[1]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -52,9 +52,7 @@ def naming_options(path: str, kind: ds.FileFormat, beginning: Callable[[], bytes
             raise
         other = ", or of another encoding" if "encoding=" in written else ""
         reason = str(error).removeprefix(path).lstrip(": ")
-        raise ValueError(
-            f'{path} seems to be of format="{written}" (--format){other}. As given: {reason}'
-        ) from error
+        raise ValueError(f'{path} seems to be of format="{written}"{other}. As given: {reason}') from error
 
 
 def check_columns(path: str, schema: pa.Schema, kind: ds.FileFormat) -> None:

@@ -45,7 +45,7 @@ SUFFIXES = (".parquet", ".parq", ".pq")
 OTHER_FORMATS = (
     "it is damaged or of another format. scan reads names that end in .csv, .tsv, .jsonl, .ndjson or .json, "
     "also with .gz, .bz2, .zst or .lz4, and in .feather, .arrow, .ipc or .orc, and other names by "
-    "format='csv' or the like (--format csv)"
+    "format='csv' or the like"
 )
 """What may be wrong with a file that is not named as Parquet."""
 

@@ -14,7 +14,7 @@ _ENCRYPTED = (
     "it is encrypted (with its keys in a pyarrow dataset, use scan_arrow(dataset.scanner().to_reader(), ...))"
 )
 
-NOT_UTF8 = "it is not UTF-8: say its encoding, such as format='csv encoding=latin1' (--format)"
+NOT_UTF8 = "it is not UTF-8: say its encoding, such as format='csv encoding=latin1'"
 """What to do about a file of CSV in another encoding."""
 
 _KNOWN = {
