@@ -619,12 +619,12 @@ def test_inspect_tells_models_statistics_and_their_faults(made, tmp_path):
 def offered(tmp_path_factory):
     """Rows in two files, the same with a column of text, and a model and statistics of them."""
     folder, rng = tmp_path_factory.mktemp("offered"), np.random.default_rng(0)
-    (folder / "rows").mkdir()
+    (folder / "rows" / "day=1").mkdir(parents=True)
     y = rng.integers(0, 2, 240)
     x, z, w = rng.normal(size=240) + 2 * y, rng.normal(size=240), rng.integers(1, 3, 240)
     table = pa.table({"x": x, "z": z, "w": w, "g": np.arange(240) % 20, "y": y})
     for i in range(6):
-        pq.write_table(table.slice(40 * i, 40), folder / "rows" / f"{i}.parquet")
+        pq.write_table(table.slice(40 * i, 40), folder / "rows" / "day=1" / f"{i}.parquet")
     pq.write_table(table.append_column("town", [rng.choice(["a", "b"], 240)]), folder / "towns.parquet")
     data = [folder / "rows", "--target", "y", "--features", "x,z"]
     invoke(folder, "fit", *data, "--out", "model.parquet")
@@ -650,8 +650,9 @@ def command_line(command, folder, model):
 
 VALUES = {  # by option, where words are not all that it takes; a new option needs an example
     "target": "y", "fold": "w", "features": "x,z", "exclude": "w", "weight": "w", "filters": "x>=0",
-    "keep": "g", "groups": "g", "by": "rows files g", "test": "0.5", "format": "parquet", "categories": "town auto none",
-    "missing": "", "out": "", "leave_out": "", "rows_per_task": "100", "retries": "1", "quantile": "0.1",
+    "keep": "g", "groups": "g", "by": "rows files g", "test": "0.5", "format": "parquet",
+    "categories": "town auto none", "missing": "", "out": "", "leave_out": "",
+    "rows_per_task": "100", "retries": "1", "quantile": "0.1",
     "checkpoint": "states", "scheduler": "threads synchronous", "tried": " ".join(MODELS), "cv": "3",
     "scoring": " ".join(METRICS), "folds": "3", "columns": "label distance,log_density", "top": "2",
     "threshold": "0.5", "pos_label": "0", "priors": "0.3,0.7", "max_shift": "9", "max_divergence": "9",
@@ -659,7 +660,7 @@ VALUES = {  # by option, where words are not all that it takes; a new option nee
     "reg_param": "0.1", "tol": "0.1", "var_smoothing": "0.1", "max_df": "0.1", "alpha": "0.1",
     "n_components": "1", "subclasses": "1", "subclasses__random_state": "1", "categories__alpha": "1",
     "categories__ridge": "0.1", "calibration_rows": "200", "categories__max_categories": "200",
-    "subclasses__rows_per_class": "200", "device": "",
+    "subclasses__rows_per_class": "200", "device": "", "hive_types": "day=string",
 }  # fmt: skip
 BESIDE = {
     "predict quantile": ["--columns", "label,set"],
