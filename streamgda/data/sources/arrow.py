@@ -146,19 +146,19 @@ def _first_rows(data: Any, names: list[str]) -> pa.Table:
 
 
 def _is_of_parquet_as_stored(data: ds.Dataset) -> bool:
-    """Whether a dataset lists each of its Parquet files once, and reads the stored columns and types.
+    """Whether a dataset lists each of its Parquet files once, and reads all stored columns in their types.
 
-    A dataset may be given another schema. Then Arrow casts, fills in and leaves out columns.
+    A dataset may be given another schema. Then Arrow casts and leaves out columns. Files may lack some.
     """
     if not isinstance(data, ds.FileSystemDataset) or not isinstance(data.format, ds.ParquetFileFormat):
         return False
     first = next(data.get_fragments())
     keys = ds.get_partition_keys(first.partition_expression)
     as_read, as_stored = (
-        [(field.name, field.type) for field in schema if field.name not in keys]
+        {field.name: field.type for field in schema if field.name not in keys}
         for schema in (data.schema, first.physical_schema)
     )
-    return as_read == as_stored and len(set(data.files)) == len(data.files)
+    return as_stored.items() <= as_read.items() and len(set(data.files)) == len(data.files)
 
 
 def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | RecordBatchReader:

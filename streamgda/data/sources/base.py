@@ -38,8 +38,6 @@ class Source(ABC):
     is_one_shot = False  # whether it can be read once only, as a RecordBatchReader can
     is_quick_to_show = False  # whether its number of rows and first rows are read in an instant
 
-    reads_keys = False  # whether labels or categories are keys of folders
-
     maps: tuple[Any, ...] = ()
     """The transformers through which the features go, in order; see `map`."""
 
@@ -304,6 +302,11 @@ class Source(ABC):
     def with_dates(self, names: Collection[str]) -> Self:
         """The same source, which reads text in these columns as dates; unchanged if it has no columns."""
         return self
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether labels or categories are keys of folders."""
+        return False
 
     def with_kinds(self, kinds: Mapping[str | None, str], *, together: bool = False) -> Self:
         """The same source, whose keys of folders are read as labels and categories of these kinds.

@@ -159,3 +159,19 @@ def test_text_that_a_dataset_or_a_table_declares_is_text(tmp_path):
         ):
             assert source.encoded == encoded
             assert accumulate(source).n_rows == 400
+
+
+def test_declared_types_are_those_of_a_ledger_and_not_of_a_table(tmp_path):
+    put(tmp_path / "data" / "day=2026-11-05")
+    read = {"features": ["x", "day"], "hive_types": {"day": "date32"}}
+    ledger = StatisticsLedger(tmp_path / "ledger")
+    ledger.refresh(scan_parquet(tmp_path / "data", "y", **read))
+    put(tmp_path / "data" / "day=2026-11-06")
+    assert len(ledger.refresh(tmp_path / "data").read) == 1
+    assert ledger.statistics() == accumulate(scan_parquet(tmp_path / "data", "y", **read))
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(
+        tmp_path / "t", pa.table({"x": [1.0], "y": [0], "day": ["a"]}), partition_by=["day"]
+    )
+    with pytest.raises(ValueError, match="a table has types of its own"):
+        scan_parquet(deltalake.DeltaTable(tmp_path / "t"), "y", hive_types={"day": "string"})

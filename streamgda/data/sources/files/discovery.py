@@ -383,6 +383,9 @@ _URI = re.compile(r"(?:([\w+.-]+)://([^/]*))?(.*)", re.DOTALL)
 
 _FIELD_ID = b"PARQUET:field_id"
 
+HAS_DEFAULT = b"initial_default"
+"""What the metadata of a column say if rows of files that lack it have a value in it."""
+
 
 def is_table(data: Any) -> bool:
     """Whether data is a table of Delta's or Iceberg's library, or a scan of one."""
@@ -452,7 +455,13 @@ def _files_of_iceberg(table: Any) -> tuple[pa.Schema, list[tuple[str, Keys]]]:
             "the scan of the Iceberg table has a limit, or a filter that leaves out rows of files; scan all "
             f"rows, and give filters to scan_parquet; or {reader}"
         )
-    return scan.projection().as_arrow(), [(task.file.file_path, {}) for task in tasks]
+    columns, fields = scan.projection().as_arrow(), scan.projection().fields
+    with_default = [i for i, one in enumerate(fields) if getattr(one, "initial_default", None) is not None]
+    for i in with_default:
+        columns = columns.set(
+            i, columns.field(i).with_metadata({**columns.field(i).metadata, HAS_DEFAULT: b""})
+        )
+    return columns, [(task.file.file_path, {}) for task in tasks]
 
 
 # ---------------------------------------------------------------------- folders of tables

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -26,6 +27,13 @@ _TYPES = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
 
 _COMPARED = (pa.string(), pa.int64(), pa.float64(), pa.date32(), pa.timestamp("us"))
 """The types of what a filter may compare keys with."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """In the place of a key: no value, in rows of a file that lacks a column of its table."""
+
+    kind: pa.DataType
 
 
 def keys_in(folder: str) -> dict[str, Any]:
@@ -122,7 +130,7 @@ def as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
     """
     if isinstance(value, int | str) and not isinstance(value, bool):
         return pa.scalar(str(value), pa.string()).cast(kind)
-    return pa.scalar(value, kind)
+    return pa.scalar(None if isinstance(value, Absent) else value, kind)
 
 
 def read_as(value: Any, kind: str | None) -> Any:

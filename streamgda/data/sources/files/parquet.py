@@ -70,8 +70,8 @@ def scan_parquet(
         length, make a feature of each place: those of a column "emb" are emb_0, emb_1 and so on, which may
         be named too.
         May be partition keys. By default all columns of the first file but the target, the weight and the
-        index of a pandas frame. A column that another file lacks is then an error. A column that the first
-        file lacks is not read.
+        index of a pandas frame. A column that another file lacks is then an error; of a table, it is
+        missing in the rows of that file. A column that the first file lacks is not read.
     exclude : sequence of str, optional
         Columns that are not features, if `features` is not given: names, or patterns such as "id*". Name
         identifiers here, since they are columns of numbers too.
@@ -234,11 +234,12 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     def read_options(self) -> dict[str, Any]:
         """What is read of each file, as plain values."""
         written_as, condition = self._dataset.format_as_text, self._filter
+        declared = {name: str(kind) for name, kind in self._dataset.types_given.items()}
         return {
             **self._roles.read_options,
             "filters": None if condition is None else condition.identity,
             **({} if written_as == "parquet" else {"format": written_as}),
-            **({"hive_types": declared} if (declared := self._dataset.types_given) else {}),
+            **({"hive_types": declared} if declared else {}),
         }
 
     def files(self) -> list[InputFile]:

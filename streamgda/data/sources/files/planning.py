@@ -27,9 +27,10 @@ from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.lists import has_no_list
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
-from streamgda.data.sources.files.discovery import Listing, Location, field_numbers
+from streamgda.data.sources.files.discovery import HAS_DEFAULT, Listing, Location, field_numbers
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import (
+    Absent,
     Keys,
     as_type,
     by_name,
@@ -135,13 +136,12 @@ class Dataset:
         folders = dict.fromkeys(path.rpartition("/")[0] for path in listing.files)
         keys = {folder: without(keys_in(folder), first.schema.names) for folder in folders}
         declared = declared_types(types or {}, keys)
-        keys = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
-        found = [pa.field(name, type_of_keys(values)) for name, values in by_name(keys).items()]
+        held = {folder: typed(folder, pairs, declared) for folder, pairs in keys.items()}
+        found = [pa.field(name, type_of_keys(values)) for name, values in by_name(held).items()]
         columns = [*first.schema.remove_metadata(), *(declared.get(one.name, one) for one in found)]
         schema = decoded_schema(pa.schema(columns))
-        return cls(
-            listing, first, first.schema, schema, keys, pa.schema([*declared.values()]), {}, format, find
-        )
+        types_of_keys = pa.schema([*declared.values()])
+        return cls(listing, first, first.schema, schema, held, types_of_keys, {}, format, find)
 
     @classmethod
     def _of_table(cls, listing: Listing, find: Find, columns: pa.Schema, first: Footer) -> Self:
@@ -149,15 +149,11 @@ class Dataset:
         stored = {field.name: field.type for field in first.schema}
         columns = pa.schema([column.with_type(stored.get(column.name, column.type)) for column in columns])
         keys = {
-            path: {name: value.as_py() for name, value in pairs.items() if name not in stored}
+            path: {name: value.as_py() for name, value in pairs.items()}
             for path, pairs in listing.keys.items()
         }
-        own, types = pa.schema([]), pa.schema([])
-        for column in columns:
-            if column.name in keys[first.path]:
-                types = types.append(column)
-            else:
-                own = own.append(column)
+        types = pa.schema([column for column in columns if column.name in keys[first.path]])
+        own = pa.schema([one for one in columns if one.name in stored or one.name not in types.names])
         return cls(listing, first, own, decoded_schema(columns), keys, types, find=find)
 
     @classmethod
@@ -171,7 +167,8 @@ class Dataset:
         first = _first_readable(listing, partial(cls.read_head, storage, _FORMAT))
         schema = decoded_schema(dataset.schema)
         types = pa.schema([column for column in schema if column.name in keys[first.path]])
-        return cls(listing, first, first.schema, schema, keys, types, fragments)
+        own = pa.schema([column for column in schema if column.name not in types.names], schema.metadata)
+        return cls(listing, first, own, schema, keys, types, fragments)
 
     @staticmethod
     def read_head(storage: Storage, kind: ds.FileFormat, path: str) -> Footer:
@@ -218,20 +215,21 @@ class Dataset:
         buffer = read_buffer(len(names))
         with decoding(path), opened(path) as file:
             parquet = pq.ParquetFile(file, metadata=head.metadata, buffer_size=buffer, pre_buffer=False)
-            batches = parquet.iter_batches(FIRST_ROWS, columns=names, use_threads=False)
-            return pa.Table.from_batches(
-                islice(batches, 1), pa.schema(map(parquet.schema_arrow.field, names))
-            )
+            there = [name for name in names if name in parquet.schema_arrow.names]
+            batches = parquet.iter_batches(FIRST_ROWS, columns=there, use_threads=False)
+            types = pa.schema(map(parquet.schema_arrow.field, there))
+            rows = pa.Table.from_batches(islice(batches, 1), types)
+        for name in names:
+            if name not in there:  # it was added to a table later
+                rows = rows.append_column(name, pa.nulls(len(rows), self.stored.field(name).type))
+        return rows.select(names)
 
     def relisted(self, check: Check) -> Self:
         """The dataset with the files that are there now, of which the first passes a check if one does."""
         if self.find is None:
             return self
-        listing, types = (
-            self.find(first_time=False),
-            dict(zip(self.types.names, self.types.types, strict=True)),
-        )
-        return self.of(listing, self.find, check, self.format, self, types)
+        listing = self.find(first_time=False)
+        return self.of(listing, self.find, check, self.format, self, self.types_given)
 
     def _has_first(self, listing: Listing) -> bool:
         """Whether the first of the files is in the version of which the footer is known."""
@@ -242,23 +240,8 @@ class Dataset:
     def files(self, condition: Filter | None) -> list[InputFile]:
         """The files that a filter does not rule out by their keys, to be read in their present versions."""
         keys = self.keys
-        names = (
-            []
-            if condition is None
-            else [name for name in condition.columns.names if name in self.values_of_keys]
-        )
-        if condition is not None and names:
-            types = [condition.columns.field(name).type for name in names]
-            each = [
-                _equal_to(
-                    [
-                        (name, pairs[name], kind)
-                        for name, kind in zip(names, types, strict=True)
-                        if name in pairs
-                    ]
-                )
-                for pairs in keys.values()
-            ]
+        if condition is not None and not self.values_of_keys.keys().isdisjoint(condition.columns.names):
+            each = [_equal_to(pairs, condition.columns) for pairs in keys.values()]
             stand_ins = ds.FileSystemDataset.from_paths(
                 list(map(str, range(len(each)))),
                 schema=_retyped(self.schema, condition.columns),
@@ -312,34 +295,36 @@ class Dataset:
         What a model or a ledger knows comes first, then what is declared. A category or a group is text; all
         labels are whole numbers, or all are text.
         """
-        open_keys = [name for name in self.values_of_keys if name not in self.types.names]
-        alike = {roles.target, *keep}.intersection(open_keys)
-        kinds = {
-            name: "int" if pa.types.is_integer(self.schema.field(name).type) else "str" for name in alike
-        }
-        text = {*roles.encoded, roles.groups, *(part.column for part in roles.parts)}.intersection(open_keys)
-        known = {name: kind for name, kind in roles.kinds.items() if name in self.values_of_keys}
-        return kinds | dict.fromkeys(text, "str") | known
+        kinds: dict[str, str] = {}
+        text = {*roles.encoded, roles.groups, *(part.column for part in roles.parts)}
+        for name in self.values_of_keys:
+            if name in roles.kinds:
+                kinds[name] = roles.kinds[name]
+            elif name in text.difference(self.types.names):
+                kinds[name] = "str"
+            elif name in {roles.target, *keep}.difference(self.types.names):
+                kinds[name] = "int" if pa.types.is_integer(self.schema.field(name).type) else "str"
+        return kinds
 
     def kinds_that_fit(self, kinds: Mapping[str | None, str], *, together: bool) -> dict[str, str]:
         """The kinds of keys among some; with `together`, of those that are such in all folders."""
-        there = {name: kind for name, kind in kinds.items() if name in self.values_of_keys}
         return {
-            name: kind
-            for name, kind in there.items()
-            if not together or fits(self.values_of_keys[name], kind)
+            name: kinds[name]
+            for name, values in self.values_of_keys.items()
+            if name in kinds and not (together and not fits(values, kinds[name]))
         }
 
     def warn_of_mixed(self, roles: Roles, keep: Collection[str]) -> None:
         """Warn of labels and kept keys that are text by other folders alone."""
-        for name in {roles.target, *keep}.difference(self.types.names, roles.kinds, roles.encoded):
-            warn_of_mixed(name, self.values_of_keys.get(name, ()))
+        for name, values in self.values_of_keys.items():
+            if name in {roles.target, *keep}.difference(self.types.names, roles.kinds, roles.encoded):
+                warn_of_mixed(name, values)
 
     @property
-    def types_given(self) -> dict[str, str]:
+    def types_given(self) -> dict[str, pa.DataType]:
         """The types of keys that the user gave."""
         by_user = self.listing.columns is None and not self.fragments
-        return {one.name: str(one.type) for one in self.types} if by_user else {}
+        return {one.name: one.type for one in self.types} if by_user else {}
 
     def plan(
         self, files: Sequence[InputFile], read_options: ReadOptions, each: Map = map
@@ -364,7 +349,7 @@ class Dataset:
             self.stored.remove_metadata(),
             self.first if each is map else None,
             read_options,
-            {} if self.listing.columns is None else field_numbers(self.listing.columns),
+            self._declared,
         )
         schemas: list[tuple[pa.Schema, pa.Schema]] = []
         retries: list[str] = []
@@ -373,11 +358,17 @@ class Dataset:
             for file, (version, runs, schema) in zip(batch, footers, strict=True):
                 listed = file.version or self.listing.files[file.location]
                 version = listed if listed == version else version  # noqa: PLW2901 - one object for both
-                where = partial(RowGroups, read_options, file.location, version, file.partition)
+                keys = planner.with_absent(file, schema).partition
+                where = partial(RowGroups, read_options, file.location, version, keys)
                 columns = planner.columns(schema, schemas)
                 yield replace(file, splits=list(starmap(where, runs)), columns=columns)
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
+
+    @property
+    def _declared(self) -> pa.Schema | None:
+        """The columns of a table or a pyarrow dataset, which tells them whatever is in its files."""
+        return self.schema if self.fragments else self.listing.columns
 
     def _row_groups(self, path: str) -> tuple[list[int], int]:
         """The row groups of a file that a pyarrow dataset holds, and how many the file has."""
@@ -387,11 +378,12 @@ class Dataset:
             return [group.id for group in fragment.row_groups], fragment.metadata.num_row_groups
 
 
-def _equal_to(keys: Iterable[tuple[str, Any, pa.DataType]]) -> ds.Expression:
-    """The expression that is true where keys have these values, as these types."""
+def _equal_to(keys: Keys, types: pa.Schema) -> ds.Expression:
+    """The expression that is true where the keys that have types have these values."""
+    values = {one.name: as_type(keys[one.name], one.type) for one in types if one.name in keys}
     each = (
-        ds.field(name).is_null() if value is None else ds.field(name) == as_type(value, kind)
-        for name, value, kind in keys
+        ds.field(name) == value if value.is_valid else ds.field(name).is_null()
+        for name, value in values.items()
     )
     return reduce(and_, each, ds.scalar(True))
 
@@ -481,15 +473,15 @@ class FilePlanner:
         That of this file, which is not read again while it is unchanged.
     read_options : ReadOptions
         What is read of each file.
-    numbers : mapping of str to bytes
-        The numbers of the columns of an Iceberg table.
+    declared : pyarrow.Schema, or None
+        The columns of a table or a pyarrow dataset. Rows of a file that lacks one have no value in it.
     """
 
     schema: pa.Schema
     stored: pa.Schema
     first: Footer | None
     read_options: ReadOptions
-    numbers: Mapping[str, bytes]
+    declared: pa.Schema | None
 
     def plan_batch(self, files: Sequence[InputFile]) -> tuple[list[Planned], list[str]]:
         """One task: plan some files. Return the plans, and the errors after which storage was asked again."""
@@ -512,6 +504,7 @@ class FilePlanner:
 
     def _plan(self, file: InputFile, known: list[tuple[pa.Schema, pa.Schema]]) -> Planned:
         footer = self._footer(file.location)
+        file = self.with_absent(file, footer.schema)
         self._check(file, footer.schema)
         indices = self._row_groups(file, footer)
         of_groups = map(attrgetter("num_rows", "total_byte_size"), map(footer.metadata.row_group, indices))
@@ -553,34 +546,55 @@ class FilePlanner:
             if one.name in condition.columns.names
         ):
             return every  # Arrow does not compare the statistics of views
-        keys = [
-            (one.name, file.partition[one.name], one.type)
-            for one in condition.columns
-            if one.name in file.partition
-        ]
-        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=_equal_to(keys))
+        keys = _equal_to(file.partition, condition.columns)
+        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=keys)
         with filtering(file.location):
             parts = fragment.split_by_row_group(condition.expression, schema=self.schema)
         return [group.id for part in parts for group in part.row_groups]
 
+    def with_absent(self, file: InputFile, schema: pa.Schema) -> InputFile:
+        """A file with the columns that were added to its table later, as if they were keys without a value.
+
+        Raises
+        ------
+        ValueError
+            If a column of an Iceberg table has another name in the file. It is known by its number.
+        """
+        if self.declared is None:
+            return file
+        ours, theirs = field_numbers(self.declared), field_numbers(schema)
+        absent = {}
+        for name in self.read_options.columns:
+            number = ours.get(name)
+            is_there = name in schema.names and theirs.get(name, number) == number
+            if is_there or name in file.partition or name not in self.declared.names:
+                continue
+            if number is not None and number in theirs.values():
+                raise ValueError(
+                    f"{file.location}: column {name!r} of the table has another name in this file; rewrite "
+                    "it, or use scan_arrow(scan.to_arrow_batch_reader(), ...)"
+                )
+            column = self.declared.field(name)
+            if HAS_DEFAULT in (column.metadata or {}):
+                raise ValueError(
+                    f"{file.location}: there is no column {name!r}, for which the table has a default; use "
+                    "scan_arrow(scan.to_arrow_batch_reader(), ...)"
+                )
+            absent[name] = Absent(column.type)
+        return replace(file, partition={**file.partition, **absent}) if absent else file
+
     def _check(self, file: InputFile, schema: pa.Schema) -> None:
         """Raise ValueError if the columns to read are not in a file, each once, with types that can serve."""
         path, partition = file.location, file.partition
-        numbers = field_numbers(schema) if self.numbers else {}
         for name in self.read_options.columns:
             times = len(schema.get_all_field_indices(name))
-            if numbers.get(name, number := self.numbers.get(name)) != number:
-                raise ValueError(
-                    f"{path}: {name!r} is a column that was renamed or dropped, and the table has another "
-                    "of this name; rewrite the file, or use scan_arrow(scan.to_arrow_batch_reader(), ...)"
-                )
             if times > 1:
                 raise ValueError(f"{path}: there is more than one column {name!r}")
             if not times and name not in partition:
                 raise ValueError(
                     f"{path}: there is no column {name!r}, which other files of the dataset have"
                 )
-            if file.row_groups is None and times and name in partition:
+            if self.declared is None and times and name in partition:
                 raise ValueError(
                     f"{path}: {name!r} is a column of this file, and elsewhere a key in folders' names; scan "
                     "the two kinds of files apart"

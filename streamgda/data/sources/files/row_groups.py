@@ -33,7 +33,7 @@ from streamgda.data.sources.batches import BatchSplit
 from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.errors import decoding, opening
-from streamgda.data.sources.files.keys import as_type, read_as
+from streamgda.data.sources.files.keys import Absent, as_type, read_as
 from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
 from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
@@ -85,6 +85,9 @@ class ReadOptions:
     def filter_columns(self) -> pa.Schema:
         """The columns that the filter refers to."""
         return pa.schema([]) if self.filter is None else self.filter.columns
+
+
+_ABSENT = Absent(pa.null())
 
 
 class _Remote(NamedTuple):
@@ -142,8 +145,9 @@ class RowGroups(BatchSplit):
     @property
     def keeps_all_rows(self) -> bool:
         """Whether all rows are read. A filter of partition keys alone keeps all or no rows of a file."""
-        by_partition = all(name in self.partition for name in self.read_options.filter_columns.names)
-        return self.roles.keeps_all_rows and by_partition
+        names = self.read_options.filter_columns.names
+        by_keys = not any(isinstance(self.partition.get(name, _ABSENT), Absent) for name in names)
+        return self.roles.keeps_all_rows and by_keys
 
     def enclosing(self, start: int, stop: int) -> tuple[RowGroups, int]:
         """The row groups that hold some rows, and how many rows come before them."""
@@ -312,8 +316,10 @@ class RowGroups(BatchSplit):
         kinds = self.read_options.kinds
         for name in dict.fromkeys((*self.roles.columns, *self.keep)):
             if name in self.partition and name not in batch.schema.names:
-                value = read_as(self.partition[name], kinds.get(name))
-                batch = batch.append_column(name, _repeated(pa.array([value]), batch.num_rows))
+                key = self.partition[name]
+                is_absent = isinstance(key, Absent)
+                value = pa.nulls(1, key.kind) if is_absent else pa.array([read_as(key, kinds.get(name))])
+                batch = batch.append_column(name, _repeated(value, batch.num_rows))
         return batch
 
     def _filter(
