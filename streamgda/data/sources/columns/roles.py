@@ -37,7 +37,8 @@ class Roles:
     # The columns that were excluded, if no features were named.
     left_out: frozenset[str] | None = field(default=None, metadata=UNTOLD)
     parts: tuple[Part, ...] = ()
-    kinds: Mapping[str, str] = field(default_factory=dict, hash=False)  # of labels and categories, if known
+    # Of labels and categories, if known; `ReadOptions.kinds` tells as which they are read.
+    kinds: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=UNTOLD)
 
     @cached_property
     def columns(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from hashlib import blake2b
 from itertools import islice, product, repeat, starmap
 from operator import and_, attrgetter, itemgetter
 from typing import Any, Self, TypeAlias
@@ -451,11 +452,11 @@ def name_of_format(kind: Any) -> str:
 # ---------------------------------------------------------------------- what is read of each file
 
 
-Planned: TypeAlias = tuple[Version, list[tuple[bytes, int, int]], pa.Schema]
+Planned: TypeAlias = tuple[Version, list[tuple[bytes, int, int, bytes]], pa.Schema]
 """The version of a file, its parts to read, and its columns to read.
 
 Each part is a run of row groups, as `RowGroups` has it: their numbers and rows; the rows and the bytes of all
-of them.
+of them; a hash of the footer.
 """
 
 
@@ -509,10 +510,10 @@ class FilePlanner:
         indices = self._row_groups(file, footer)
         of_groups = map(attrgetter("num_rows", "total_byte_size"), map(footer.metadata.row_group, indices))
         groups = [(index, *sizes) for index, sizes in zip(indices, of_groups, strict=True)]
-        runs = []
+        runs, of_footer = [], blake2b(footer.tail, digest_size=16).digest()
         for run in group_into_tasks(groups, n_rows=itemgetter(1)):
             columns = np.array(run, np.int64).T
-            runs.append((columns[:2].tobytes(), *columns[1:].sum(axis=1).tolist()))
+            runs.append((columns[:2].tobytes(), *columns[1:].sum(axis=1).tolist(), of_footer))
         return file.version or footer.version, runs, self.columns(footer.schema, known)
 
     def _footer(self, path: str) -> Footer:

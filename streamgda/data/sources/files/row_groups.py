@@ -113,6 +113,7 @@ class RowGroups(BatchSplit):
     groups: bytes
     n_rows: int | None
     n_bytes: int | None = field(default=None, compare=False)
+    footer: bytes = b""  # a hash of it, which tells files of one size and time apart
     remote: deque[Future[_Remote]] | None = field(default=None, compare=False, repr=False)  # until it is read
 
     roles = property(attrgetter("read_options.roles"))
