@@ -267,7 +267,9 @@ class Labelled(Generic[M]):
 
     def _check_weights(self, removed: Labelled[M], counts: Counts) -> None:
         differs = self.moments.overdrawn(removed.moments, np.zeros_like(counts))
-        for k in np.flatnonzero((counts < 0) | self.moments.overdrawn(removed.moments, counts)).tolist():
+        are_impossible = (counts < 0) | self.moments.overdrawn(removed.moments, counts)
+        if are_impossible.any():
+            k = int(are_impossible.argmax())
             hidden = (
                 f": rounding hides the weight of the other {counted(counts[k], 'row')}; accumulate them anew"
             )

@@ -46,10 +46,8 @@ def to_metadata(rule: RowRule | None) -> dict[str, Any]:
 
 def rule_in(metadata: Mapping[str, Any]) -> RowRule | None:
     """The rule that a saved state was made by, if there is one; ValueError if it is damaged."""
-    for key in RULES.keys() & metadata.keys():
-        rule: RowRule = resolve_name(RULES[key]).from_document(metadata[key])
-        return rule
-    return None
+    key = next((key for key in RULES if key in metadata), None)
+    return None if key is None else resolve_name(RULES[key]).from_document(metadata[key])
 
 
 def check_same(ours: RowRule | None, theirs: RowRule | None) -> None:

@@ -32,8 +32,9 @@ def as_counts(values: NDArray[Any]) -> NDArray[np.int64]:
     """
     if values.dtype.kind not in "iuf":
         raise ValueError(f"counts are {values.dtype} where whole numbers are due")
-    for value in values[~((values == np.floor(values)) & (np.abs(values.astype(np.float64)) < _TOO_MANY))]:
-        raise ValueError(f"a count is {value}, which is no whole number of rows")
+    are_counts = (values == np.floor(values)) & (np.abs(values.astype(np.float64)) < _TOO_MANY)
+    if not are_counts.all():
+        raise ValueError(f"a count is {values[~are_counts][0]}, which is no whole number of rows")
     return values.astype(np.int64)
 
 

@@ -342,6 +342,14 @@ def positions_by_code(codes: NDArray[np.integer], n_codes: int) -> Iterator[tupl
             yield code, order[start:stop]
 
 
+def rows_by_pattern(mask: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.intp]]]:
+    """Yield each different row of a mask, with the positions where it stands, in order."""
+    packed = np.ascontiguousarray(np.packbits(mask, axis=1))
+    kinds, codes = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_inverse=True)
+    for _, rows in positions_by_code(codes, len(kinds)):
+        yield mask[rows[0]], rows
+
+
 def union(ours: Labels, theirs: Labels) -> Labels:
     """The sorted union of a sorted label set and other labels; no copy where the first contains them all.
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from streamgda.data.blocks.labels import rows_by_pattern
 from streamgda.data.blocks.wording import RowError
 from streamgda.models.gaussians.base import Densities
 from streamgda.models.gaussians.products import large_mean_tails
@@ -152,9 +153,7 @@ class CategoricalDensities(Densities):
 
     def _filled(self, z: Array) -> Iterator[tuple[NDArray[np.intp], Array]]:
         """Yield rows in which the same columns are unknown, and their dummies by each choice of values."""
-        unknown, codes = np.unique(~self._known(z), axis=0, return_inverse=True)
-        for i, of_pattern in enumerate(unknown):
-            rows = np.flatnonzero(codes == i)
+        for of_pattern, rows in rows_by_pattern(~self._known(z)):
             columns = [column for column, lacks in zip(self.columns, of_pattern, strict=True) if lacks]
             values = [_values(self.groups[column]) for column in columns]
             if not self._depends:

@@ -71,8 +71,8 @@ class GivenCategories:
         if treatment == "naive":
             self.numbers = statistics.select(np.arange(p))
             return
-        for reason in statistics.reasons.values():
-            raise reason()
+        if reasons := list(statistics.reasons.values()):
+            raise reasons[0]()
         scatter = statistics.scatter
         is_pooled = scatter.ndim == 2
         learnt = scatter if is_pooled or treatment == "separate" else scatter.sum(axis=0)

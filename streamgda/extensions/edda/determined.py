@@ -46,7 +46,8 @@ class Determined:
         elif orientation == "V":  # axes need rank d - 1, and their common shape a class of rank d
             has_full = (self._ranks == n_features).any()
             lacking |= self._ranks < (n_features - 1 if has_full else n_features)
-        for k in np.flatnonzero(lacking)[:1].tolist():
+        if lacking.any():
+            k = int(lacking.argmax())
             return (
                 f"class {named(self.statistics.classes[k])}: the covariance has rank {self._ranks[k]} of "
                 f"{n_features}, from {counted(self.statistics.counts[k], 'row')}; "

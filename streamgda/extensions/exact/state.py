@@ -83,7 +83,8 @@ def _labelled(
     if sums.weights.position < 0:
         raise ValueError("the weights of exact statistics are whole numbers")
     counts, weights = as_counts(counts), sums.weights.whole()
-    for k in np.flatnonzero(~((counts > 0) & (weights >= counts).astype(bool))):
+    if not (are_of_rows := (counts > 0) & (weights >= counts).astype(bool)).all():
+        k = are_of_rows.argmin()
         raise ValueError(f"class {named(classes[k])} has count {counts[k]} and weight {weights[k]}")
     if not len(classes):
         return Labelled.empty(sums, sums.n_features)

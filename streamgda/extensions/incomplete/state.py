@@ -299,8 +299,8 @@ class IncompleteStatistics(Statistics):
 
     def _check_determined(self) -> None:
         """Raise the error of the first class that is not determined."""
-        for reason in self.reasons.values():
-            raise reason()
+        if reasons := list(self.reasons.values()):
+            raise reasons[0]()
 
     def completed(self) -> Statistics:
         """The expected statistics of the completed rows, given the observed values.

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.externals.array_api_compat import array_namespace
 
 from streamgda.data.blocks.block import Block, rows_of
-from streamgda.data.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused
+from streamgda.data.blocks.labels import as_labels, code_dtype, divided_labels, drop_unused, rows_by_pattern
 from streamgda.data.blocks.schema import Schema
 from streamgda.data.blocks.wording import named
 from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
@@ -187,9 +187,7 @@ class SubclassCenters(Mapping[Any, Array]):
         """
         scores = self._scores(label, columns, slice(None), largest)
         if np.isnan(scores[-1].sum()):
-            patterns, codes = np.unique(np.isnan(columns), axis=1, return_inverse=True)
-            for i, lacking in enumerate(patterns.T):
-                chosen = np.flatnonzero(codes.ravel() == i)
+            for lacking, chosen in rows_by_pattern(np.isnan(columns.T)):
                 scores[:, chosen] = self._scores(label, columns[np.ix_(~lacking, chosen)], ~lacking, largest)
         nearest: NDArray[np.intp] = scores.argmax(axis=0)
         return nearest

@@ -389,8 +389,8 @@ def _check_logarithms(scores: Array) -> None:
 
 
 def _check_each_once(classes: Labels) -> None:
-    for twice in classes[1:][classes[1:] == classes[:-1]].tolist():
-        raise ValueError(f"class {named(twice)} stands twice in classes")
+    if len(twice := classes[1:][classes[1:] == classes[:-1]]):
+        raise ValueError(f"class {named(twice[0])} stands twice in classes")
 
 
 def _ranks_of(scores: Array, truth: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -164,8 +164,8 @@ def predict_dataset(
     if isinstance(keep, str):
         raise ValueError(f"keep must be a list of column names; got the string {keep!r}")
     beside = tuple(dict.fromkeys(keep))
-    for name in set(beside).intersection(prediction.names):
-        raise ValueError(f"column {name!r} cannot be kept: predictions are written under this name")
+    if taken := set(beside).intersection(prediction.names):
+        raise ValueError(f"column {min(taken)!r} cannot be kept: predictions are written under this name")
     out = _checked_place(out)
     source = inference.with_features_of(model, as_scorable(whole, source), maps)
     scheduler = compute.scheduler_for(source, scheduler)

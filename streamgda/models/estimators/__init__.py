@@ -62,8 +62,8 @@ ESTIMATORS: dict[str, Entry] = {
 }
 """The estimators, by the names of their classes."""
 
-PREDICTIVE = {"student": "streamgda.extensions.students.predictive:predictive"}
-"""The step from normal densities to those that are not plugged in, by the value of the parameter."""
+STUDENT = "streamgda.extensions.students.predictive:predictive"
+"""The step from normal densities to Student t densities."""
 
 JOBS = {
     "read": "streamgda.jobs.passes.accumulate:read_into",

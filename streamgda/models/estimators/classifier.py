@@ -19,7 +19,7 @@ from sklearn.base import ClassifierMixin
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import callers_level, counted, named
 from streamgda.data.sources.columns.encoding import Encoding, Wanted, encoding_for
-from streamgda.models.estimators import JOBS, PREDICTIVE, reading
+from streamgda.models.estimators import JOBS, STUDENT, reading
 from streamgda.models.estimators.lazy import class_labels, rows_anywhere
 from streamgda.models.estimators.learning import StatisticsLearner
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
@@ -119,7 +119,7 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
 
     def _view(self, statistics: Statistics) -> View:
         """What the model reads of its statistics; ValueError if it cannot learn such features."""
-        chain = () if self.predictive == "plugin" else (resolve_name(PREDICTIVE[self.predictive]),)
+        chain = () if self.predictive == "plugin" else (resolve_name(STUDENT),)
         view = View(statistics.classes, statistics.weights, statistics, chain)
         schema = statistics.schema
         return view if schema.is_numeric else schema.viewed(view, self)

@@ -29,7 +29,7 @@ from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage import saving
 from streamgda.data.storage.documents import table_digest
-from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, PREDICTIVE, estimator_named, options
+from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.models.estimators.dtypes import FittedTypes
 from streamgda.models.estimators.forgetting import Times, merged, newest_and_weights
 from streamgda.models.estimators.moment import at_one_moment
@@ -75,7 +75,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         "pooling": [one_of("bayes"), Interval(Real, 0, 1, closed="both"), None],
         "reg_param": [Interval(Real, 0, 1, closed="both")],
         "singular": [one_of("raise", "skip"), None],
-        "predictive": [one_of("plugin", *PREDICTIVE)],
+        "predictive": [one_of("plugin", "student")],
         "temperature": [Interval(Real, 0, None, closed="neither")],
         "half_life": [Interval(Real, 0, None, closed="neither"), None],
     }

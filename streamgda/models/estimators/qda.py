@@ -343,8 +343,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         features have very different units.
         """
         exchange.check_has_peer(self)
-        for _, reason in finalised(self).singular:
-            raise reason()
+        if singular := finalised(self).singular:
+            raise singular[0][1]()
         if (finalised(self).gaussians.ranks < self.n_features_in_).any():
             raise ValueError("the pooled covariance is singular, of which scikit-learn's QDA has no density")
         peer = discriminant_analysis.QuadraticDiscriminantAnalysis(

@@ -175,7 +175,8 @@ def _checked_values(
 
 def _raise_for_missing(model: Any, rows: NDArray[Any], other_remedy: str) -> None:
     """Raise a ValueError that names the first NaN, if there is one."""
-    for row, index in np.argwhere(np.isnan(rows))[:1]:
+    if np.isnan(rows).any():
+        row, index = np.argwhere(np.isnan(rows))[0]
         names = model.statistics_.schema_of_rows.feature_names
         name = index if names is None else repr(names[index])
         raise ValueError(

@@ -18,7 +18,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.data.blocks.labels import Labels
+from streamgda.data.blocks.labels import Labels, rows_by_pattern
 from streamgda.data.blocks.wording import RowError
 from streamgda.models.gaussians.base import Densities, Gaussians
 from streamgda.models.gaussians.posteriors import (
@@ -32,7 +32,7 @@ from streamgda.models.gaussians.posteriors import (
     write_posteriors,
 )
 from streamgda.models.gaussians.products import TILE_ROWS
-from streamgda.models.gaussians.whitening import Observed, Reason
+from streamgda.models.gaussians.whitening import Reason
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.threads import in_threads
 from streamgda.statistics.missing import MissingRows
@@ -339,7 +339,7 @@ def score_finalised(
             some = slice(start, start + size) if order is None else order[start : start + size]
             yield RowScores(state, state.densities, some, rows[some])
         return
-    for observed, of_pattern in _patterns(rows):
+    for observed, of_pattern in rows_by_pattern(~np.isnan(rows)):
         densities = state.densities if observed.all() else state.densities.marginal(observed)
         ordered = of_pattern if codes is None else of_pattern[np.argsort(codes[of_pattern], kind="stable")]
         for start in range(0, len(ordered), size):
@@ -356,14 +356,3 @@ def score_each(call: Callable[[RowScores], object], blocks: Iterator[RowScores],
     del first  # else it stays in memory until the end
     if n_rows:
         deque(in_threads(call, blocks), maxlen=0)
-
-
-def _patterns(X: Rows) -> Iterator[tuple[Observed, NDArray[np.intp]]]:
-    """Yield each pattern of observed features (d,) with the positions of its rows."""
-    observed = ~np.isnan(X)
-    packed = np.packbits(observed, axis=1)
-    keys = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}").ravel()
-    _, codes = np.unique(keys, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
-        yield observed[rows[0]], rows

@@ -97,7 +97,8 @@ def _numbers(values: NDArray[Any], shape: tuple[int, ...], name: str) -> NDArray
 
 def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None:
     for name, values in (("count", counts), ("weight", weights)):
-        for k in np.flatnonzero(~(values > 0)):
+        if not (values > 0).all():
+            k = (values > 0).argmin()
             raise ValueError(f"class {named(classes[k])} has {name} {values[k]:g}")
 
 

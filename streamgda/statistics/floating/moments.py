@@ -313,7 +313,9 @@ class Moments:
             return
         variances = self.total_variance
         is_small &= variances < _LEAST_SQUARE
-        for j in np.flatnonzero(is_small & ((largest > 0) | (variances > 0))):
+        is_small &= (largest > 0) | (variances > 0)
+        if is_small.any():
+            j = int(is_small.argmax())
             raise ValueError(
                 f"feature {repr(names[j]) if names else j} is too small: float64 does not hold all digits of "
                 "its squares. Multiply it by a power of ten first"
