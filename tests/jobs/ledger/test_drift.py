@@ -152,6 +152,17 @@ def test_the_divergence_of_few_rows_is_that_expected_by_chance(kind, n):
     assert np.mean([of_class.divergence for of_class in found]) == pytest.approx(expected, rel=0.15)
 
 
+@pytest.mark.parametrize("sizes", [(4, 4), (6, 40), (40, 6), (30, 30)])
+def test_one_in_370_divergences_of_the_same_distribution_passes_what_chance_gives(sizes):
+    """Of one feature, whose divergence NumPy computes for many classes at once."""
+    both = [np.random.default_rng(seed).normal(size=(n, 100_000)) for seed, n in enumerate(sizes)]
+    (one, of_one), (two, of_two) = ((rows.var(axis=0), rows.mean(axis=0)) for rows in both)
+    divergences = (one / two + two / one - 2 + (of_one - of_two) ** 2 * (1 / one + 1 / two)) / 2
+    (found,) = drift(*(of(rows[:, :1], "diag", np.zeros(len(rows))) for rows in both))
+    assert found.divergence == pytest.approx(divergences[0])
+    assert 0.0015 < (divergences > found.divergence_by_chance).mean() < 0.0035
+
+
 def share_of_alarms(old, new, **limits):
     report = streamgda.drift(old, new)
     return len(report.alarms(**limits)) / len(report.drift)
