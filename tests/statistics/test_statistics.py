@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamgda import ClassStatistics, ExactClassStatistics, accumulate, from_bytes, load, scan_arrow
+from streamgda.data.blocks.arrays import array_blocks
 from tests.strategies import KINDS
 
 X = np.array([[1.0, 2.0], [3.0, 5.0], [5.0, 5.0], [0.0, 1.0], [2.0, -1.0]])
@@ -380,6 +382,9 @@ def test_weights_that_are_too_large_are_refused(weight, fourth):
     with pytest.raises(ValueError, match="the weights are too large: their sum"):
         s.update(X[:1], Y[:1], [1e308])
     assert s.n_rows == 1
+    first, second = array_blocks(X[:1], ["a"], [1e308]), array_blocks(X[:2], ["a", "new"], [1e308, 1])
+    with pytest.raises(ValueError, match="weights are too large"):
+        ClassStatistics(fourth_moments=fourth).update_blocks(chain(first, second))
     for values in (X * 1e200, X.astype(np.int8)):
         with pytest.raises(ValueError, match="the features or their weights are"):
             ClassStatistics(fourth_moments=fourth).update(values, Y, np.full(5, 1e308))
@@ -436,6 +441,19 @@ def test_a_weight_that_rounding_hides_is_named():
         ValueError, match="rounding hides the weight of the other 3 rows; accumulate them anew"
     ):
         both - heavy
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_copies_of_a_feature_are_taken_out_in_every_unit_and_what_is_of_no_rows_is_not(kind, unit):
+    rows = np.random.default_rng(0).normal(size=(200, 1)) * [1, 1, 3] * unit
+    whole, part, rest = (
+        ClassStatistics(kind).update(x, np.zeros(len(x))) for x in (rows, rows[9:], rows[:9])
+    )
+    np.testing.assert_allclose(diagonal(whole - part), diagonal(rest), rtol=1e-9)
+    if kind != "diag":
+        turned = ClassStatistics(kind).update(rows[9:] * [1, 1, -1], np.zeros(191))
+        with pytest.raises(ValueError, match="a correlation would exceed 1: these rows never went"):
+            whole - turned
 
 
 def test_one_row_that_is_left_does_not_vary(kind):
