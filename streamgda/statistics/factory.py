@@ -15,7 +15,7 @@ from streamgda.data.storage.documents import SENSELESS, Metadata
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
-from streamgda.statistics.registry import KINDS
+from streamgda.statistics.registry import STATISTICS
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
 from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
@@ -89,7 +89,7 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     ValueError
         If the kind is not known, or no rows have such statistics.
     """
-    if str(metadata.get("kind")) not in KINDS:
+    if str(metadata.get("kind")) not in STATISTICS:
         raise ValueError(
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
             f"{metadata.get('kind')!r}" + _READ_BY.get(str(metadata.get("kind")), "")
@@ -176,5 +176,5 @@ def _check_features(columns: Columns, metadata: Metadata) -> None:
 @cache
 def _kind(name: str) -> type[Statistics]:
     """The class of a sort of statistics, by its name."""
-    kind: type[Statistics] = resolve_name(KINDS[name])
+    kind: type[Statistics] = resolve_name(STATISTICS[name])
     return kind

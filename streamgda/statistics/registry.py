@@ -1,6 +1,6 @@
 """What extensions add to statistics, found by name: this room imports none of them."""
 
-KINDS = {
+STATISTICS = {
     "ClassStatistics": "streamgda.statistics.floating.state:ClassStatistics",
     "ExactClassStatistics": "streamgda.extensions.exact.state:ExactClassStatistics",
     "IncompleteStatistics": "streamgda.extensions.incomplete.state:IncompleteStatistics",

@@ -7,5 +7,5 @@ Open `state` first.
 - `reduction`: the sums of a block, from rows that are cut into small integers, and the products of these.
 - `numbers`: integers of any size, and moments, which are rounded once.
 
-The core finds `ExactClassStatistics` by name in `streamgda.statistics.registry.KINDS`.
+The core finds `ExactClassStatistics` by name in `streamgda.statistics.registry.STATISTICS`.
 """

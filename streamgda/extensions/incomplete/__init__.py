@@ -8,6 +8,6 @@
 - `policy`: `Marginal`, the value of a parameter `missing` of models, passes and ledgers, and EM that reads
   the rows once for each step, if there are too many patterns. `reads`: its E step.
 
-The core finds `IncompleteStatistics` by name in `streamgda.statistics.registry.KINDS`, and `Marginal` in
+The core finds `IncompleteStatistics` by name in `streamgda.statistics.registry.STATISTICS`, and `Marginal` in
 `streamgda.data.registry.OPTIONS`.
 """

@@ -1,4 +1,4 @@
-"""Normal densities of the classes, and what is computed from them. Depends on NumPy and SciPy alone.
+"""Normal densities of the classes, and what is computed from them, without Arrow, Dask and scikit-learn.
 
 - `base`: what the densities of classes can do, and what stands for them where rows determine none yet.
 - `densities`: the log density of rows under each class, for one covariance per class, pooled or not
