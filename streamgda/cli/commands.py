@@ -270,7 +270,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     out
         Where to save a model of the files of the ledger, if at all.
     leave_out
-        A file that is not to count, by its path as reported.
+        A file that is not to count in this refresh, by its path as reported: name it each time.
 
     Other Parameters
     ----------------
@@ -311,7 +311,10 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
         click.echo(f"Warning: skipped {as_options(one_line(f'{path}: {reason}'))}", err=True)
     if found.is_refused:
         alarms = "; ".join(f"{path} ({alarm})" for path, alarm in found.alarms_by_file.items())
-        raise Refused(f"nothing has changed, since files lie too far: {alarms}; --accept or --leave-out them")
+        raise Refused(
+            f"nothing has changed, since files lie too far: {alarms}; --accept them, or --leave-out them "
+            "each time"
+        )
     if found.skipped:
         raise Skipped(
             f"{counted(len(found.skipped), 'file')} left out; the next refresh tries to read them again"

@@ -13,6 +13,7 @@ the same form.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -25,6 +26,7 @@ from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from streamgda.data.blocks.block import FoldRule
@@ -72,6 +74,7 @@ class FileRecord(NamedTuple):
     table: str = ""
     place: int = 0  # in the table
     name: str = ""  # by which its rows are divided; of older ledgers, its path
+    content: str = ""  # a hash of its statistics, which a copy has too; of older ledgers, not known
 
     @classmethod
     def of(cls, file: InputFile) -> FileRecord:
@@ -94,7 +97,7 @@ def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
 
 def records_in(columns: Mapping[str, Sequence[Any]]) -> list[FileRecord]:
     """The records whose values `as_lists` has listed."""
-    columns = {"name": [""] * len(columns["path"]), **columns}
+    columns = {**dict.fromkeys(("name", "content"), [""] * len(columns["path"])), **columns}
     return list(map(FileRecord._make, zip(*map(columns.__getitem__, FileRecord._fields), strict=True)))
 
 
@@ -372,6 +375,19 @@ def table_of(state: State) -> tuple[pa.Table, dict[str, Any]]:
     _, metadata = state.empty.to_columns()
     rule = {"n_folds": state.rule.n_folds, "column": state.rule.column}
     return table, {**metadata, "kind": "FoldStatistics", "rule": rule, "n_dropped": state.n_dropped}
+
+
+def content_of(state: State, table: pa.Table) -> str:
+    """A hash of the statistics of a file, given with their table; "" if it cannot tell a copy.
+
+    Rows that are divided by the name of their file have other folds in a copy, so that their sums differ in
+    the last bits.
+    """
+    if not isinstance(state, FoldStatistics) or state.rule.column is not None:
+        return hashlib.blake2b(tables.stream_of(table), digest_size=8).hexdigest()
+    total = state.total()
+    numbers = () if total.reasons else (total.counts, total.weights, total.means)
+    return digest([np.float32(values) for values in numbers], 8) if numbers else ""
 
 
 def state_in(table: pa.Table, metadata: Mapping[str, Any], path: str, empty: State) -> State:

@@ -26,7 +26,7 @@ from streamgda.data.storage.filesystems import LOCK, finished_name, reached, res
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.ledger.drift import Baseline, DriftReport, RefreshReport
 from streamgda.jobs.ledger.entries import Entries, FileRecord, LedgerFile, State, as_lists, table_of, total_of
-from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh
+from streamgda.jobs.ledger.refresh import OnError, Reader, RefreshPlan, plan_refresh, warn_of_copies
 from streamgda.jobs.passes.compute import scheduler_for
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceType
@@ -388,6 +388,7 @@ class StatisticsLedger:
                     new, skipped = reader.read(source, planned.missing, scheduler, progress)
                 there = entries.there()
                 now = planned.after(new, skipped, there)
+                warn_of_copies(new, now)
             state, drift, alarms = self._merged(entries, planned, now, before, **limits)
             outcome = {"skipped": skipped, "alarms_by_file": alarms, **vars(drift)}
             if alarms and not accept:

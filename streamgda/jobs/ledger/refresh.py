@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
+from streamgda.data.blocks.wording import abridged, callers_level
 from streamgda.data.sources.base import FileSource, Map
 from streamgda.data.sources.maps.maps import is_of_map
 from streamgda.data.sources.running import Progress, Scheduler
@@ -15,7 +18,7 @@ from streamgda.data.sources.splits import ROWS_PER_TASK, InputFile, Split, group
 from streamgda.data.storage.filesystems import Version
 from streamgda.data.storage.retries import repeated
 from streamgda.jobs.ledger.drift import RefreshReport
-from streamgda.jobs.ledger.entries import Entries, Entry, FileRecord, State, in_order, table_of
+from streamgda.jobs.ledger.entries import Entries, Entry, FileRecord, State, content_of, in_order, table_of
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.compute import compute_plans, opening_on
 from streamgda.jobs.passes.plan import Plan, runs_of
@@ -104,6 +107,22 @@ def plan_refresh(
     return RefreshPlan(before, known, missing, tuple(sorted(before.keys() - paths))), there
 
 
+def warn_of_copies(new: Iterable[FileRecord], now: Iterable[FileRecord]) -> None:
+    """Warn of files just read that have the statistics of others, by which a copy of rows is known."""
+    paths = defaultdict[str, list[str]](list)
+    for record in now:
+        if record.content and record.rows > 1:
+            paths[record.content].append(record.path)
+    copies = {record.content: paths[record.content] for record in new if len(paths[record.content]) > 1}
+    if copies:
+        alike = "; ".join(abridged(some, 5) for some in copies.values())
+        warnings.warn(
+            f"files have the same statistics: {alike}. If some are copies, their rows count twice: remove "
+            "them, or leave them out of each refresh",
+            stacklevel=callers_level(),
+        )
+
+
 @dataclass(frozen=True)
 class Reader:
     """What the tasks of a refresh do: read files into copies of an empty state, and write their entries."""
@@ -179,8 +198,11 @@ class Reader:
                 if isinstance(state, str):
                     unread.append((file.path, state))
                 else:
-                    record = FileRecord.of(file)._replace(rows=state.n_rows, dropped=state.n_dropped)
-                    yield Entry(record, *table_of(state))
+                    table, document = table_of(state)
+                    record = FileRecord.of(file)._replace(
+                        rows=state.n_rows, dropped=state.n_dropped, content=content_of(state, table)
+                    )
+                    yield Entry(record, table, document)
 
         return [*self.entries.write(entries()), *unread]
 

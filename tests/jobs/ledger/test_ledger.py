@@ -241,6 +241,23 @@ def test_rows_that_are_read_again_are_not_new(data, ledger):
     assert load(Path(ledger.path, "ledger.parquet")).n_rows == 240
 
 
+@pytest.mark.parametrize("folds", [None, 2])
+def test_files_that_look_like_copies_are_named_once(data, tmp_path, folds):
+    ledger = StatisticsLedger(tmp_path / "ledger", folds=folds)
+    ledger.refresh(scan(data))
+    shutil.copy(data / "1.parquet", data / "0-copy.parquet")
+    with pytest.warns(UserWarning, match=r"same statistics: 0-copy.parquet, 1.parquet. If some are cop"):
+        assert ledger.refresh(scan(data)).rows_held == 200
+    (data / "1.parquet").rename(data / "9.parquet")
+    with pytest.warns(UserWarning, match="same statistics: 0-copy.parquet, 9.parquet"):
+        ledger.refresh(scan(data))
+    (data / "9.parquet").rename(data / "8.parquet")
+    assert ledger.refresh(scan(data), exclude=["0-copy.parquet"]).added == ("8.parquet",)
+    for name in ("empty", "also empty"):
+        put(data / f"{name}.parquet", rows(0))
+    ledger.refresh(scan(data), exclude=["0-copy.parquet"])
+
+
 # ---------------------------------------------------------------------- some of it
 
 
