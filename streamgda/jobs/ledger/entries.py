@@ -17,6 +17,7 @@ import hashlib
 import json
 import re
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamgda.data.blocks.block import FoldRule
+from streamgda.data.blocks.wording import callers_level
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage import tables
 from streamgda.data.storage.documents import SENSELESS, digest
@@ -328,7 +330,20 @@ class Entries:
         return in_order([*inside, *(one for one in records if one.table not in small)])
 
     def tidy(self, named: set[str], there: Mapping[str, Version]) -> None:
-        """Delete what is not named; where there is no lock, what is older than a day."""
+        """Delete what is not named; where there is no lock, what is older than a day.
+
+        It is a warning if that fails, since the refresh is complete.
+        """
+        try:
+            self._delete_others(named, there)
+        except OSError as error:
+            warnings.warn(
+                f"the refresh is complete, but what nothing needs in {self.folder} cannot be deleted: "
+                f"{one_line(error)}. The next refresh tries again",
+                stacklevel=callers_level(),
+            )
+
+    def _delete_others(self, named: set[str], there: Mapping[str, Version]) -> None:
         latest = (datetime.now(tz=UTC) - _ORPHANED_FOR).timestamp() * 1e9
         inside = self.storage.children(self.folder) if self.storage.is_local else ()
         for name in filter(_RUN.fullmatch, inside):

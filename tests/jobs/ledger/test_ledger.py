@@ -10,10 +10,12 @@ import signal
 import time
 import traceback
 import tracemalloc
+import uuid
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -727,6 +729,31 @@ def test_what_a_crash_has_left_is_cleared_away(data, ledger):
     ledger.refresh(scan(data))
     assert tables(ledger) == named(ledger)
     assert not [*Path(ledger.path).rglob("*.unfinished"), *Path(ledger.path).rglob("*.run*")]
+
+
+def test_what_cannot_be_deleted_does_not_undo_a_refresh(data, ledger):
+    ledger.refresh(scan(data))
+    obstacle = Path(ledger.path, "entries", f"{'1' * 32}.run")  # a folder is expected
+    obstacle.write_bytes(b"")
+    put(data / "9.parquet", rows(), 9)
+    with pytest.warns(UserWarning, match="the refresh is complete, but .* cannot be deleted"):
+        assert ledger.refresh(scan(data)).added == ("9.parquet",)
+    obstacle.unlink()
+    assert ledger.statistics().n_rows == 200
+    assert not ledger.refresh(scan(data)).read
+
+
+def test_without_a_lock_tables_of_other_refreshes_have_a_day_of_grace(data):
+    filesystem, folder = fsspec.filesystem("memory"), f"/{uuid.uuid4().hex}"
+    ledger = StatisticsLedger(folder, filesystem=filesystem)
+    ledger.refresh(scan(data))
+    young, old = (f"{folder}/entries/{digit * 32}.parquet" for digit in "01")
+    for path, age in ((young, DAY / 2), (old, 2 * DAY)):
+        filesystem.pipe(path, b"of another refresh")
+        filesystem.store[path].created = datetime.now(UTC) - age
+    ledger.refresh(scan(data))
+    assert filesystem.exists(young)
+    assert not filesystem.exists(old)
 
 
 # ---------------------------------------------------------------------- some files, limits, many tables
