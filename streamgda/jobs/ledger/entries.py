@@ -311,8 +311,8 @@ class Entries:
 
     def _missing(self, name: str) -> FileNotFoundError:
         return FileNotFoundError(
-            f"{self.folder}/{name} is missing: another refresh has deleted it, or workers wrote elsewhere; "
-            "refresh the ledger, in a folder or at a URL that all share"
+            f"{self.folder}/{name} is missing: another refresh has deleted it, workers wrote elsewhere, or "
+            "the storage lists files late; refresh the ledger, in a folder or at a URL that all share"
         )
 
     def _damaged(self, name: str, fault: str) -> ValueError:

@@ -20,8 +20,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import acero
 
+from streamgda.data.blocks.block import INTEGERS_OF_FLOATS
 from streamgda.data.blocks.dates import is_date, moments_of
 from streamgda.data.blocks.wording import RowError, check_known
+from streamgda.data.sources.columns.types import is_number
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
@@ -46,6 +48,8 @@ _BEYOND_STATISTICS = re.compile(r"\b(nan|0\.0)\b")
 _STEP = re.compile("(call|end|field_ref|literal|options): '(.*)'")
 
 _DESERIALISE = pc.scalar(0).__reduce__()[0]
+
+_MOST = (1 << 63) - 1  # of the whole numbers that Arrow takes without a type
 
 _NO_FILTER = (pa.ArrowException, LookupError, OverflowError, TypeError, ValueError)  # what Arrow raises
 
@@ -305,14 +309,20 @@ def _with_moments(filters: Any, schema: pa.Schema) -> Any:
         return filters
     if not isinstance(filters[0], str):
         return [_with_moments(one, schema) for one in filters]
-    if len(filters) != 3 or filters[0] not in schema.names or not is_date(schema.field(filters[0]).type):
+    if len(filters) != 3 or filters[0] not in schema.names:
         return filters
-    name, comparison, value = filters
+    kind = schema.field(filters[0]).type
+    if is_number(kind):
+        return _with_wide_numbers(*filters, kind)
+    return _with_dates(*filters, kind) if is_date(kind) else filters
+
+
+def _with_dates(name: str, comparison: str, value: Any, kind: pa.DataType) -> tuple[str, str, Any]:
+    """A comparison with dates in place of texts; RowError if one is a number, or another text."""
     is_one = not isinstance(value, list | tuple | set | frozenset)
     values = [value] if is_one else list(value)
     if not any(isinstance(one, str | Real) for one in values):
-        return filters
-    kind = schema.field(name).type
+        return name, comparison, value
     moments = pa.array(moments_of(values, name)).cast(pa.timestamp("us", getattr(kind, "tz", None)))
     typed = moments.cast(kind, safe=False)
     is_same = pc.fill_null(
@@ -321,6 +331,28 @@ def _with_moments(filters: Any, schema: pa.Schema) -> Any:
     if is_one:
         return name, comparison, (typed if is_same[0].as_py() else moments)[0]
     return name, comparison, typed.filter(is_same)
+
+
+def _with_wide_numbers(name: str, comparison: str, value: Any, kind: pa.DataType) -> tuple[str, str, Any]:
+    """A comparison with whole numbers that Arrow takes for the column, as which it takes those of 64 bits."""
+    is_one = not isinstance(value, list | tuple | set | frozenset)
+    values = [value] if is_one else list(value)
+    are_whole = all(isinstance(one, int) for one in values)
+    most = _MOST if pa.types.is_integer(kind) else INTEGERS_OF_FLOATS
+    if not are_whole or not (kind == pa.uint64() or any(abs(one) > most for one in values)):
+        return name, comparison, value
+    if not pa.types.is_integer(kind):
+        return name, comparison, float(value) if is_one else list(map(float, values))
+    bounds = np.iinfo(kind.to_pandas_dtype())
+    least, most = int(bounds.min), int(bounds.max)
+    if not is_one:
+        return name, comparison, pa.array([one for one in values if least <= one <= most], kind)
+    if least <= value <= most:
+        return name, comparison, pa.scalar(value, kind)
+    is_below = value < least
+    passes = comparison == "!=" or comparison[0] == (">" if is_below else "<")
+    edge = {(True, True): ">=", (True, False): "<", (False, True): "<=", (False, False): ">"}
+    return name, edge[is_below, passes], pa.scalar(least if is_below else most, kind)
 
 
 @contextmanager

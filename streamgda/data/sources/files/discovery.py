@@ -185,7 +185,8 @@ def _located(
     else:
         kind = storage.filesystem.get_file_info(name).type
     if kind not in _LOCATIONS and not is_pattern:
-        raise FileNotFoundError(f"there is no file or folder {address}")
+        where = f", which is {name}" if str(address).startswith("~") else ""
+        raise FileNotFoundError(f"there is no file or folder {address}{where}")
     location = _LOCATIONS.get(kind, Pattern)(name, endings)
     return location, *location.files(storage)
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -164,6 +165,22 @@ def warn_of_mixed(name: str, values: Iterable[Any]) -> None:
             f"(--hive-types {name}=string)",
             stacklevel=callers_level(),
         )
+
+
+def is_key(key: Any, value: Any) -> bool:
+    """Whether a value in a file is that of a key in its path."""
+    with suppress(TypeError, ValueError):
+        return float(value) == float(key)
+    return str(value).startswith(str(key)) if isinstance(value, date) else str(value) == str(key)
+
+
+def warn_of_differing(name: str, path: str) -> None:
+    """Warn that a column holds other values than the key of its name in the path of a file."""
+    warnings.warn(
+        f"{path}: column {name!r} holds other values than {name}= in the path; the column is read. Leave it "
+        f"out of the files, or rename the folders, if that is wrong",
+        stacklevel=callers_level(),
+    )
 
 
 def schema_read(schema: pa.Schema, kinds: Mapping[str, str]) -> pa.Schema:

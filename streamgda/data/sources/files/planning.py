@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from hashlib import blake2b
-from itertools import islice, product, repeat, starmap
+from itertools import chain, islice, product, repeat, starmap
 from operator import and_, attrgetter, itemgetter
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,15 +37,18 @@ from streamgda.data.sources.files.keys import (
     by_name,
     declared_types,
     fits,
+    is_key,
     keys_in,
     type_of_keys,
     typed,
     types_to_compare,
+    warn_of_differing,
     warn_of_mixed,
     without,
 )
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, read_buffer
 from streamgda.data.sources.splits import InputFile, group_into_tasks
+from streamgda.data.storage.fetching import chunks_of
 from streamgda.data.storage.filesystems import Storage, Version, conceal
 from streamgda.data.storage.footers import Footer, read_footer
 from streamgda.data.storage.retries import noting_retries, retried, warning_of_retries
@@ -354,17 +357,21 @@ class Dataset:
         )
         schemas: list[tuple[pa.Schema, pa.Schema]] = []
         retries: list[str] = []
+        differing: dict[str, str] = {}
         for batch, (footers, noted) in zip(batches, each(planner.plan_batch, batches), strict=True):
             retries += noted
-            for file, (version, runs, schema) in zip(batch, footers, strict=True):
+            for file, planned in zip(batch, footers, strict=True):
+                differing |= dict.fromkeys(planned.differing, file.location)
                 listed = file.version or self.listing.files[file.location]
-                version = listed if listed == version else version  # noqa: PLW2901 - one object for both
-                keys = planner.with_absent(file, schema).partition
+                version = listed if listed == planned.version else planned.version  # one object for both
+                keys = {**file.partition, **planned.absent} if planned.absent else file.partition
                 where = partial(RowGroups, read_options, file.location, version, keys)
-                columns = planner.columns(schema, schemas)
-                yield replace(file, splits=list(starmap(where, runs)), columns=columns)
+                columns = planner.columns(planned.columns, schemas)
+                yield replace(file, splits=list(starmap(where, planned.runs)), columns=columns)
         with warning_of_retries() as warned_of:
             warned_of.extend(retries)
+        for name, path in differing.items():
+            warn_of_differing(name, path)
 
     @property
     def _declared(self) -> pa.Schema | None:
@@ -452,12 +459,29 @@ def name_of_format(kind: Any) -> str:
 # ---------------------------------------------------------------------- what is read of each file
 
 
-Planned: TypeAlias = tuple[Version, list[tuple[bytes, int, int, bytes]], pa.Schema]
-"""The version of a file, its parts to read, and its columns to read.
+class Planned(NamedTuple):
+    """What is to be read of a file.
 
-Each part is a run of row groups, as `RowGroups` has it: their numbers and rows; the rows and the bytes of all
-of them; a hash of the footer.
-"""
+    Attributes
+    ----------
+    version : Version
+        The version of the file.
+    runs : list of tuple
+        Its parts, each a run of row groups, as `RowGroups` has it: their numbers and rows; the rows and the
+        bytes of all of them; a hash of the footer.
+    columns : pyarrow.Schema
+        Its columns to read.
+    absent : mapping of str to Absent
+        The columns to read that were added to its table later.
+    differing : list of str
+        The columns to read that hold other values than the keys of their names in the path.
+    """
+
+    version: Version
+    runs: list[tuple[bytes, int, int, bytes]]
+    columns: pa.Schema
+    absent: Mapping[str, Absent]
+    differing: list[str]
 
 
 @dataclass(frozen=True)
@@ -505,7 +529,8 @@ class FilePlanner:
 
     def _plan(self, file: InputFile, known: list[tuple[pa.Schema, pa.Schema]]) -> Planned:
         footer = self._footer(file.location)
-        file = self.with_absent(file, footer.schema)
+        absent = {} if self.declared is None else self._absent(file, footer.schema, self.declared)
+        file = replace(file, partition={**file.partition, **absent}) if absent else file
         self._check(file, footer.schema)
         indices = self._row_groups(file, footer)
         of_groups = map(attrgetter("num_rows", "total_byte_size"), map(footer.metadata.row_group, indices))
@@ -514,7 +539,20 @@ class FilePlanner:
         for run in group_into_tasks(groups, n_rows=itemgetter(1)):
             columns = np.array(run, np.int64).T
             runs.append((columns[:2].tobytes(), *columns[1:].sum(axis=1).tolist(), of_footer))
-        return file.version or footer.version, runs, self.columns(footer.schema, known)
+        differing = [] if self.declared is not None else self._differing(footer)
+        version, columns = file.version or footer.version, self.columns(footer.schema, known)
+        return Planned(version, runs, columns, absent, differing)
+
+    def _differing(self, footer: Footer) -> list[str]:
+        """The columns to read that hold other values than the keys of their names, by their statistics."""
+        stored = set(self.read_options.columns).intersection(footer.schema.names)
+        keys = {name: key for name, key in keys_in(footer.path.rpartition("/")[0]).items() if name in stored}
+        if not keys:
+            return []
+        chunks = chain.from_iterable(chunks_of(footer.metadata, range(footer.metadata.num_row_groups), keys))
+        told = ((one.path_in_schema, one.statistics) for one in chunks if one.is_stats_set)
+        bounds = ((name, {told.min, told.max}) for name, told in told if name in keys and told.has_min_max)
+        return sorted({name for name, values in bounds if not all(is_key(keys[name], one) for one in values)})
 
     def _footer(self, path: str) -> Footer:
         """The footer that a file has now."""
@@ -553,36 +591,31 @@ class FilePlanner:
             parts = fragment.split_by_row_group(condition.expression, schema=self.schema)
         return [group.id for part in parts for group in part.row_groups]
 
-    def with_absent(self, file: InputFile, schema: pa.Schema) -> InputFile:
-        """A file with the columns that were added to its table later, as if they were keys without a value.
+    def _absent(self, file: InputFile, schema: pa.Schema, declared: pa.Schema) -> dict[str, Absent]:
+        """The columns to read that were added to the table later.
 
         Raises
         ------
         ValueError
             If a column of an Iceberg table has another name in the file. It is known by its number.
         """
-        if self.declared is None:
-            return file
-        ours, theirs = field_numbers(self.declared), field_numbers(schema)
-        absent = {}
-        for name in self.read_options.columns:
-            number = ours.get(name)
-            is_there = name in schema.names and theirs.get(name, number) == number
-            if is_there or name in file.partition or name not in self.declared.names:
+        ours, theirs, absent = field_numbers(declared), field_numbers(schema), {}
+        for name in set(self.read_options.columns).difference(file.partition).intersection(declared.names):
+            number, column = ours.get(name), declared.field(name)
+            if name in schema.names and theirs.get(name, number) == number:
                 continue
             if number is not None and number in theirs.values():
                 raise ValueError(
                     f"{file.location}: column {name!r} of the table has another name in this file; rewrite "
                     "it, or use scan_arrow(scan.to_arrow_batch_reader(), ...)"
                 )
-            column = self.declared.field(name)
             if HAS_DEFAULT in (column.metadata or {}):
                 raise ValueError(
                     f"{file.location}: there is no column {name!r}, for which the table has a default; use "
                     "scan_arrow(scan.to_arrow_batch_reader(), ...)"
                 )
             absent[name] = Absent(column.type)
-        return replace(file, partition={**file.partition, **absent}) if absent else file
+        return absent
 
     def _check(self, file: InputFile, schema: pa.Schema) -> None:
         """Raise ValueError if the columns to read are not in a file, each once, with types that can serve."""

@@ -349,5 +349,6 @@ class Output(ABC):
         """The error for an output that has parts of another run, or lacks those of this one."""
         return RuntimeError(
             f"{self.path} does not hold the predictions of this run: another run has written there "
-            "at the same time, or the workers do not share the folder; run it again, alone"
+            "at the same time, the workers do not share the folder, or the storage lists files late; run it "
+            "again, alone"
         )
