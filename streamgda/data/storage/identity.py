@@ -9,7 +9,6 @@ whether it is still the same.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -29,7 +28,7 @@ from streamgda.data.storage.documents import digest
 UNTOLD = {"identity": False}
 """The metadata of a field of a dataclass that tells nothing which its other fields do not tell."""
 
-_PLAIN = (type(None), bool, int, float, str)
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def identity_of(*values: Any) -> str:
@@ -50,19 +49,20 @@ def canonical(value: Any) -> Any:
 
     NumPy's scalars count as the equal values of Python, and tuples as lists.
     """
-    if type(value) in _PLAIN:
+    kind = type(value)
+    if kind in _PLAIN:
         return value
-    if isinstance(value, list | tuple):
-        return [canonical(each) for each in value]
+    if isinstance(value, (list, tuple)):
+        return [each if type(each) in _PLAIN else canonical(each) for each in value]
     if isinstance(value, np.generic) and type(value.item()) in _PLAIN:
         return value.item()
-    return {type(value).__name__: _told(value)}
+    return {kind.__name__: _told(value)}
 
 
-def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that tell it from others, by name."""
+def fields_of(value: Any) -> list[Any]:
+    """The values of the fields of a dataclass that tell it from others."""
     kind: Any = type(value)
-    return {name: getattr(value, name) for name in _names_of_fields(kind)}
+    return [getattr(value, name) for name in _names_of_fields(kind)]
 
 
 @cache
@@ -77,7 +77,7 @@ def _told(value: Any) -> Any:
     if hasattr(type(value), "identity"):
         return canonical(value.identity)
     if is_dataclass(value):
-        return {name: canonical(each) for name, each in fields_of(value).items()}
+        return canonical(fields_of(value))
     if hasattr(value, "get_params"):
         return canonical(value.get_params(deep=False))
     return uuid.uuid4().hex
@@ -87,8 +87,8 @@ _told.register(
     str | bytes | complex | date | time | timedelta | Decimal | PurePath | uuid.UUID | np.generic, repr
 )
 _told.register(Enum, lambda value: value.name)
-_told.register(AbstractSet, lambda values: sorted(map(canonical, values), key=json.dumps))
-_told.register(Mapping, lambda pairs: sorted(map(canonical, pairs.items()), key=json.dumps))
+_told.register(AbstractSet, lambda values: sorted(map(canonical, values), key=repr))
+_told.register(Mapping, lambda pairs: sorted(map(canonical, pairs.items()), key=repr))
 _told.register(pa.Schema, lambda schema: canonical([list(schema), schema.metadata]))
 _told.register(pa.Field, lambda one: canonical([one.name, one.type, one.nullable, one.metadata]))
 _told.register(
