@@ -225,6 +225,8 @@ def test_what_a_ledger_knows_a_file_by():
     assert len({record.identity for record in records}) == len(others) + 1
     before = FileRecord.of(replace(file, name=""))  # of a ledger that knew no names, or divides no rows
     assert before.identity == records[0].identity
+    both = [FileRecord.of(replace(file, partition=keys)) for keys in ({"k": 1, "l": 2}, {"l": 2, "k": 1})]
+    assert both[0].identity == both[1].identity
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -89,7 +89,13 @@ class FileRecord(NamedTuple):
     def identity(self) -> tuple[Any, ...]:
         """What is equal as long as the file has the same rows, which are divided by the same name."""
         version = self.size, self.modified if self.etag is None else self.etag
-        return self.path, *version, self.partition, self.name or self.path
+        return self.path, *version, _in_order(self.partition), self.name or self.path
+
+
+@lru_cache  # files of one folder share their keys
+def _in_order(partition: str) -> str:
+    """Partition keys in the order of their names, which older versions wrote in another one."""
+    return json.dumps(json.loads(partition), sort_keys=True)
 
 
 def as_lists(records: Sequence[FileRecord]) -> dict[str, list[Any]]:
