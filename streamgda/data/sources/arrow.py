@@ -34,6 +34,7 @@ from streamgda.data.sources.files.planning import Dataset, name_of_format
 from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.data.sources.tabular import TabularSource
 from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.footers import INT96_UNIT
 from streamgda.data.storage.tables import stream_of
 
 _UNREADABLE = (
@@ -326,13 +327,24 @@ class Fragment(ArrowSplit):
     def _scan(self) -> Iterator[pa.RecordBatch]:
         if not type(self.fragment).__module__.startswith("pyarrow."):  # such as Lance's
             return iter(self.fragment.scanner(columns=self.columns).to_reader())
-        if isinstance(self.fragment, ds.ParquetFileFragment):
-            self.fragment.format.default_fragment_scan_options.page_checksum_verification = True
+        fragment = self.fragment
+        if isinstance(fragment, ds.ParquetFileFragment):
+            if any(pa.types.is_timestamp(self.schema.field(name).type) for name in self.columns):
+                fragment = _in_microseconds(fragment)
+            fragment.format.default_fragment_scan_options.page_checksum_verification = True
         return iter(
-            self.fragment.to_batches(
+            fragment.to_batches(
                 schema=self.schema, columns=self.columns, use_threads=False, batch_readahead=1
             )
         )
+
+
+def _in_microseconds(fragment: ds.ParquetFileFragment) -> ds.ParquetFileFragment:
+    """The same rows, where times that are stored as INT96 are read as those of listed files are."""
+    old, groups = fragment.format, [group.id for group in fragment.row_groups]
+    read = ds.ParquetReadOptions(old.read_options.dictionary_columns, INT96_UNIT)
+    new = ds.ParquetFileFormat(read, default_fragment_scan_options=old.default_fragment_scan_options)
+    return new.make_fragment(fragment.path, fragment.filesystem, fragment.partition_expression, groups)
 
 
 @dataclass(frozen=True)

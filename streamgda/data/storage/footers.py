@@ -122,7 +122,10 @@ DECODED = Cache(_MOST_DECODED)
 # ---------------------------------------------------------------------- what a footer says
 
 
-_FORMAT = ds.ParquetFileFormat()
+INT96_UNIT = "us"
+"""The unit of times of Spark, Hive and Impala. In nanoseconds, those outside 1677 to 2262 would wrap."""
+
+FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit=INT96_UNIT)
 
 
 class Footer(NamedTuple):
@@ -153,7 +156,7 @@ class Footer(NamedTuple):
         pyarrow.ArrowInvalid
             If it is damaged.
         """
-        fragment = _FORMAT.make_fragment(pa.py_buffer(self.tail))
+        fragment = FORMAT.make_fragment(pa.py_buffer(self.tail))
         footer = self._replace(schema=fragment.physical_schema, metadata=fragment.metadata)
         list(footer.schema.names)  # which pyarrow decodes only when it is asked for them
         if self.version.size is not None:

@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import ClassStatistics, GaussianNB, accumulate, scan, scan_arrow
+from streamgda import ClassStatistics, GaussianNB, accumulate, predict_dataset, scan, scan_arrow, scan_parquet
 
 NOON = datetime(1970, 1, 3, 12)
 
@@ -49,6 +50,31 @@ def test_infinity_as_databases_write_it_is_no_date(kind, counts, sign):
     column = pa.array([0, sign * int(np.iinfo(counts).max)], counts).cast(kind)
     with pytest.raises(ValueError, match="row 1: feature 'when' is infinity"):
         accumulate(scan_arrow(pa.table({"when": column, "y": [0, 1]}), "y"))
+
+
+def test_times_of_spark_and_hive_beyond_nanoseconds_are_read_whichever_way(tmp_path):
+    whens = [datetime(9999, 12, 31), datetime(1000, 1, 1, 6), datetime(2026, 1, 1)]
+    table = pa.table({"when": pa.array(whens, pa.timestamp("us")), "x": [1.0, 2.0, 4.0], "y": [0, 1, 2]})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    means = [[2932896, 1], [-354285 + 0.25, 2], [20454, 4]]
+    named = pds.dataset(path, schema=table.schema)  # by a schema of its own, of other columns
+    asked = pds.dataset(path, format=pds.ParquetFileFormat(coerce_int96_timestamp_unit="us"))
+    for source in (
+        scan_parquet(path, "y"),
+        scan(path, "y", format=pds.ParquetFileFormat(coerce_int96_timestamp_unit="ns")),
+        scan_arrow(pds.dataset(path), "y"),
+        scan_arrow(asked, "y"),
+        scan_arrow(named, "y"),
+    ):
+        assert accumulate(source, "diag").means.tolist() == means
+        assert source.head()["when"].tolist() == whens
+    assert accumulate(scan_parquet(path, "y", filters=[("when", ">", "2300-01-01")])).classes.tolist() == [0]
+    model = GaussianNB().fit(table.select(["x"]), [0, 1, 0])
+    predict_dataset(model, pds.dataset(path), tmp_path / "out", keep=["when"])
+    assert pq.read_table(tmp_path / "out")["when"].to_pylist() == whens
+    with pytest.raises(ValueError, match="out of bounds timestamp"):
+        accumulate(scan_arrow(pds.dataset([pds.dataset(path)] * 2), "y"))
 
 
 def test_statistics_and_models_take_frames_of_dates_as_sources_do():

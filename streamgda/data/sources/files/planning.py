@@ -50,12 +50,10 @@ from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, read
 from streamgda.data.sources.splits import InputFile, group_into_tasks
 from streamgda.data.storage.fetching import chunks_of
 from streamgda.data.storage.filesystems import Storage, Version, conceal
-from streamgda.data.storage.footers import Footer, read_footer
+from streamgda.data.storage.footers import FORMAT, INT96_UNIT, Footer, read_footer
 from streamgda.data.storage.retries import noting_retries, retried, warning_of_retries
 from streamgda.data.storage.secrets import concealing
 from streamgda.data.storage.threads import DaemonThreads, wait_for
-
-_FORMAT = ds.ParquetFileFormat()
 
 _FILES_OF_TASK = 128
 
@@ -118,7 +116,7 @@ class Dataset:
         listing: Listing,
         find: Find,
         check: Check | None = None,
-        format: ds.FileFormat = _FORMAT,  # noqa: A002 - as pyarrow has it
+        format: ds.FileFormat = FORMAT,  # noqa: A002 - as pyarrow has it
         known: Dataset | None = None,
         types: Mapping[str, Any] | None = None,
     ) -> Self:
@@ -168,8 +166,10 @@ class Dataset:
         listing = Listing(storage, dict.fromkeys(paths), list(map(Location, paths)))
         fragments = dict(zip(paths, parts, strict=True))
         keys = {path: ds.get_partition_keys(part.partition_expression) for path, part in fragments.items()}
-        first = _first_readable(listing, partial(cls.read_head, storage, _FORMAT))
-        schema = decoded_schema(dataset.schema)
+        first = _first_readable(listing, partial(cls.read_head, storage, FORMAT))
+        moments = {one.name: one for one in first.schema if pa.types.is_timestamp(one.type)}
+        columns = [moments.get(one.name, one) for one in dataset.schema]
+        schema = decoded_schema(pa.schema(columns, dataset.schema.metadata))
         types = pa.schema([column for column in schema if column.name in keys[first.path]])
         own = pa.schema([column for column in schema if column.name not in types.names], schema.metadata)
         return cls(listing, first, own, schema, keys, types, fragments)
@@ -218,7 +218,13 @@ class Dataset:
         path, opened = head.path, self.listing.storage.filesystem.open_input_file
         buffer = read_buffer(len(names))
         with decoding(path), opened(path) as file:
-            parquet = pq.ParquetFile(file, metadata=head.metadata, buffer_size=buffer, pre_buffer=False)
+            parquet = pq.ParquetFile(
+                file,
+                metadata=head.metadata,
+                buffer_size=buffer,
+                pre_buffer=False,
+                coerce_int96_timestamp_unit=INT96_UNIT,
+            )
             there = [name for name in names if name in parquet.schema_arrow.names]
             batches = parquet.iter_batches(FIRST_ROWS, columns=there, use_threads=False)
             types = pa.schema(map(parquet.schema_arrow.field, there))
@@ -249,7 +255,7 @@ class Dataset:
             stand_ins = ds.FileSystemDataset.from_paths(
                 list(map(str, range(len(each)))),
                 schema=_retyped(self.schema, condition.columns),
-                format=_FORMAT,
+                format=FORMAT,
                 filesystem=self.listing.storage.filesystem,
                 partitions=each,
             )
@@ -562,7 +568,7 @@ class FilePlanner:
                 present = retried(partial(storage.version, path), place=path)
             if present == first.version:
                 return first
-        return Dataset.read_head(storage, _FORMAT, path)
+        return Dataset.read_head(storage, FORMAT, path)
 
     def _row_groups(self, file: InputFile, footer: Footer) -> list[int]:
         """The row groups in which rows may pass the filter, by their statistics.
@@ -586,7 +592,7 @@ class FilePlanner:
         ):
             return every  # Arrow does not compare the statistics of views
         keys = _equal_to(file.partition, condition.columns)
-        fragment = _FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=keys)
+        fragment = FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=keys)
         with filtering(file.location):
             parts = fragment.split_by_row_group(condition.expression, schema=self.schema)
         return [group.id for part in parts for group in part.row_groups]

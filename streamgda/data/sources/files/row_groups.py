@@ -36,7 +36,7 @@ from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import Absent, as_type, read_as
 from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
 from streamgda.data.storage.filesystems import Storage, Version
-from streamgda.data.storage.footers import DECODED, SMALL_FILE, has_encrypted_columns, tail_of
+from streamgda.data.storage.footers import DECODED, INT96_UNIT, SMALL_FILE, has_encrypted_columns, tail_of
 from streamgda.data.storage.identity import UNTOLD, fields_of, identity_of
 from streamgda.data.storage.reading import Range, RangedFile, reader_of, request_threads
 from streamgda.data.storage.retries import StorageError
@@ -277,6 +277,7 @@ class RowGroups(BatchSplit):
             buffer_size=0 if is_whole else read_buffer(len(self._stored)),
             pre_buffer=False,
             page_checksum_verification=True,
+            coerce_int96_timestamp_unit=INT96_UNIT,
         )
         parquet = opened(metadata=metadata, read_dictionary=labels)
         metadata, keep = parquet.metadata, set(self.keep) - plain
