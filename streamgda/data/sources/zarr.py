@@ -34,6 +34,7 @@ from streamgda.data.blocks.parts import Part, rows_of_parts
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Map, ScorableSource
 from streamgda.data.sources.files.errors import add_place
+from streamgda.data.sources.packing import Packing
 from streamgda.data.sources.splits import ROWS_PER_TASK, ScorableSplit, lists_of
 from streamgda.data.sources.stores import (
     ChangedChunkError,
@@ -215,10 +216,7 @@ class ZarrSource(ScorableSource):
     def schema(self) -> pa.Schema:
         """The names and types of the arrays of features, labels and weights, as Arrow has them."""
         rows, *others = self.arrays()
-        types = [
-            pa.list_(_arrow_type(rows.dtype), rows.shape[1]),
-            *(_arrow_type(one.dtype) for one in others),
-        ]
+        types = [pa.list_(_arrow_type(rows), rows.shape[1]), *map(_arrow_type, others)]
         return pa.schema(zip((self.features, *self.beside), types, strict=False))
 
     @property
@@ -263,8 +261,8 @@ class ZarrSource(ScorableSource):
         }
         for name, array in zip(self.names, arrays, strict=True):
             role, kinds = roles[name]
-            if array.dtype.kind not in kinds:
-                raise ValueError(f"{self.origin}: array {name!r} is {array.dtype} and cannot be {role}")
+            if (dtype := _read_type(array)).kind not in kinds:
+                raise ValueError(f"{self.origin}: array {name!r} is {dtype} and cannot be {role}")
             if array.ndim != (2 if name == self.features else 1) or array.shape[0] != arrays[0].shape[0]:
                 both = {self.features: arrays[0].shape, name: array.shape}
                 shapes = ", ".join(f"{which!r} is {shape}" for which, shape in both.items())
@@ -311,7 +309,7 @@ class ZarrSource(ScorableSource):
         """The same parts to read without labels, and the types of the arrays to keep, as Arrow has them."""
         unlabelled = replace(self, target=None, weight=None, groups=None, kept=tuple(keep))
         _, *arrays = unlabelled.arrays()
-        types = [(name, _arrow_type(array.dtype)) for name, array in zip(keep, arrays, strict=True)]
+        types = [(name, _arrow_type(array)) for name, array in zip(keep, arrays, strict=True)]
         return unlabelled.splits(), pa.schema(types)
 
     def overlaps(self, storage: Storage, folder: str) -> bool:
@@ -421,8 +419,11 @@ class ZarrRows(ScorableSplit):
         if _described(arrays) != self.arrays.described:
             raise ValueError(f"{source.origin} has changed since the pass was planned; start the pass again")
         near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
+        packings = list(map(_packing, arrays))
         try:
-            for start, slab in _aligned_slabs(arrays, self.start, self.stop, near=near):
+            for start, stored in _aligned_slabs(arrays, self.start, self.stop, near=near):
+                slab = [one.read(part) if one else part for one, part in zip(packings, stored, strict=True)]
+                del stored
                 yield self._in_parts(Places(source.origin, start), slab)
                 del slab
         except (FileNotFoundError, StorageError, ChangedChunkError):
@@ -454,7 +455,24 @@ def _for_arrow(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(object if values.dtype.kind in "TO" else _known_to_arrow(values.dtype), copy=False)
 
 
-def _arrow_type(dtype: np.dtype[Any]) -> pa.DataType:
+def _packing(array: zarr.Array[Any]) -> Packing | None:
+    """How the values of an array are packed, if they are."""
+    attributes = array.attrs.asdict()
+    # In format 2, xarray and netCDF's tools, which name the dimensions, say by it what stands for nothing.
+    says_fill = array.metadata.zarr_format == 2 and "_ARRAY_DIMENSIONS" in attributes
+    try:
+        return Packing.of(array.dtype, attributes, array.fill_value if says_fill else None)
+    except ValueError as error:
+        raise ValueError(f"{array.store_path}: {error}") from error
+
+
+def _read_type(array: zarr.Array[Any]) -> np.dtype[Any]:
+    packing = _packing(array)
+    return array.dtype if packing is None else packing.dtype
+
+
+def _arrow_type(array: zarr.Array[Any]) -> pa.DataType:
+    dtype = _read_type(array)
     return pa.string() if dtype.kind in _STRINGS else pa.from_numpy_dtype(_known_to_arrow(dtype))
 
 
@@ -496,6 +514,8 @@ def _described(arrays: Iterable[zarr.Array[Any]]) -> str:
         documents = array.metadata.to_buffer_dict(default_buffer_prototype())
         described.append(json.loads(documents[first.rpartition("/")[2]].to_bytes()))
         described[-1].pop("attributes", None)
+        if (packing := _packing(array)) is not None:
+            described[-1]["attributes"] = repr(packing)
     return digest(described)
 
 

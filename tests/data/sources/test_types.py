@@ -11,8 +11,10 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import xarray as xr
+import zarr
 
-from streamgda import GaussianNB, accumulate, predict_dataset, scan, scan_arrow, scan_parquet
+from streamgda import GaussianNB, accumulate, predict_dataset, scan, scan_arrow, scan_parquet, scan_zarr
 
 
 class Centimetres(pa.ExtensionType):
@@ -129,6 +131,18 @@ def parquet(table, folder):
     return accumulate(scan_parquet(folder / "a.parquet", "y", missing="drop"), "diag")
 
 
+def packed_zarr(table, folder):
+    """Quarters as integers, with a scale and a value for what is missing."""
+    group, numbers = zarr.open_group(folder / "a.zarr", mode="w"), table.drop_columns("y")
+    quarters = np.column_stack(
+        [pc.multiply(one.cast("double"), 4).fill_null(-999) for one in numbers.columns]
+    )
+    packed = group.create_array("X", data=quarters.astype(np.int16), chunks=(7, 1))
+    packed.attrs.update(scale_factor=0.25, add_offset=0.0, _FillValue=-999)
+    group.create_array("y", data=table["y"].to_numpy())
+    return accumulate(scan_zarr(folder / "a.zarr", missing="drop"), "diag")
+
+
 def scanned(convert):
     return lambda table, folder: accumulate(scan_arrow(convert(table), "y", missing="drop"), "diag")
 
@@ -154,6 +168,7 @@ WAYS = {
     "parquet": (parquet, {*RUNS, *CODES}, True),
     "feather": (feather, (), True),
     "csv": (csv, {*KINDS} - {"float", "double", "int8", "bool", "decimal", "date", "moment", "text"}, True),
+    "packed zarr": (packed_zarr, {*KINDS} - {"half", "float", "double"}, True),
     "fit of arrow": (fitted(lambda table: table), (), False),
     "fit of a batch": (fitted(lambda table: table.combine_chunks().to_batches()[0]), (), False),
     "fit of pandas": (fitted(pa.Table.to_pandas), (), False),
@@ -174,7 +189,7 @@ def test_a_random_table_is_learnt_as_numpy_has_it(way, seed, tmp_path):
     y = table["y"].to_numpy()
     means = {name: [values[complete & (y == k)].mean() for k in (0, 1)] for name, values in features.items()}
     state = learn(table, tmp_path)
-    names = state.schema.feature_names
+    names = table.column_names[:-1] if way == "packed zarr" else state.schema.feature_names
     assert {*names} == {*means}
     assert state.means.T == pytest.approx(np.array([means[name] for name in names]), rel=1e-12, abs=1e-12)
 
@@ -219,3 +234,78 @@ def test_other_types_are_refused_by_name(column):
         with pytest.raises(ValueError, match="columns? 'odd'"):
             learn()
     assert scan_arrow(table, exclude=["odd"]).feature_names == ("x",)
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"dtype": "i2", "scale_factor": 0.01, "add_offset": 10.0, "_FillValue": -32768},
+        {"dtype": "i1", "scale_factor": 0.5, "_Unsigned": "true", "_FillValue": -1},
+        {"dtype": "u1", "add_offset": -3.0, "_FillValue": 250},
+        {"dtype": "i4", "_FillValue": -1},
+        {"dtype": "f4", "missing_value": 1e20, "_FillValue": np.float32(1e20)},
+        {"_FillValue": None},
+    ],
+    ids=str,
+)
+def test_arrays_of_zarr_as_xarray_writes_and_reads_them(encoding, zarr_format, tmp_path):
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 100, (40, 2)).astype(float)
+    values[3, 1] = np.nan
+    y, w = np.append(rng.integers(0, 2, 39), np.nan), rng.integers(1, 5, 40) / 4.0
+    rows = xr.Dataset(
+        {"X": (("row", "feature"), values), "y": ("row", y), "w": ("row", w), "kept": ("row", w)}
+    )
+    packed = {"dtype": "i2", "scale_factor": 0.25, "_FillValue": 0}
+    encodings = {"X": encoding, "y": {"dtype": "i8", "_FillValue": 1 << 40}, "w": packed, "kept": packed}
+    rows.to_zarr(tmp_path / "a", encoding=encodings, zarr_format=zarr_format, consolidated=False)
+    read = xr.open_zarr(tmp_path / "a", consolidated=False).load()
+    X, complete = read["X"].to_numpy().astype(float), read["y"].notnull() & read["X"].notnull().all("feature")
+    source = scan_zarr(tmp_path / "a", weight="w", missing="drop")
+    state = accumulate(source, "diag")
+    assert (state.n_rows, state.n_dropped) == (38, 2)
+    means = [np.average(X[complete & (y == k)], axis=0, weights=w[complete & (y == k)]) for k in (0, 1)]
+    np.testing.assert_allclose(state.means, means, rtol=1e-6 if encoding.get("dtype") == "f4" else 1e-12)
+    model = GaussianNB().fit(source)
+    predict_dataset(model, scan_zarr(tmp_path / "a", None, missing="drop"), tmp_path / "out", keep=["kept"])
+    assert pq.read_table(tmp_path / "out")["kept"].to_pylist() == np.delete(w, 3).tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "attributes", "meant"),
+    [
+        ("i2", {"valid_range": [2, 6]}, [2, 6, None]),
+        ("i2", {"valid_min": 2, "valid_max": 6, "scale_factor": 0.5}, [1, 3, None]),
+        ("i2", {"valid_max": 3.0, "scale_factor": 0.5}, [1, 3, None]),
+        ("i1", {"_Unsigned": "true", "valid_max": -2}, [2, 6, 254]),
+        ("u1", {"_Unsigned": "false"}, [2, 6, -2]),
+        ("f8", {"missing_value": [-2.0, 254.0]}, [2, 6, None]),
+        ("i2", {"missing_value": 65_538}, [2, 6, 254]),
+        ("i8", {"_FillValue": 6}, [2, None, 254]),
+        ("i2", {"scale_factor": "fast"}, "attribute scale_factor is 'fast'"),
+        ("i2", {"valid_range": [3]}, r"attribute valid_range is \[3\]: it has 1 values"),
+    ],
+    ids=str,
+)
+def test_attributes_of_cf_and_netcdf(dtype, attributes, meant, tmp_path):
+    group = zarr.open_group(tmp_path, mode="w")
+    last = 254 if dtype in ("i2", "i8", "f8") else -2
+    X = group.create_array(
+        "X", data=np.array([[2], [6], [last % 256 if dtype == "u1" else last]]).astype(dtype)
+    )
+    group.create_array("y", data=np.array([0, 1, 2]))
+    X.attrs.update(attributes)
+    if isinstance(meant, str):
+        with pytest.raises(ValueError, match=meant):
+            scan_zarr(tmp_path)
+        return
+    source = scan_zarr(tmp_path, missing="drop")
+    assert accumulate(source, "diag").means.ravel().tolist() == [
+        value for value in meant if value is not None
+    ]
+    (split,) = source.splits()
+    X.attrs["scale_factor"] = 7.0
+    assert scan_zarr(tmp_path).splits()[0].identity != split.identity
+    with pytest.raises(ValueError, match="has changed since the pass was planned"):
+        list(split.blocks())
