@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, reduce
 from itertools import accumulate, pairwise
+from operator import add
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ COLUMNS = frozenset(
         *("mean", "mean_tail", "scatter", "pooled_scatter"),
         *("third_moment", "fourth_moment", "weight_digits", "squared_weight_digits"),
         *("sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
+        *("fold", "document", "table"),
     }
 )
 """The columns of every kind, as `streamgda.data.storage` describes them."""
@@ -75,7 +78,7 @@ def empty_statistics(
 
 
 def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
-    """The statistics that a table holds.
+    """The statistics that a table holds; of folds, those of all rows.
 
     Parameters
     ----------
@@ -89,6 +92,14 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
     ValueError
         If the kind is not known, or no rows have such statistics.
     """
+    if metadata.get("kind") == "FoldStatistics":
+        with _making_sense(path):
+            states = states_of_folds(table, path)
+            if not states:
+                raise ValueError("there are folds and no rows")
+            total = reduce(add, states.values())
+            total._n_dropped += as_count(metadata["n_dropped"], "n_dropped")
+            return total
     if str(metadata.get("kind")) not in STATISTICS:
         raise ValueError(
             f"{path} holds no statistics and no model that this version of streamgda knows: its kind is "
@@ -103,6 +114,16 @@ def state_of(table: pa.Table, metadata: Metadata, path: str) -> Statistics:
         if not n_patterns:  # each pattern says which features it has
             _check_features(columns, metadata)
         return kind.from_columns(columns, metadata)
+
+
+def states_of_folds(table: pa.Table, path: str) -> dict[Any, Statistics]:
+    """The statistics of each fold that a table of a ledger holds; errors are those of `state_of`."""
+    import pyarrow as pa
+
+    return {
+        row["fold"]: state_of(pa.ipc.open_stream(row["table"]).read_all(), json.loads(row["document"]), path)
+        for row in table.select(["fold", "document", "table"]).to_pylist()
+    }
 
 
 def states_of(

@@ -73,8 +73,9 @@ The metadata of the file has one key of this project, ``streamgda``. Its value i
 ``format_version``
     2 if features may be missing; 4 in ledgers and tables of entries; 1 otherwise.
 ``kind``
-    The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". Entries of a
-    ledger with folds are of kind "FoldStatistics", whose table `streamgda.jobs.ledger.entries` describes.
+    The kind of statistics: "ClassStatistics", "ExactClassStatistics" or "IncompleteStatistics". A ledger
+    with folds, and its entries, are of kind "FoldStatistics", whose table `streamgda.jobs.ledger.entries`
+    describes.
 ``covariance_type``, ``n_features``, ``feature_names``, ``n_dropped``
     As the attributes of the statistics; ``feature_names`` may be null.
 ``categories``

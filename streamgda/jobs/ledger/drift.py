@@ -412,8 +412,8 @@ class Baseline:
         is_lacking = (old_has != new_has) & (by_chance < _SURE / after.n_features)
         shifts, distances = np.full(both.shape, np.nan), np.full(len(labels), np.nan)
         is_pooled = kind_named(after.covariance_type).is_pooled
-        of_all = np.vstack([one.weights_by_feature for one in sides]).all(axis=0, keepdims=True)
-        for features in of_all if is_pooled else np.unique(both, axis=0):
+        of_all: Array = np.vstack([one.weights_by_feature for one in sides]).min(axis=0, keepdims=True)
+        for features in of_all > 0 if is_pooled else np.unique(both, axis=0):
             pairs = self._pairs(after, features)
             for k in np.flatnonzero(is_pooled | (both == features).all(axis=1)).tolist():
                 if pair := pairs.get(labels[k].item()):

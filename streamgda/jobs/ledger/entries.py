@@ -40,16 +40,13 @@ from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.reading import open_whole
 from streamgda.data.storage.threads import read_ahead
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.factory import COLUMNS as STATISTICS_COLUMNS
-from streamgda.statistics.factory import state_of, states_of
+from streamgda.statistics.factory import COLUMNS, state_of, states_of, states_of_folds
 from streamgda.statistics.floating.moment_columns import JoinedStates
 from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.validation import as_count
 
 State = Statistics | FoldStatistics
 F = TypeVar("F")
-
-COLUMNS = STATISTICS_COLUMNS | {"fold", "document", "table"}
 
 FORMAT = 4  # of entries, and of the ledger itself
 
@@ -423,12 +420,7 @@ def state_in(table: pa.Table, metadata: Mapping[str, Any], path: str, empty: Sta
         return state_of(table, metadata, path)
     try:
         rule, n_dropped = FoldRule(**metadata["rule"]), as_count(metadata["n_dropped"], "n_dropped")
-        states = {
-            row["fold"]: state_of(
-                pa.ipc.open_stream(row["table"]).read_all(), json.loads(row["document"]), path
-            )
-            for row in table.select(["fold", "document", "table"]).to_pylist()
-        }
+        states = states_of_folds(table, path)
         if rule != empty.rule or not states.keys() <= set(range(rule.n_folds or 0)):
             raise ValueError(f"it has folds {list(states)} by {rule}, and not by {empty.rule}")
     except (pa.ArrowException, *SENSELESS) as error:

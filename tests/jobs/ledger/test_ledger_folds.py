@@ -13,6 +13,7 @@ from streamgda import (
     StatisticsLedger,
     StatisticsSearchCV,
     accumulate,
+    load,
     scan_parquet,
 )
 from streamgda.statistics.required import Required
@@ -47,6 +48,13 @@ def test_a_ledger_has_the_folds_of_a_pass(folder, kept):
     assert ledger.statistics().allclose(accumulate(wines(folder), **kept))
     if kept.get("exact"):
         assert again == expected
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_statistics_of_all_folds_are_loaded(folder, exact):
+    ledger = StatisticsLedger(folder / "_ledger", folds=3, exact=exact)
+    ledger.refresh(scan_parquet(folder, "target", missing="drop"))
+    assert load(folder / "_ledger" / "ledger.parquet") == ledger.statistics()
 
 
 def test_rows_that_were_dropped_are_counted_beside_folds(folder):
