@@ -17,7 +17,7 @@ from streamgda.data.sources.columns.encoding import AS_STORED, Encoding, KnownDa
 from streamgda.data.sources.columns.expressions import ColumnExpression, in_words, referenced_columns, type_of
 from streamgda.data.sources.columns.lists import places_of
 from streamgda.data.sources.columns.types import is_number, label_kind, types_of
-from streamgda.data.storage.identity import UNTOLD
+from streamgda.data.storage.identity import UNTOLD, fields_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ class Roles:
     parts: tuple[Part, ...] = ()
     # Of labels and categories, if known; `ReadOptions.kinds` tells as which they are read.
     kinds: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=UNTOLD)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells these roles from others: the encoding only where columns are encoded."""
+        return {**fields_of(self), "encoding": self.encoding if self.encoded else None}
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
