@@ -6,7 +6,7 @@ The statistics of folds are merged to the statistics of any training part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
 from operator import add, iadd
@@ -251,56 +251,34 @@ class FoldStatistics(Locked):
             before += state
 
 
-class StatesTogether(Locked):
-    """Statistics of folds, of the same rows under several rules, for which rows are read once.
+@dataclass
+class StatesTogether:
+    """Statistics of folds, of the same rows under several rules, for which a search reads rows once.
 
-    Parameters
+    Attributes
     ----------
     states : sequence of FoldStatistics
         At least one.
     """
 
-    def __init__(self, states: Sequence[FoldStatistics]) -> None:
-        self.states = [state.copy() for state in states]
+    states: Sequence[FoldStatistics]
 
-    @property
-    def n_rows(self) -> int:
-        """How many rows went in."""
-        return self.states[0].n_rows
-
-    @property
-    def n_dropped(self) -> int:
-        """How many rows were left out because something was missing."""
-        return self.states[0].n_dropped
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the arrays of the states in bytes."""
-        with self.lock:
-            return sum(state.nbytes for state in self.states)
+    n_rows = property(lambda self: self.states[0].n_rows)
+    n_dropped = property(lambda self: self.states[0].n_dropped)
+    nbytes = property(lambda self: sum(state.nbytes for state in self.states))
 
     def update_blocks(self, blocks: Iterable[Block], workspace: Workspace | None = None) -> None:
         """Add the rows of some blocks to each of the states."""
-        added = type(self)([FoldStatistics(state.empty, state.rule) for state in self.states])
         for block in blocks:
-            for state in added.states:
+            for state in self.states:
                 state.update_blocks([block], workspace)
-        self += added
 
-    def copy(self) -> Self:
+    def copy(self) -> StatesTogether:
         """States of the same rows that do not change with these."""
-        with self.lock:
-            return type(self)(self.states)
+        return StatesTogether([state.copy() for state in self.states])
 
-    def __iadd__(self, other: StatesTogether) -> Self:
-        with both_locked(self, other):
-            self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
-        return self
-
-    def __add__(self, other: StatesTogether) -> Self:
-        total = self.copy()
-        total += other
-        return total
+    def __add__(self, other: StatesTogether) -> StatesTogether:
+        return StatesTogether([a + b for a, b in zip(self.states, other.states, strict=True)])
 
 
 def _state_of(empty: Statistics, block: Block, workspace: Workspace) -> Statistics:

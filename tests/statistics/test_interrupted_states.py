@@ -9,7 +9,7 @@ from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistic
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.block import FoldRule
 from streamgda.extensions.subclasses.sampled import SampledStatistics
-from streamgda.statistics.folded import FoldStatistics, StatesTogether
+from streamgda.statistics.folded import FoldStatistics
 from tests.interrupted import check_interruptions
 
 rng = np.random.default_rng(0)
@@ -57,11 +57,7 @@ def of_folds():
     return FoldStatistics(ClassStatistics("diag"), FoldRule(2))
 
 
-SEVERAL = {
-    "folds": of_folds,
-    "sampled": lambda: SampledStatistics(ClassStatistics("diag"), 4),
-    "side by side": lambda: StatesTogether([of_folds(), of_folds()]),
-}
+SEVERAL = {"folds": of_folds, "sampled": lambda: SampledStatistics(ClassStatistics("diag"), 4)}
 
 
 def learnt(state, rows):
@@ -79,12 +75,6 @@ def _(state: SampledStatistics):
     return state.statistics.digest(), [own.weights.tolist() for own in state.samples.values()]
 
 
-@seen.register
-def _(state: StatesTogether):
-    return [seen(own) for own in state.states]
-
-
-@pytest.mark.slow_cases("side by side")
 @pytest.mark.parametrize("kind", SEVERAL)
 def test_several_states_change_together(kind):
     def made():

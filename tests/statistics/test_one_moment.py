@@ -29,7 +29,7 @@ from streamgda import (
 from streamgda.data.blocks.arrays import array_blocks
 from streamgda.data.blocks.block import FoldRule
 from streamgda.extensions.subclasses.sampled import SampledStatistics
-from streamgda.statistics.folded import FoldStatistics, StatesTogether
+from streamgda.statistics.folded import FoldStatistics
 from streamgda.statistics.locking import Locked
 
 FEATURES, SECONDS = 20, 0.02
@@ -64,7 +64,6 @@ KINDS = {
     "window": lambda: WindowedStatistics(3, "diag", feature_names=NAMES),
     "folds": of_folds,
     "sampled": lambda: SampledStatistics(ClassStatistics("diag", feature_names=NAMES), 4),
-    "side by side": lambda: StatesTogether([of_folds(), of_folds()]),
 }
 
 
@@ -223,12 +222,6 @@ def sums_of(state):
 @sums_of.register
 def _(state: FoldStatistics):
     return sums_of(state.total())
-
-
-@sums_of.register
-def _(state: StatesTogether):
-    for own in state.states:
-        yield from sums_of(own)
 
 
 @sums_of.register
