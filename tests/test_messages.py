@@ -81,6 +81,36 @@ def test_lists_that_are_cut_end_in_an_ellipsis():
         scan_arrow(table, "zzz")
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [(iter, "list(y) makes one"), (partial(map, int), "list(y) makes one"), (set, "has no order")],
+)
+def test_labels_that_are_no_list_are_named(kind, words):
+    for learn in (GaussianNB().fit, GaussianNB().partial_fit, ClassStatistics().update):
+        with pytest.raises(ValueError, match=rf"got a \w+, .*{re.escape(words)}"):
+            learn(X, kind([0, 1] * 30))
+
+
+def test_a_reader_that_was_read_says_so():
+    reader = pa.table({"u": X[:, 0], "y": [0, 1] * 30}).to_reader()
+    reader.read_all()
+    with pytest.raises(
+        ValueError, match="nothing to accumulate.*A reader that has been read gives no rows again"
+    ):
+        GaussianNB().fit(scan_arrow(reader, "y"))
+
+
+@pytest.mark.parametrize("state", [ClassStatistics, partial(WindowedStatistics, 2)])
+def test_two_features_of_one_name_are_refused(state):
+    for learn in (
+        lambda: state(feature_names=["u", "u"]),
+        lambda: state().update(pd.DataFrame(X, columns=["u", "u"]), [0, 1] * 30),
+        lambda: ClassStatistics().update(X, [0, 1] * 30).linear_map(np.eye(2), feature_names=["u", "u"]),
+    ):
+        with pytest.raises(ValueError, match="there are two features 'u'"):
+            learn()
+
+
 def test_a_list_of_nothing_says_so():
     with pytest.raises(ValueError, match="there is no column 'y'; there are none$"):
         scan_arrow(pa.table({}), "y")

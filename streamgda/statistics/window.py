@@ -194,7 +194,11 @@ class WindowedStatistics(Locked, Loadable):
             As `ClassStatistics.update` does, and if `time` is earlier than that of the last batch, missing
             where other batches had one, or given where they had none. The window is then as it was.
         """
-        return self.append(self._nothing.copy().update(X, y, sample_weight), time=time)
+        batch = self._nothing.copy()
+        with self.lock:
+            if self._batches.n_batches:  # so that columns are matched by name
+                batch.schema = self._batches.newest.state.schema
+        return self.append(batch.update(X, y, sample_weight), time=time)
 
     def append(self, batch: Statistics, *, time: float | None = None) -> Self:
         """Add a batch whose statistics are known already, such as those of a day.

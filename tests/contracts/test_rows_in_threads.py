@@ -75,6 +75,15 @@ def test_states_have_the_same_bits_with_any_number_of_threads(kind):
     assert others == [first, first]
 
 
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_a_first_block_in_which_no_row_counts(kind):
+    n_rows = 3 * (1 << 16)
+    rows, labels = np.arange(2.0 * n_rows).reshape(-1, 2), np.arange(n_rows) % 2
+    weights = np.repeat([0.0, 1.0], [2 * n_rows // 3, n_rows // 3])
+    state = ClassStatistics(kind).update(rows, labels, weights)
+    assert state.allclose(ClassStatistics(kind).update(rows[weights > 0], labels[weights > 0]))
+
+
 @pytest.mark.parametrize("kind", STATES)
 def test_no_thread_waits_for_the_lock_that_the_caller_holds(kind):
     state = STATES[kind]()

@@ -7,6 +7,7 @@ from datetime import date
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,13 @@ def test_a_giant_that_has_passed_leaves_no_trace():
     values = [Fraction(v) for v in (1, -1) * 3]
     assert window.statistics.scatter == float(sum(v * v for v in values))
     assert window.statistics.means == 0
+
+
+def test_columns_are_matched_by_name():
+    frame = pd.DataFrame({"u": [1.0, 2.0], "v": [30.0, 40.0]})
+    window = WindowedStatistics(3).update(frame, [0, 0]).update(frame[["v", "u"]], [0, 0])
+    assert window.statistics.feature_names == ("u", "v")
+    assert window.statistics.means.tolist() == [[1.5, 35.0]]
 
 
 def test_a_batch_that_is_refused_changes_nothing():

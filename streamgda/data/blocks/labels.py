@@ -6,7 +6,8 @@ kept sorted, so that the position of a label does not depend on when it was firs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -179,6 +180,11 @@ def _one_dimensional(labels: ArrayLike) -> NDArray[Any]:
         labels = chunked.combine_chunks()  # of chunks, Arrow gives NumPy some label in place of a null
     # NumPy would make strings of all the labels in a list if one of them is a string.
     values = np.asarray(labels, dtype=None if hasattr(labels, "__array__") else object)
+    if isinstance(labels, Iterable) and not values.ndim and not isinstance(labels, str | bytes):
+        kind = type(labels).__name__
+        is_unordered = isinstance(labels, AbstractSet | Mapping)
+        how = "which has no order" if is_unordered else "of which list(y) makes one"
+        raise ValueError(f"labels are a list or an array, with one for each row; got a {kind}, {how}")
     if values.ndim != 1:
         raise ValueError(f"labels must be one per row, in one dimension; got shape {values.shape}")
     if isinstance(labels, np.ma.MaskedArray) and labels.mask.any():

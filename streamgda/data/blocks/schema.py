@@ -154,6 +154,12 @@ class Columns(Schema):
     dates: Names = ()
     lists: Lists = ()
 
+    def __post_init__(self) -> None:
+        names = self.feature_names or ()
+        if len(set(names)) < len(names):
+            name = next(name for place, name in enumerate(names) if name in names[:place])
+            raise ValueError(f"there are two features {name!r}; give each a name of its own")
+
     def with_types(self, dates: Names, lists: Lists) -> Columns:
         """The same features, some of which are known as dates, or as places of lists."""
         names = self.feature_names

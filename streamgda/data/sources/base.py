@@ -15,7 +15,7 @@ from streamgda.data.blocks.options import refusing_renamed
 from streamgda.data.blocks.parts import Part
 from streamgda.data.blocks.schema import is_time
 from streamgda.data.blocks.wording import as_html, counted
-from streamgda.data.sources.splits import InputFile, ScorableSplit, Split, total
+from streamgda.data.sources.splits import InputFile, Picklable, ScorableSplit, Split, total
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +28,7 @@ Map: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Applies a function to each element, in order, as `map` does, and perhaps in other processes."""
 
 
-class Source(ABC):
+class Source(Picklable, ABC):
     """Rows with a target, kept somewhere. Nothing but metadata is read until a pass is made."""
 
     feature_names: tuple[str, ...] | None = None

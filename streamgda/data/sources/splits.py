@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from operator import attrgetter, index
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,19 @@ Groups: TypeAlias = Sequence[Sequence[Any]]
 """The splits that one task reads, in groups of which each is read into one state."""
 
 
-class Split(ABC):
+class Picklable:
+    """What Arrow and Dask make is in it, which only protocols of pickle from 2 on hold."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Protocols 0 and 1 hold the bytes of a later one."""
+        return (
+            super().__reduce_ex__(protocol) if index(protocol) > 1 else (pickle.loads, (pickle.dumps(self),))
+        )
+
+
+class Split(Picklable, ABC):
     """A part of a source that one task reads, once in a pass.
 
     If the storage fails, the split is read again, and must give the same rows. A split whose `is_read_once`

@@ -56,13 +56,14 @@ class Privacy:
     def joined(self, other: Privacy, join: Any, classes: Sequence[Any]) -> Privacy:
         """The record of a merged state of these classes."""
         both = self, other
+        pairs = zip(self.bounds, other.bounds, strict=False)
         left_out = dict.fromkeys(label for one in both for label in one.left_out if label not in classes)
         return Privacy(
             join([one.epsilon for one in both]),
             join([one.delta for one in both]),
             max(one.clip for one in both),
-            tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(self.bounds, other.bounds, strict=False)),
-            "; ".join(dict.fromkeys(one.mechanism for one in both)),
+            tuple((min(a, c), max(b, d)) for (a, b), (c, d) in pairs) or self.bounds or other.bounds,
+            "; ".join(dict.fromkeys(one.mechanism for one in both if one.mechanism)),
             tuple(left_out),
         )
 
@@ -89,7 +90,7 @@ class PrivateClassStatistics(ClassStatistics):
         How private they are.
     """
 
-    privacy: Privacy
+    privacy = Privacy(0.0, 0.0, 0.0, (), "")  # of no rows
 
     @property
     def rule(self) -> RowRule | None:

@@ -199,9 +199,10 @@ def read_into(
     plan = Plan(groups, accumulate_splits, empty, retries=retries, checkpoint=checkpoint)
     state: S = compute_plan(plan, scheduler, progress) if groups else empty
     if not state.n_rows:
+        spent = ". A reader that has been read gives no rows again" if source.is_one_shot else ""
         raise ValueError(
             f"there is nothing to accumulate: {source!r} has no rows that count "
-            f"({state.n_dropped} dropped, all others filtered out or of weight zero)"
+            f"({state.n_dropped} dropped, all others filtered out or of weight zero){spent}"
         )
     return state
 

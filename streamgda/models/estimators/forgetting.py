@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamgda.data.blocks.dates import days_of_moments, moment_of
-from streamgda.data.blocks.wording import RowError, callers_level
+from streamgda.data.blocks.wording import RowError, callers_level, counted
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.missing import policy_of
 
@@ -52,15 +52,15 @@ class Times(NamedTuple):
 
 
 def newest_and_weights(
-    model: Any, time: Any, sample_weight: Any, *, in_memory: bool
+    model: Any, time: Any, sample_weight: Any, y: Any = None, *, in_memory: bool
 ) -> tuple[Times | None, Any]:
     """The time of the newest row of a batch, and the weights of its rows at that time.
 
     Raises
     ------
     ValueError
-        If there is a time and no half-life, what is given is no time or not of the kind of those before, or
-        the rows of a source have several.
+        If there is a time and no half-life, what is given is no time or not of the kind of those before,
+        there is not one for each label, or the rows of a source have several.
     """
     model._validate_params()
     if time is None:
@@ -77,6 +77,11 @@ def newest_and_weights(
         raise ValueError(
             "the rows of a source or of a Dask collection are of one time; give one number or date"
         )
+    if hasattr(y, "__len__") and times.values.shape != (len(y),):
+        raise ValueError(
+            f"X has {counted(len(y), 'row')}, time has shape {times.values.shape}; give one time for all rows, "
+            "or one for each"
+        )
     ages = times.values.max(initial=-np.inf) - times.values
     return times.newest(None), weights_after(ages / model.half_life, sample_weight)
 
@@ -84,7 +89,12 @@ def newest_and_weights(
 def weights_after(half_lives: NDArray[np.float64], sample_weight: Any) -> Any:
     """The weights of rows, each after some half-lives."""
     weights = 0.5**half_lives
-    return weights if sample_weight is None else weights * np.asarray(sample_weight)
+    if sample_weight is None:
+        return weights
+    own = np.asarray(sample_weight)
+    if own.shape != weights.shape:
+        raise ValueError(f"X has {counted(len(weights), 'row')}, sample_weight has shape {own.shape}")
+    return weights * own
 
 
 def times_of(time: Any, are_dates: bool | None = False) -> Times:

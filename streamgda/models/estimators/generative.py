@@ -290,8 +290,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Raises
         ------
         ValueError
-            If i and j are not two of the classes, or both have a prior of zero; or if the classes are not
-            normal, but mixtures, Student t or with tables of categories.
+            If i and j are not two of the classes, rows do not determine the density of one, or both have a
+            prior of zero; or if the classes are not normal, but mixtures, Student t or with tables of
+            categories.
 
         Examples
         --------
@@ -304,6 +305,8 @@ class GenerativeClassifier(GaussianClassifier[G]):
         array([-5.39, 14.61])
         """
         state = finalised(self).seen
+        if state.gaussians.why_none is not None:
+            raise state.gaussians.why_none()
         if not isinstance(state.densities, Gaussians):
             raise ValueError(
                 "the surface between classes that are not normal is no quadric; predict_log_proba gives the "
@@ -312,6 +315,9 @@ class GenerativeClassifier(GaussianClassifier[G]):
         first, second = position_of(i, state.classes), position_of(j, state.classes)
         if first == second:
             raise ValueError(f"a boundary lies between two classes; got {i!r} twice")
+        for reason in map(state.densities.singular.get, (first, second)):
+            if reason is not None:
+                raise reason()
         if np.isneginf(state.log_priors[[first, second]]).all():
             raise ValueError(f"classes {i!r} and {j!r} both have a prior of zero, so neither is the likelier")
         return QuadraticBoundary.between(state.gaussians, state.log_priors, first, second)

@@ -335,7 +335,7 @@ class StatisticsLearner(BaseEstimator, ABC):
         announced = None if classes is None else announced_labels(classes, y if in_memory else None)
         now = None
         if time is not None or self.half_life is not None:
-            now, sample_weight = newest_and_weights(self, time, sample_weight, in_memory=in_memory)
+            now, sample_weight = newest_and_weights(self, time, sample_weight, y, in_memory=in_memory)
         if not in_memory:
             names = list(getattr(self, "feature_names_in_", ()))
             read = source_to_learn(self, X, y, sample_weight, missing, scheduler, progress, names)

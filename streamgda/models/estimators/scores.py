@@ -333,7 +333,9 @@ def score_finalised(
     most = (_SCORES_OF_PRODUCTS if is_product else _SCORES_PER_BLOCK) // n_scores
     size = min(max(_VALUES_PER_BLOCK // rows.shape[1], fewest), most)
     size = max(1, -(-size // TILE_ROWS)) * TILE_ROWS
-    if missing == "raise" or not np.isnan(rows.sum()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        may_lack = missing != "raise" and bool(np.isnan(rows.sum()))
+    if not may_lack:
         order = None if codes is None else np.argsort(codes, kind="stable")
         for start in range(0, len(rows), size):
             some = slice(start, start + size) if order is None else order[start : start + size]

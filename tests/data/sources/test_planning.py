@@ -64,7 +64,8 @@ def test_splits_are_a_sequence_that_is_cut_and_pickled_like_a_list(folder):
     assert splits[-1].partition == {"day": 1}
     runs = list(group_into_tasks(splits, rows_per_task=100))
     assert [len(run) for run in runs] == [5] * (N_FILES // 5)
-    assert list(pickle.loads(pickle.dumps(runs[1]))) == list(splits)[5:10]
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert list(pickle.loads(pickle.dumps(runs[1], protocol))) == list(splits)[5:10]
     with pytest.raises(IndexError):
         splits[N_FILES]
 

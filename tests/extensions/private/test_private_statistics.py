@@ -186,6 +186,13 @@ class TestState:
         assert isinstance(derived, PrivateClassStatistics)
         assert derived.privacy == state.privacy
 
+    def test_a_state_of_no_rows_has_spent_nothing(self):
+        empty, state = PrivateClassStatistics(), private(covariance_type="full")
+        assert repr(empty).endswith("rows=0, epsilon=0, delta=0)")
+        assert (empty + state).privacy == (state + empty).privacy == state.privacy
+        with pytest.raises(TypeError, match="such rows would not be private"):
+            empty.update([[1.0]], ["a"])
+
     def test_a_sum_adds_what_was_spent_unless_rows_are_disjoint(self):
         first, second = (
             private(X[:1_500], Y[:1_500]),

@@ -287,6 +287,8 @@ def test_rows_whose_sum_is_too_large_for_float64_are_scored(model):
     X, y = random_rows(2, 3)
     far = [[1e308, 1e308, 1e308], [-1e308, -1e308, 1e308]]
     np.testing.assert_array_equal(model().fit(X, y).score_samples(far), [-np.inf, -np.inf])
+    marginal = model(missing="marginal").fit(X, y)
+    np.testing.assert_array_equal(marginal.score_samples([far[0], far[0]]), [-np.inf, -np.inf])
 
 
 def test_a_row_whose_scores_differ_by_more_than_float64_holds_is_of_one_class_for_certain():

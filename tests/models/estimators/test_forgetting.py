@@ -241,8 +241,12 @@ def test_a_batch_that_is_refused_ages_nothing():
         lambda: model.partial_fit(X, Y, time=np.nan),
         lambda: model.partial_fit(X, Y),
         lambda: model.partial_fit(scan_arrow(pa.table({"a": X[:, 0], "y": Y}), "y"), time=np.ones(240)),
+        lambda: model.partial_fit(X, Y, time=np.ones(5)),
+        lambda: model.partial_fit(X, Y, time=np.ones((240, 1)), sample_weight=np.ones(240)),
+        lambda: model.partial_fit(X, Y, time=np.ones(240), sample_weight=np.ones(5)),
     ):
-        with pytest.raises(ValueError, match=r"NaN|labels|no time|give time|one number or date"):
+        message = r"NaN|labels|no time|give time|one number or date|240 rows, time has shape|240 rows, sample_weight has shape \(5,\)"
+        with pytest.raises(ValueError, match=message):
             wrong()
     assert model.to_bytes() == before
 

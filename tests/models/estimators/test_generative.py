@@ -276,6 +276,16 @@ def test_a_boundary_is_the_difference_of_log_densities(model):
         np.testing.assert_allclose(by_hand, values, rtol=1e-6, atol=1e-5)
 
 
+def test_a_class_without_a_density_has_no_boundary():
+    X, y = rows_of_three_classes()
+    model = QuadraticDiscriminantAnalysis().partial_fit(X, y).partial_fit(X[:1], ["z"])
+    with pytest.warns(UserWarning, match="class z gets no posterior"):
+        model.predict(X[:1])
+    for pair in (("z", LABELS[0]), (LABELS[0], "z")):
+        with pytest.raises(np.linalg.LinAlgError, match="only 1 sample in class z"):
+            model.boundary(*pair)
+
+
 def test_boundaries_of_shared_covariances_are_planes():
     model = fitted(LinearDiscriminantAnalysis)
     boundary = model.boundary("ash", "birch")
