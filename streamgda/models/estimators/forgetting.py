@@ -79,8 +79,8 @@ def newest_and_weights(
         )
     if hasattr(y, "__len__") and times.values.shape != (len(y),):
         raise ValueError(
-            f"X has {counted(len(y), 'row')}, time has shape {times.values.shape}; give one time for all rows, "
-            "or one for each"
+            f"X has {counted(len(y), 'row')}, time has shape {times.values.shape}; give one time for "
+            "all rows, or one for each"
         )
     ages = times.values.max(initial=-np.inf) - times.values
     return times.newest(None), weights_after(ages / model.half_life, sample_weight)

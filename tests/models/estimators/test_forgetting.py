@@ -245,7 +245,9 @@ def test_a_batch_that_is_refused_ages_nothing():
         lambda: model.partial_fit(X, Y, time=np.ones((240, 1)), sample_weight=np.ones(240)),
         lambda: model.partial_fit(X, Y, time=np.ones(240), sample_weight=np.ones(5)),
     ):
-        message = r"NaN|labels|no time|give time|one number or date|240 rows, time has shape|240 rows, sample_weight has shape \(5,\)"
+        message = (
+            r"NaN|labels|no time|give time|one number or date|X has 240 rows, (time|sample_weight) has shape"
+        )
         with pytest.raises(ValueError, match=message):
             wrong()
     assert model.to_bytes() == before
