@@ -331,9 +331,11 @@ class GenerativeClassifier(GaussianClassifier[G]):
         Its columns are those to keep, ``label``, and ``probability_`` and the label for each class. They are
         NULL in a row where a number is NULL, NaN, infinite or so large that scores exceed float64, or, in the
         conditional Gaussian model, where a category was not learnt. Probabilities differ from those of
-        `predict_proba` by the rounding of the database. Columns of dates are cast to days: DATE and
-        TIMESTAMP, and in DuckDB, BigQuery, Spark and SQLite text by ISO 8601. Dates without a time zone are
-        in UTC, as are all of Snowflake's; Spark takes them to be of the zone of its session.
+        `predict_proba` by the rounding of the database. Columns of dates are cast to days: DATE, TIMESTAMP
+        and text by ISO 8601. Dates without a time zone are in UTC, whatever the zone of the session is.
+        Categories are compared as the collation of their column says: where 'a' and 'A' are equal, as by
+        default in MariaDB and SQL Server, they are one. PostgreSQL takes no BOOLEAN for a number: cast it in
+        a view.
 
         Parameters
         ----------

@@ -14,6 +14,8 @@ from streamgda.statistics.covariances import Array
 
 _PREFIX = "gda_"  # of the names that a SELECT has for its own
 _LARGEST_TERM = 1e150  # the sum of the squares of so many terms as a SELECT may have is finite
+_LEAST_ROOT = 1e-150  # whose square is not 0: Postgres raises an error where a product underflows
+_LEAST_TERM = 1e-250  # so that no product of what two numbers differ by underflows
 _MOST_COEFFICIENTS = 20_000  # about 1 MB, the longest statement of BigQuery and Snowflake
 
 
@@ -26,6 +28,7 @@ class Dialect:
     greatest: str = "GREATEST"
     escapes: bool = False
     materialised: str = ""
+    fence: str = ""  # at the end of a step, which is then not computed anew wherever it is used
     epoch: str = ""
     place: str = "{0}[{1}]"
 
@@ -56,20 +59,32 @@ class Dialect:
         return number(label) if isinstance(label, float) else str(label).upper()
 
 
-_EPOCH_OF_DUCKDB = (  # of text too; one without a zone would be of the zone of the session
-    "EPOCH_US(CAST(CASE WHEN REGEXP_MATCHES(CAST({0} AS VARCHAR), ':[0-9.]+(Z|[+-][0-9:]+)$') "
+# Days of dates, times with and without a zone, and text: one without a zone would be of that of the session.
+_ZONE = ":[0-9.]+ ?(Z|[+-][0-9:]+)$"
+_EPOCH_OF_DUCKDB = (
+    f"EPOCH_US(CAST(CASE WHEN REGEXP_MATCHES(CAST({{0}} AS VARCHAR), '{_ZONE}') "
     "THEN CAST({0} AS VARCHAR) ELSE CAST(CAST({0} AS TIMESTAMP) AS VARCHAR) || '+00' END "
     "AS TIMESTAMPTZ)) / 8.64e10"
 )
+_EPOCH_OF_POSTGRES = (
+    f"CAST(EXTRACT(EPOCH FROM CAST(CASE WHEN CAST({{0}} AS TEXT) ~ '({_ZONE})|[^0-9]$' "
+    "THEN CAST({0} AS TEXT) ELSE CAST({0} AS TEXT) || ' +00' END AS TIMESTAMPTZ)) "
+    "AS DOUBLE PRECISION) / 8.64e4"
+)
+_EPOCH_OF_SNOWFLAKE = (
+    f"CASE WHEN SYSTEM$TYPEOF({{0}}) RLIKE 'TIMESTAMP_L?TZ.*' OR CAST({{0}} AS VARCHAR) RLIKE '.*{_ZONE}' "
+    "THEN DATE_PART(EPOCH_MICROSECOND, CAST({0} AS TIMESTAMP_TZ)) "
+    "ELSE DATE_PART(EPOCH_MICROSECOND, CAST({0} AS TIMESTAMP_NTZ)) END / 8.64e10"
+)
+_EPOCH_OF_SPARK = (
+    f"UNIX_MICROS(CASE WHEN TYPEOF({{0}}) = 'timestamp' OR CAST({{0}} AS STRING) RLIKE '{_ZONE}' "
+    "THEN CAST({0} AS TIMESTAMP_LTZ) "
+    "ELSE CAST(CONCAT(CAST(CAST({0} AS TIMESTAMP_NTZ) AS STRING), '+00:00') AS TIMESTAMP_LTZ) END) / 8.64e10"
+)
 
 DIALECTS = {
-    "duckdb": Dialect(materialised="MATERIALIZED ", epoch=_EPOCH_OF_DUCKDB, place="{0}[{2}]"),
-    "postgres": Dialect(
-        "DOUBLE PRECISION",
-        materialised="MATERIALIZED ",
-        epoch="CAST(EXTRACT(EPOCH FROM {}) AS DOUBLE PRECISION) / 8.64e4",
-        place="{0}[{2}]",
-    ),
+    "duckdb": Dialect(epoch=_EPOCH_OF_DUCKDB, place="{0}[{2}]"),
+    "postgres": Dialect("DOUBLE PRECISION", fence=" OFFSET 0", epoch=_EPOCH_OF_POSTGRES, place="{0}[{2}]"),
     "bigquery": Dialect(
         "FLOAT64",
         "`",
@@ -77,12 +92,8 @@ DIALECTS = {
         epoch="UNIX_MICROS(TIMESTAMP({})) / 8.64e10",
         place="{0}[SAFE_OFFSET({1})]",
     ),
-    "snowflake": Dialect(
-        escapes=True, epoch="DATE_PART(EPOCH_MICROSECOND, CAST({} AS TIMESTAMP_NTZ)) / 8.64e10"
-    ),
-    "spark": Dialect(
-        quote="`", escapes=True, epoch="UNIX_MICROS(CAST({} AS TIMESTAMP)) / 8.64e10", place="GET({0}, {1})"
-    ),
+    "snowflake": Dialect(escapes=True, epoch=_EPOCH_OF_SNOWFLAKE),
+    "spark": Dialect(quote="`", escapes=True, epoch=_EPOCH_OF_SPARK, place="GET({0}, {1})"),
     "sqlite": Dialect(
         "REAL",
         greatest="MAX",
@@ -148,7 +159,7 @@ class _Steps:
         """Add a table with these columns."""
         select = self._select(columns)
         self._table = f"{_PREFIX}{len(self._tables)}"
-        self._tables.append(f"{self._table} AS {self.sql.materialised}({select})")
+        self._tables.append(f"{self._table} AS {self.sql.materialised}({select}{self.sql.fence})")
 
     def ended_by(self, *columns: str) -> str:
         """The whole statement, with these columns as its result."""
@@ -178,10 +189,8 @@ def _add_features(steps: _Steps, model: Any, formula: ScoreFormula) -> None:
         else f"CAST({_column(dict(schema.lists), sql, name)} AS {sql.double})"
         for name in names
     ]
-    numbers = [
-        _number_or_null(value, limit, f"gda_x{j}")
-        for j, (value, limit) in enumerate(zip(values, _limits(formula), strict=False))
-    ]
+    largest, least = _limits(formula)
+    numbers = [_number_or_null(value, largest[j], least[j], f"gda_x{j}") for j, value in enumerate(values)]
     depends = formula.linear is not None and formula.kind != "diagonal"
     codes, made = schema.sql_of(sql, depends=depends)
     steps.add(*numbers, *codes)
@@ -226,6 +235,7 @@ def _add_powers(steps: _Steps, classes: Sequence[int], temperature: float) -> No
 def _score(formula: ScoreFormula, i: int) -> str:
     """The score of a subclass, of the columns gda_x0, gda_x1 and so on."""
     centre = formula.centres[i if len(formula.centres) > 1 else 0]
+    centre = np.where(abs(centre) < _limits(formula)[1], 0, centre)
     deviations = [f"(gda_x{j} - ({number(value)}))" for j, value in enumerate(centre)]
     if formula.mean_tails is not None:
         lower = zip(deviations, formula.mean_tails[i], strict=True)
@@ -244,7 +254,8 @@ def _score(formula: ScoreFormula, i: int) -> str:
         constant = f"{constant} + {joined(terms or ['0e0'])}"
     if formula.kind == "linear":
         return f"{constant} + {product(0)}"
-    squares = [f"POWER({product(k)}, 2)" for k, column in enumerate(own.T) if column.any() or not k]
+    used = [k for k, column in enumerate(own.T) if column.any() or not k]
+    squares = [f"POWER(ABS({product(k)}) + {number(_LEAST_ROOT)}, 2)" for k in used]
     return f"{constant} - 0.5e0 * {joined(squares)}"
 
 
@@ -255,23 +266,26 @@ def _coefficients(formula: ScoreFormula, i: int) -> Array:
     return np.diag(formula.matrices[i]) if formula.kind == "diagonal" else formula.matrices[i]
 
 
-def _limits(formula: ScoreFormula) -> Array:
-    """How large each feature may be, so that no score exceeds float64: (d,)."""
+def _limits(formula: ScoreFormula) -> tuple[Array, Array]:
+    """How large each feature may be, so that no score exceeds float64, and which are taken for 0: (d,)."""
     d = formula.centres.shape[1]
-    each = [abs(_coefficients(formula, i)).max(axis=1) for i in range(len(formula.constants))]
-    largest = np.max(each, axis=0)
+    each = abs(np.concatenate([_coefficients(formula, i) for i in range(len(formula.constants))], axis=1))
     with np.errstate(divide="ignore", over="ignore"):
-        limits: Array = np.minimum(_LARGEST_TERM / (largest * d), np.finfo(np.float64).max)
-    return limits
+        largest: Array = np.minimum(_LARGEST_TERM / (each.max(axis=1) * d), np.finfo(np.float64).max)
+        least: Array = _LEAST_TERM / np.where(each, each, np.inf).min(axis=1)
+    return largest, least
 
 
-def _number_or_null(value: str, limit: float, name: str) -> str:
+def _number_or_null(value: str, largest: float, least: float, name: str) -> str:
     """A column of numbers; NULL for too large ones and NaN.
 
     Databases take NaN for the largest number, equal to itself. DuckDB leaves out a comparison that holds for
     the minimum and maximum that a Parquet file states, which NaN is not part of; but NaN less NaN is not 0.
     """
-    return f"CASE WHEN ABS({value}) <= {number(limit)} AND {value} - {value} = 0e0 THEN {value} END AS {name}"
+    return (
+        f"CASE WHEN ABS({value}) < {number(least)} THEN 0e0 "
+        f"WHEN ABS({value}) <= {number(largest)} AND {value} - {value} = 0e0 THEN {value} END AS {name}"
+    )
 
 
 def _names_to_keep(keep: Iterable[str], labels: list[Any]) -> list[str]:

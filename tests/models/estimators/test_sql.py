@@ -1,8 +1,6 @@
 """Databases compute the same labels and probabilities from the SELECT of a model."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import dask.dataframe as dd
 import duckdb
@@ -25,6 +23,7 @@ from streamgda import (
     load,
     scan_arrow,
 )
+from tests.models.estimators.engines import DIALECTS, ENGINES, in_duckdb, in_sqlite
 
 MODELS = [
     GaussianNB(temperature=3.0),
@@ -36,24 +35,9 @@ MODELS = [
 ]
 
 
-def in_duckdb(query, table):
-    connection = duckdb.connect()
-    connection.register("rows", table)
-    return connection.sql(query).fetchall()
-
-
-def in_sqlite(query, table):
-    with closing(sqlite3.connect(":memory:")) as connection:
-        table.to_sql("rows", connection, index=False)
-        return connection.execute(query).fetchall()
-
-
-DATABASES = {"duckdb": in_duckdb, "sqlite": in_sqlite}
-
-
 def check(model, X, dialect):
     table = X.assign(key=np.arange(len(X)))
-    found = sorted(DATABASES[dialect](model.to_sql("rows", dialect, keep=["key"]), table))
+    found = sorted(ENGINES[dialect](model.to_sql("rows", dialect, keep=["key"]), table))
     keys, labels, *probabilities = zip(*found, strict=True)
     assert list(keys) == list(range(len(X)))
     assert list(labels) == model.predict(X).tolist()
@@ -63,7 +47,7 @@ def check(model, X, dialect):
 @pytest.mark.slow_cases(
     "Mixture", "temperature=0.5)-duckdb", "='bayes')-duckdb", "1: 2})-duckdb", "temperature=2.0)-duckdb"
 )
-@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_databases_agree(model, dialect):
     for load_data in (load_iris, load_wine):
@@ -71,7 +55,7 @@ def test_databases_agree(model, dialect):
         check(model.fit(data.data, data.target), data.data, dialect)
 
 
-@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_labels_and_far_classes(dialect):
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
@@ -101,23 +85,24 @@ def a_table(n_rows=300):
 
 
 @pytest.mark.slow_cases("bayes')-duckdb", "GaussianNB", "LinearDiscriminantAnalysis()")
-@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("model", TABLE_MODELS, ids=str)
 def test_tables_with_categories(model, dialect):
     X, y = a_table()
     check(clone(model).set_params(categories=Categorical(["town", "grade", "fast"])).fit(X, y), X, dialect)
 
 
-@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.filterwarnings("ignore:categories that no learnt row has")
 def test_a_value_that_was_not_learnt(dialect):
     X, y = a_table()
+    X = X.astype({"fast": int})  # as a number, which PostgreSQL makes of no BOOLEAN
     new = X[:5].assign(town="Bergen")
     for model in TABLE_MODELS[0], TABLE_MODELS[2]:
         check(clone(model).fit(X, y), new, dialect)
     for model in TABLE_MODELS[1], TABLE_MODELS[3]:  # which sum over the values
         query = clone(model).fit(X, y).to_sql("rows", dialect, keep=["a"])
-        assert all(row[1:] == (None,) * 4 for row in DATABASES[dialect](query, new))
+        assert all(row[1:] == (None,) * 4 for row in ENGINES[dialect](query, new))
 
 
 def test_dialects_quote():
@@ -153,23 +138,42 @@ def test_what_sql_does_not_have_is_refused():
 
 
 @pytest.mark.slow_cases("inf", "1e", "Mixture", "bayes", "nan-")
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize("value", [None, np.nan, np.inf, -np.inf, 1e200, -1e200, 1e308], ids=str)
-def test_rows_without_a_score_have_no_label(model, value):
+def test_rows_without_a_score_have_no_label(model, value, dialect):
     """One feature says nothing in any class, so that its coefficients may be zero."""
     X, y = load_iris(return_X_y=True, as_frame=True)
     X = X.assign(constant=np.tile([0.0, 1.0, 1.0, 0.0, 0.5], 30))
-    model = clone(model).fit(X, y)
+    query = clone(model).fit(X, y).to_sql("rows", dialect)
     for name in ("petal width (cm)", "constant"):
-        for dialect, in_database in DATABASES.items():
-            table = X.iloc[[0, 75, 140]].astype(object if value is None else float).reset_index(drop=True)
-            table.loc[1, name] = value
-            if dialect == "duckdb" and value is None:
-                table = table.astype("Float64")
-            answers = in_database(model.to_sql("rows", dialect), table)
-            assert answers[1] == (None,) * 4, (name, dialect)
-            assert None not in answers[0]
-            assert None not in answers[2]
+        table = X.iloc[[0, 75, 140]].reset_index(drop=True)
+        table.loc[1, name] = value
+        answers = ENGINES[dialect](
+            query, table.astype("Float64") if value is None else arrow_or(table, dialect)
+        )
+        assert answers[1] == (None,) * 4, name
+        assert None not in answers[0]
+        assert None not in answers[2]
+
+
+def arrow_or(table, dialect):
+    """Arrow, in which NaN is none of the missing values, or a frame for SQLite, which has no NaN."""
+    return table if dialect == "sqlite" else pa.table({name: table[name].to_numpy() for name in table})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("model", MODELS[:3], ids=str)
+def test_numbers_whose_squares_are_too_small_for_float64(model, dialect):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X = X.assign(small=np.tile([-2.0, 2.0, -1.0, 1.0, 0.0, 0.0, -3.0, 3.0, 1.0, -1.0], 15))
+    model = clone(model).fit(X, y)
+    new = X.iloc[[0, 75, 140, 3, 60]].reset_index(drop=True)
+    new["small"] = [1e-170, -1e-170, 1e-300, 5e-324, -2e-310]
+    new.loc[3, "petal width (cm)"] = 1e-200
+    check(model, new, dialect)
+    far = pd.DataFrame({"a": [0.0, 2e-100, 1e-100, 3e-100] * 9, "b": np.arange(36.0)})
+    check(clone(model).set_params(priors=None).fit(far, [0, 0, 1, 1] * 9), far, dialect)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -226,36 +230,32 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_dates_are_cast_to_days(dialect, kind):
     X, y = dated()
     model = LinearDiscriminantAnalysis().fit(X, y)
     table = X.assign(when=TYPES[kind](X["when"]), key=np.arange(len(X)))
     query = model.to_sql("rows", dialect, keep=["key"])
-    if dialect == "duckdb":
-        with duckdb.connect() as connection:
-            connection.register("rows", pa.table(table))
-            for zone in ("UTC", "Asia/Tokyo"):
-                connection.sql(f"SET TimeZone='{zone}'")
-                found = sorted(connection.sql(query).fetchall())
-                np.testing.assert_allclose(
-                    [row[2:] for row in found], model.predict_proba(X), rtol=0, atol=1e-7
-                )
-        return
-    found = sorted(in_sqlite(query, table.assign(when=table["when"].map(str))))
-    np.testing.assert_allclose([row[2:] for row in found], model.predict_proba(X), rtol=0, atol=1e-5)
+    is_text = dialect == "sqlite"
+    table = table.assign(when=table["when"].map(str)) if is_text else pa.table(table)
+    for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
+        found = sorted(ENGINES[dialect](query, table, zone))
+        atol = 1e-5 if is_text else 1e-7
+        np.testing.assert_allclose([row[2:] for row in found], model.predict_proba(X), rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("dialect", DATABASES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_days_and_what_is_no_date_in_databases(dialect):
     X, y = dated()
     X["when"] = X["when"].dt.floor("D") + pd.to_timedelta(y * 3, unit="D")
     model = GaussianNB().fit(X, y)
     days = X.assign(when=X["when"].dt.date)
-    check(model, days if dialect == "duckdb" else days.assign(when=days["when"].map(str)), dialect)
-    ((label, *_),) = DATABASES[dialect](model.to_sql("rows", dialect), X[:1].assign(when=pd.NaT))
+    text = days.assign(when=days["when"].map(str))
+    for table in (text,) if dialect == "sqlite" else (text, days):
+        check(model, table, dialect)
+    ((label, *_),) = ENGINES[dialect](model.to_sql("rows", dialect), X[:1].assign(when=pd.NaT))
     assert label is None
-    for other in ("postgres", "bigquery", "snowflake", "spark"):
+    for other in ("bigquery", "snowflake"):
         query = model.to_sql("rows", other)
         assert query.count("EPOCH") or query.count("UNIX_MICROS")
 
