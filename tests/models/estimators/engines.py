@@ -95,6 +95,8 @@ def spark():
 
 def in_spark(query, table, zone="UTC"):
     pytest.importorskip("pyspark")
+    if shutil.which("java") is None:
+        pytest.skip("Spark is not installed: there is no java")
     spark().conf.set("spark.sql.session.timeZone", zone)
     spark().createDataFrame(arrow_of(table)).createOrReplaceTempView("rows")
     return [tuple(row) for row in spark().sql(query).collect()]
