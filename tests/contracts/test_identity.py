@@ -227,6 +227,8 @@ def test_what_a_ledger_knows_a_file_by():
     assert before.identity == records[0].identity
     both = [FileRecord.of(replace(file, partition=keys)) for keys in ({"k": 1, "l": 2}, {"l": 2, "k": 1})]
     assert both[0].identity == both[1].identity
+    days = [FileRecord.of(replace(file, partition={"k": day})) for day in (date(2026, 1, 1), "2026-01-01")]
+    assert days[0].identity != days[1].identity
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

@@ -36,6 +36,7 @@ from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage import tables
 from streamgda.data.storage.documents import SENSELESS, digest
 from streamgda.data.storage.filesystems import Storage, Version, finished_name, reached
+from streamgda.data.storage.identity import canonical
 from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.reading import open_whole
 from streamgda.data.storage.threads import read_ahead
@@ -80,7 +81,10 @@ class FileRecord(NamedTuple):
         """The record of a file that is not read yet."""
         version = file.version or Version(None, None)
         partition = json.dumps(dict(file.partition), default=str)
-        return cls(file.path, version.size, version.modified, version.etag, partition, name=file.name)
+        # Rows may be divided by keys whose types JSON does not tell, such as dates.
+        untold = {key: type(v).__name__ for key, v in file.partition.items() if canonical(v) != v}
+        name = f"{file.name} {untold}" if file.name and untold else file.name
+        return cls(file.path, version.size, version.modified, version.etag, partition, name=name)
 
     @property
     def identity(self) -> tuple[Any, ...]:
