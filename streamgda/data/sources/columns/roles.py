@@ -41,9 +41,9 @@ class Roles:
     kinds: Mapping[str, str] = field(default_factory=dict, hash=False, metadata=UNTOLD)
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> list[Any]:
         """What tells these roles from others: the encoding only where columns are encoded."""
-        return {**fields_of(self), "encoding": self.encoding if self.encoded else None}
+        return fields_of(self if self.encoded else replace(self, encoding=None))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
