@@ -198,6 +198,15 @@ class Comparison:
         pooled = (reduce(CalibrationLosses.merge, row, CalibrationLosses(0)) for row in metrics)
         return np.array([losses.score for losses in pooled])
 
+    def undefined(self) -> dict[str, list[Any]]:
+        """The scorings that give no number to a fitted model, and the folds in which they do not."""
+        folds = defaultdict[str, dict[Any, None]](dict)
+        for trial in chain.from_iterable(self.trials):
+            for name, score in trial.scores.items():
+                if not trial.error and np.isnan(score):
+                    folds[name][trial.tested[0]] = None
+        return {name: sorted(some) for name, some in folds.items()}
+
     @property
     def n_failed(self) -> int:
         """How many trials failed."""
@@ -242,7 +251,7 @@ def compare(
     return Comparison(folds, by_candidate, trials.read(source, **how))
 
 
-_AMOUNTS = re.compile(r"\b(rank [\d,]+ of|[\d,]+ rows?|\(of weight [^)]*\))")
+_AMOUNTS = re.compile(r"\b(rank [\d,]+ of|[\d.,]+ (row|sample|feature)s?|\(of weight [^)]*\))")
 
 
 def _reasons_of_folds(failed: Mapping[Any, str]) -> str:

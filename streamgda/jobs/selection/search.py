@@ -195,9 +195,9 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a scoring or parameter is not known, a training part lacks a class, a fold has no rows, or no
-            candidate could be fitted. Once the rows were read, they are kept in `fold_statistics_`. After
-            another error, or Ctrl-C, the search is as it was.
+            If a scoring or parameter is not known, a training part lacks a class, a fold has no rows, no
+            candidate could be fitted, or none has a score in each fold. Once the rows were read, they are
+            kept in `fold_statistics_`. After another error, or Ctrl-C, the search is as it was.
         """
         candidates, scorings = self._candidates(), self._measures()
         how: dict[str, Any] = {"scheduler": scheduler, "progress": progress}
@@ -312,6 +312,11 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         if callable(self.refit):
             self.best_index_ = int(self.refit(self.cv_results_))
         else:
+            if np.isnan(self.cv_results_[f"mean_test_{by}"]).all():
+                raise ValueError(
+                    "no candidate has a score in each fold, so that none is the best; let each fold have rows "
+                    "of all classes, or choose another scoring"
+                )
             self.best_index_ = int(self.cv_results_[f"rank_test_{by}"].argmin())
             self.best_score_ = float(self.cv_results_[f"mean_test_{by}"][self.best_index_])
         best, self.fold_statistics_ = candidates[self.best_index_], states[self.best_index_]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import FitFailedWarning
 
+from streamgda.data.blocks.wording import abridged, callers_level
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.jobs.selection.calibration import calibrations
 from streamgda.jobs.selection.candidates import candidates_of
@@ -84,13 +85,19 @@ def cross_validate(
 
 
 def report_failures(comparison: Comparison, error_score: Any) -> None:
-    """Warn of trials that failed.
+    """Warn of trials that failed, and of scores that are not defined.
 
     Raises
     ------
     ValueError
         If all of them failed, or `error_score` is "raise" and one did.
     """
+    for name, folds in comparison.undefined().items():
+        warnings.warn(
+            f"{name!r} is not defined in folds {abridged(folds, 10)}, as for rows of one class alone, so that "
+            "there is no mean of all folds",
+            stacklevel=callers_level(),
+        )
     n_failed, n_trials = comparison.n_failed, sum(map(len, comparison.trials))
     if not n_failed:
         return

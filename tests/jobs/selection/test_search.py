@@ -309,6 +309,25 @@ def test_a_singular_candidate_has_no_score_and_says_why():
         StatisticsSearchCV(QDA(), {"reg_param": [0.0]}, cv=3).fit(X, y)
 
 
+def test_folds_that_fail_alike_have_one_reason():
+    X, y = rows(n_features=20, n_rows=60)
+    with pytest.raises(ValueError, match="not full rank") as raised:
+        StatisticsSearchCV(QDA(), {}, cv=4).fit(np.hstack([X, X**2]), y)
+    assert str(raised.value).count("not full rank") == 1
+
+
+def test_no_candidate_is_the_best_of_scores_that_are_not_defined():
+    X, y = rows(n_classes=2)
+    search = StatisticsSearchCV(LDA(), {"shrinkage": [0.1, 0.5]}, fold=2 * y + np.arange(len(y)) % 2)
+    undefined = pytest.warns(
+        UserWarning, match="'roc_auc' is not defined in folds 0, 1, 2, 3, as for rows of"
+    )
+    with undefined, pytest.raises(ValueError, match="no candidate has a score in each fold"):
+        search.set_params(scoring="roc_auc").fit(X, y)
+    search.set_params(scoring="log_likelihood", fold=None).fit(search.fold_statistics_)
+    assert search.best_score_ < 0
+
+
 def test_a_class_that_a_training_part_lacks_is_named():
     X, y = rows()
     y[5] = 9
