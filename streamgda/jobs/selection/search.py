@@ -314,7 +314,7 @@ class StatisticsSearchCV(ClassifierMixin, BaseEstimator):
         else:
             if np.isnan(self.cv_results_[f"mean_test_{by}"]).all():
                 raise ValueError(
-                    "no candidate has a score in each fold, so that none is the best; let each fold have rows "
+                    "no candidate has a score in each fold, so that none is the best; let folds have rows "
                     "of all classes, or choose another scoring"
                 )
             self.best_index_ = int(self.cv_results_[f"rank_test_{by}"].argmin())

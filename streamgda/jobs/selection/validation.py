@@ -94,8 +94,8 @@ def report_failures(comparison: Comparison, error_score: Any) -> None:
     """
     for name, folds in comparison.undefined().items():
         warnings.warn(
-            f"{name!r} is not defined in folds {abridged(folds, 10)}, as for rows of one class alone, so that "
-            "there is no mean of all folds",
+            f"{name!r} is not defined in folds {abridged(folds, 10)}, as for rows of one class alone: there "
+            "is no mean of all folds",
             stacklevel=callers_level(),
         )
     n_failed, n_trials = comparison.n_failed, sum(map(len, comparison.trials))
