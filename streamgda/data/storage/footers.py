@@ -157,7 +157,10 @@ class Footer(NamedTuple):
             If it is damaged.
         """
         fragment = FORMAT.make_fragment(pa.py_buffer(self.tail))
-        footer = self._replace(schema=fragment.physical_schema, metadata=fragment.metadata)
+        schema, metadata = fragment.physical_schema, fragment.metadata
+        if metadata.metadata:  # pyarrow leaves out of that of the schema what Arrow has written
+            schema = schema.with_metadata(metadata.metadata)
+        footer = self._replace(schema=schema, metadata=metadata)
         list(footer.schema.names)  # which pyarrow decodes only when it is asked for them
         if self.version.size is not None:
             check_footer(footer.metadata, self.tail, self.version.size)

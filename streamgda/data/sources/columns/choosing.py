@@ -15,7 +15,14 @@ from streamgda.data.sources.columns.encoding import LEARNT_AS_TEXT, Wanted
 from streamgda.data.sources.columns.lists import expanded, is_list, length_of
 from streamgda.data.sources.columns.names import chosen, is_identifier, matching, warn_of_identifiers
 from streamgda.data.sources.columns.roles import Roles
-from streamgda.data.sources.columns.types import FirstRows, is_number, label_kind, types_of, uninformative
+from streamgda.data.sources.columns.types import (
+    FirstRows,
+    as_written,
+    is_number,
+    label_kind,
+    types_of,
+    uninformative,
+)
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
 
@@ -87,7 +94,9 @@ def choose_roles(
     roles = Roles(expanded_names, target, weight, missing, lists=lists, left_out=left_out)
     check_there(roles, all_names, origin)
     _check_apart(roles, origin)
-    typed = reduce(pa.Schema.append, (key for key in keys if label_kind(key.type) == "str"), stored)
+    typed = reduce(
+        pa.Schema.append, (key for key in keys if label_kind(key.type) == "str"), as_written(stored)
+    )
     roles = roles.with_encoded(wanted, typed, origin)
     check_types(roles, stored, origin, first_rows)
     if features is None and target is not None:

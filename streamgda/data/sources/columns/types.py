@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
@@ -47,6 +48,26 @@ def types_of(names: Iterable[str], schema: pa.Schema) -> dict[str, pa.DataType]:
     """The plain types of those columns that are there."""
     there = dict(zip(schema.names[::-1], schema.types[::-1], strict=True))  # the first one of a name
     return {name: plain_type(there[name]) for name in names if name in there}
+
+
+def as_written(schema: pa.Schema) -> pa.Schema:
+    """The columns of a file with dictionaries where Arrow or pandas wrote categoricals of numbers or bools.
+
+    Parquet stores these as plain numbers, and the metadata of the file tell what they were.
+    """
+    known = (schema.pandas_metadata or {}).get("columns", ())
+    names = {column.get("field_name") for column in known if column["pandas_type"] == "categorical"}
+    with suppress(KeyError, ValueError):
+        content = base64.b64decode((schema.metadata or {})[b"ARROW:schema"])
+        written = pa.ipc.read_schema(pa.py_buffer(content))
+        names |= {column.name for column in written if pa.types.is_dictionary(column.type)}
+    fields = [
+        column.with_type(pa.dictionary(pa.int32(), column.type))
+        if column.name in names and is_number(column.type)
+        else column
+        for column in schema
+    ]
+    return pa.schema(fields, schema.metadata)
 
 
 def uninformative(first_rows: FirstRows | None, names: list[str]) -> list[str]:

@@ -171,7 +171,8 @@ class Dataset:
         columns = [moments.get(one.name, one) for one in dataset.schema]
         schema = decoded_schema(pa.schema(columns, dataset.schema.metadata))
         types = pa.schema([column for column in schema if column.name in keys[first.path]])
-        own = pa.schema([column for column in schema if column.name not in types.names], schema.metadata)
+        own = [column for column in schema if column.name not in types.names]
+        own = pa.schema(own, first.schema.metadata)
         return cls(listing, first, own, schema, keys, types, fragments)
 
     @staticmethod
