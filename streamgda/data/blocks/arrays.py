@@ -87,11 +87,19 @@ def _in_arrow(name: Any, values: Any, *, holds_dates: bool = False) -> Any:
     if holds_dates or any(isinstance(value, date | np.datetime64) for value in values):
         return pa.array(moments_of(values, name))
     try:
-        return pa.array(values, from_pandas=True)
+        return _array(values)
     except (pa.ArrowException, TypeError, OverflowError) as error:
         row = bisect_left(range(len(values)), True, key=lambda last: not _fits(values[: last + 1]))
         fault = f": column {name!r} holds {values[row]!r:.80}: {error}. A column holds values of one type"
         raise RowError(row, fault) from error
+
+
+def _array(values: list[Any]) -> Any:
+    """An array of Arrow; of uint64, if there is an integer that only this type holds."""
+    import pyarrow as pa
+
+    largest = max((value for value in values if type(value) is int), default=0)
+    return pa.array(values, pa.uint64() if 1 << 63 <= largest < 1 << 64 else None, from_pandas=True)
 
 
 def _fits(values: Any) -> bool:
@@ -99,7 +107,7 @@ def _fits(values: Any) -> bool:
     import pyarrow as pa
 
     try:
-        pa.array(values, from_pandas=True)
+        _array(values)
     except (pa.ArrowException, TypeError, OverflowError):
         return False
     return True
@@ -318,7 +326,7 @@ def matrix_of(X: Any) -> NDArray[Any] | None:
     elif library == "polars":
         kinds: set[Any] = set(map(type, X.dtypes))  # a class has a quicker hash than its instances
         matrix = X.to_numpy() if all(kind.is_numeric() for kind in kinds) else None
-    elif library == "pyarrow":
+    elif library == "pyarrow" and hasattr(X, "schema"):
         matrix = _matrix_of_arrow(X)
     else:
         return None
@@ -459,7 +467,7 @@ def readable(X: Any) -> Any:
 
 def _decoded(X: Any) -> Any:
     """A frame with the values of Arrow's dictionaries, of which NumPy gets some value in place of a null."""
-    if library_of(X) == "pyarrow":
+    if library_of(X) == "pyarrow" and hasattr(X, "schema"):
         for i, field in enumerate(X.schema):
             if str(field.type).startswith("dictionary"):
                 kind: Any = field.type

@@ -172,7 +172,7 @@ def _as_read(data: Any) -> pa.Table | ds.Dataset | Stream | RecordBatchReader:
         return RecordBatchReader(data.schema, data)
     if isinstance(data, str | PathLike):
         raise TypeError(f"Arrow data is needed, got the path {data}; scan takes paths")
-    if (stream := Stream.of(data)) is not None:
+    if not isinstance(data, pa.ChunkedArray) and (stream := Stream.of(data)) is not None:
         return stream
     raise TypeError(
         "Arrow data is a Table, a Dataset, a Scanner, a RecordBatchReader or something with "
@@ -369,7 +369,7 @@ class Stream:
             return cls(_schema_of_lazy_frame(data), partial(_read_lazy_frame, data))
         if hasattr(data, "to_reader") and hasattr(data, "projected_schema"):
             return cls(data.projected_schema, lambda names: data.to_reader())
-        if hasattr(data, "scanner"):
+        if hasattr(data, "scanner") and hasattr(data, "schema"):
             return cls(data.schema, lambda names: data.scanner(columns=names).to_reader())
         if hasattr(data, "__arrow_c_stream__"):
             read = partial(pa.RecordBatchReader.from_stream, data)
