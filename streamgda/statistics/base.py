@@ -696,6 +696,10 @@ class Statistics(Locked, ABC):
     def __sub__(self, other: object) -> Self:
         """The state without the rows of another, which must all have gone into this one.
 
+        Sums do not tell which rows they are of: what never went in is an error only if the state cannot hold
+        so many rows, weight or scatter. Nor do they tell their age: `decay` the other state as much as a
+        half-life has this one.
+
         A class without remaining rows is gone. No variance is ever negative. Exact states give the same bits
         as if these rows had never gone in. Floating states give the state of the remaining rows up to
         rounding, which is relative to the scatter of this state. If its rows vary 10⁴ times as much as the
