@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import log_softmax
@@ -212,6 +212,7 @@ def test_no_digit_is_printed_that_the_bound_does_not_hold():
     st.lists(st.tuples(st.integers(-4, 4), st.booleans(), st.integers(0, 2)), min_size=2, max_size=40),
     st.sampled_from([1e-3, 1.0, 300.0]),
 )
+@example([(-3, False, 1), (-3, True, 0)], 300.0)
 def test_rows_that_rounding_alone_sets_apart_are_in_the_errors(rows, scale):
     """Log-odds that are equal but for their last bits: the areas of the ties are within the errors."""
     odds, member, last_bits = (np.array(column) for column in zip(*rows, strict=True))
