@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streamgda.data.blocks.arrays import array_blocks, column_names, with_columns
-from streamgda.data.blocks.labels import Labels, as_labels
+from streamgda.data.blocks.labels import Labels, as_labels, kind_of
 from streamgda.data.blocks.wording import check_known
 from streamgda.data.sources.base import Source
+from streamgda.data.sources.columns.types import label_kind
 from streamgda.data.sources.running import Scheduler
 from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.data.storage.retries import StorageError
@@ -61,7 +62,8 @@ def private_statistics(
     source : source, or array or data frame of shape (n_rows, n_features)
         Rows, as `accumulate` reads them, scanned with ``missing="drop"`` and without weights; or rows in
         memory, with labels in `y`. A row that lacks a feature, or whose label is none of the classes, is left
-        out. The names and types of columns are taken to be public.
+        out. The names and types of columns, that of the labels too, are taken to be public; in CSV and JSON
+        rows decide them.
     y : array-like of shape (n_rows,), optional
         Labels of rows in memory.
     epsilon, delta : float
@@ -93,8 +95,8 @@ def private_statistics(
     TypeError
         If there is neither a source nor an array or frame with `y`, or features of a source are no numbers.
     ValueError
-        If a parameter is out of range, or the rows cannot be read. The reason of the latter is not told,
-        since it could quote rows.
+        If a parameter is out of range, the classes are of another kind than the labels, or the rows cannot be
+        read. The reason of the latter is not told, since it could quote rows.
 
     Examples
     --------
@@ -123,6 +125,7 @@ def private_statistics(
     scale = noise_multiplier(epsilon, delta) * sensitivity(d, kind.n_pairs(d))
     noise(0, scale, random_state)  # if there is none, say so before rows are read
     data, names = _features(source, y, names, d)
+    _check_kinds(_kind_of_labels(data, y), labels)
     sums = _sums(data, y, clipping, covariance_type, scheduler)
     noisy, deviation = Released.of(sums, labels, kind, d).with_noise(scale, random_state), scale / GRID**2
     is_kept = noisy.counts >= _DEVIATIONS * deviation
@@ -183,6 +186,32 @@ def _features(
     if n_features not in {None, d}:
         raise ValueError(f"there are {n_features} features and bounds of {d}; give a pair for each")
     return data, known if names is None else names
+
+
+def _kind_of_labels(data: Any, y: ArrayLike | None) -> str | None:
+    """The kind of labels by their declared type; None for Python objects, which have none."""
+    import pyarrow as pa
+
+    if y is not None:
+        declared: Any = getattr(y, "dtype", np.dtype(object))
+        with suppress(TypeError, NotImplementedError):
+            if declared != np.dtype(object):
+                return label_kind(pa.array(y[:0]).type)  # type: ignore[index]
+        return None
+    with _silence(), suppress(Exception):  # which could quote rows
+        source: Any = data.before_maps
+        return label_kind(source.schema.field(getattr(source, "_roles", source).target).type)
+    return None
+
+
+def _check_kinds(kind: str | None, classes: Labels) -> None:
+    """Raise ValueError if the classes are of another kind than the labels, so that no row would count."""
+    if kind is not None and kind != kind_of(classes):
+        words = {"str": "text", "int": "numbers", "bool": "bools"}
+        raise ValueError(
+            f"the labels are {words[kind]} by their type, and the classes {words[kind_of(classes)]}: "
+            "give classes of the type of the labels"
+        )
 
 
 def _check_source(source: Source) -> None:

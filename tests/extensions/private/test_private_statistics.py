@@ -7,6 +7,7 @@ import sys
 import traceback
 
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -83,7 +84,7 @@ class TestSources:
         more = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, 0, 0], [0, 0, 0]])
         labels = [*Y.tolist(), "a", "b", "unknown", None]
         assert private(np.vstack([X, more]), labels).digest() == private().digest()
-        assert private(X, np.arange(len(X))).digest() == private(X[:0], Y[:0]).digest()
+        assert private(X, np.arange(len(X)).astype(str)).digest() == private(X[:0], Y[:0]).digest()
 
     def test_no_clip_means_more_noise_than_the_norm_of_the_longest_row(self):
         assert private(clip=1e6).digest() == private(clip=np.sqrt(3)).digest() != private(clip=1.7).digest()
@@ -333,6 +334,39 @@ def test_a_program_tells_nothing_of_its_rows(tmp_path):
     for text in (*map(str, PLANTED.values()), *others):
         assert text not in printed
         assert all(text.encode() not in file for file in files)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.arange(60) % 2, np.arange(60) % 2 == 1, np.array(["0", "1"] * 30)],
+    ids=["int", "bool", "str"],
+)
+@pytest.mark.parametrize("classes", [[0, 1], [False, True], ["0", "1"]], ids=str)
+@pytest.mark.parametrize("how", ["array", "series", "arrow strings", "parquet", "table", "zarr", "dask"])
+def test_classes_are_of_the_kind_of_the_labels(labels, classes, how, tmp_path):
+    rows, y = pd.DataFrame(np.zeros((60, 3)), columns=["u", "v", "w"]), None
+    if how in ("array", "series", "arrow strings"):
+        kinds = {"array": labels, "series": pd.Series(labels)}
+        source, y = rows, kinds.get(how, pd.Series(labels, dtype="category"))
+    elif how == "zarr":
+        group = zarr.open_group(tmp_path / "rows.zarr", mode="w", zarr_format=2)
+        group.create_array("X", data=rows.to_numpy(), chunks=(30, 3))
+        group.create_array("y", data=labels, chunks=(30,))
+        source = scan_zarr(tmp_path / "rows.zarr", missing="drop")
+    elif how == "dask":
+        frame = dd.from_pandas(rows.assign(y=labels), npartitions=2)
+        source = scan_dask(frame, "y", missing="drop")
+    else:
+        table = pa.table({**rows, "y": labels})
+        pq.write_table(table, tmp_path / "rows.parquet")
+        scan = {"table": scan_arrow, "parquet": scan_parquet}[how]
+        source = scan(table if how == "table" else tmp_path / "rows.parquet", "y", missing="drop")
+    said = {**SAID, "classes": classes, "bounds": [(-6, 6)] * 3, "epsilon": 50}
+    if labels.dtype.kind == np.array(classes).dtype.kind:
+        assert private_statistics(source, y, **said).counts.sum() == pytest.approx(60, abs=10)
+    else:
+        with pytest.raises(ValueError, match="give classes of the type of the labels"):
+            private_statistics(source, y, **said)
 
 
 def test_an_error_has_nothing_behind_it():
