@@ -72,6 +72,8 @@ def calibrate(
         rows = [block for block in rows if len(block.codes)]
         for scored in _scored(_without(model, rows) if learnt else model, rows):
             losses.add(scored)
+    if np.isnan(losses.score):
+        raise ValueError("no row counts, so that no temperature is the best; give rows with positive weights")
     model.temperature = warned_of(losses.score)
 
 

@@ -82,6 +82,9 @@ def _many_classes(model: Any, state: Finalised[Any], statistics: Statistics) -> 
 
 def _label_as_feature(model: Any, state: Finalised[Any], statistics: Statistics) -> str:
     """Whether a feature varies within the classes as if it were made of the label."""
+    if statistics.reasons:  # of classes that are skipped, which have no moments
+        known = np.delete(np.arange(len(statistics.classes)), list(statistics.reasons))
+        statistics = statistics.of_classes(known)
     diagonal = kind_named(statistics.covariance_type).diagonal(statistics.scatter)
     within = diagonal.sum(axis=0) / statistics.weights.sum()
     between = np.square(weighted_offsets(statistics)).sum(axis=0)

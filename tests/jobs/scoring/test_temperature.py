@@ -130,6 +130,14 @@ def test_where_the_rows_do_not_tell_it():
     assert abs(np.log2(found / expected)) <= 0.125 + 1e-12
 
 
+def test_a_model_keeps_its_temperature_where_no_row_counts():
+    X, y = RNG.normal(size=(60, 2)), np.arange(60) % 2
+    model = LinearDiscriminantAnalysis(temperature=2.0).fit(X, y)
+    with pytest.raises(ValueError, match="no row counts, so that no temperature is the best"):
+        model.calibrate(X, y, np.zeros(60))
+    assert model.temperature == 2.0
+
+
 def test_an_end_of_the_grid_is_said():
     y, scores = rows_of()
     sure = np.where(np.array(CLASSES) == y[:, None], 3.0, 0.0)

@@ -95,6 +95,19 @@ def test_a_feature_that_is_the_label_is_named(kind, learn):
     assert not warned_of(lambda: kind().fit(far, y))
 
 
+def test_a_class_that_is_skipped_hides_no_feature_that_is_the_label():
+    X, y = rows(100, 3)
+    X, y = np.vstack([X, X[:50]]), np.append(y, [2] * 50)
+    X[:, 1] = 1e3 * (y + 1e-9 * RNG.normal(size=250))
+    X[y == 2, 0] = np.nan
+    model = QuadraticDiscriminantAnalysis(missing="marginal", singular="skip")
+    with (
+        pytest.warns(UserWarning, match="no row has feature 0"),
+        pytest.warns(DoubtfulModelWarning, match=r"\(1\)"),
+    ):
+        model.fit(X, y)
+
+
 @pytest.mark.parametrize("kind", MODELS[:2])
 def test_a_rounded_target_is_no_label(kind):
     X, target = RNG.normal(size=(4000, 2)), np.round(50 * RNG.normal(size=4000))
