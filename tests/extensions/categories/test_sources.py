@@ -22,6 +22,7 @@ from streamgda import (
     scan_dask,
     scan_parquet,
 )
+from streamgda.data.storage.identity import identity_of
 
 CATEGORIES = {"city": ["Oslo", "Paris", "Rome", None], "grade": [1, 2, 3], "year": ["2024", "2025"]}
 CHOSEN = Categorical(["city", "grade", "year"])
@@ -206,7 +207,7 @@ def test_how_columns_are_encoded_is_a_part_of_the_identity_of_rows(tmp_path, cus
     def scanned(categories):
         source = scan_parquet(path, "kind", features=["age", "city"], categories=categories)
         (split,) = source.splits()
-        return source, str(split.identity)
+        return source, identity_of(split)
 
     (usual, same), (of_letters, other) = scanned(Categorical(["city"])), scanned(Shortened(["city"]))
     assert accumulate(of_letters).schema.values == (("O", "P", "R", None),)

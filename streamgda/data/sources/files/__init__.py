@@ -2,9 +2,9 @@
 
 In come paths; out come splits that read row groups, or files as a whole, in blocks. Open `parquet` first.
 
-- `parquet`: the source of files. `discovery` lists them, `planning` makes a `Dataset` of the list by the keys
-  in the names of folders and one footer, and plans each `InputFile` by its own footer. A task reads
-  `row_groups`.
+- `parquet`: the source of files. `discovery` lists them, `keys` reads the names of their folders, `planning`
+  makes a `Dataset` of the list by these and one footer, and plans each `InputFile` by its own footer. A task
+  reads `row_groups`.
 - `formats`: datasets of CSV, JSON lines, Feather and ORC, each file read as a whole, in order. `decoding`
   makes batches of their bytes. `format_options`: their options as text. `dialects`: the options that would
   read a file of CSV. `text_encodings`: which encoding its bytes have.

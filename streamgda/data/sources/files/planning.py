@@ -296,9 +296,10 @@ class Dataset:
                 return Filter.of(filters, _retyped(self.schema, types))
             except ValueError as error:
                 fault = fault or error
-        pairs = (f"{name}={value}" for name in named for value in self.values_of_keys[name])
-        known = next((f"; folders have {pair}, so give text, in quotes" for pair in pairs), "")
-        raise ValueError(f"{fault}{known}")
+        pairs = sorted(f"{name}={value}" for name in named for value in self.values_of_keys[name])
+        raise ValueError(
+            f"{fault}" + (f"; folders have {pairs[0]}, so give text, in quotes" if pairs else "")
+        )
 
     def kinds(self, roles: Roles, keep: Collection[str] = ()) -> dict[str, str]:
         """The kinds of labels, categories, groups and kept values as which keys are read.
