@@ -84,7 +84,8 @@ class RidgeClassifier(GaussianClassifier[Any]):
     df_ : float
         The degrees of freedom of the regression, its intercept included.
     gcv_ : float
-        Its criterion: n RSS / (n − df)², where RSS is the sum over the classes of the squared residuals.
+        Its criterion: n RSS / (n − df)², where RSS is the sum over the classes of the squared residuals, and
+        n the weight of the rows, or their effective number (Σ w)² / Σ w² if that is larger.
     alphas_, gcv_path_ : ndarray of shape (n_alphas,)
         Other penalties, in ascending order, and the criterion of each.
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes

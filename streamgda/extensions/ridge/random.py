@@ -89,7 +89,9 @@ class RandomFeatureClassifier(RidgeClassifier):
         How probabilities are made of scores by a sample of the rows; see `calibrate`. None leaves them as
         they are.
     calibration_rows : int, default=4000
-        How many different rows are in this sample, drawn by a hash of their values.
+        How many different rows are in this sample, drawn by a hash of their values. Statistics have no
+        sample; they have a map, so `features`, `products`, `calibration` and this do nothing in
+        `from_statistics`.
     device : str, optional
         The device of PyTorch, such as "cuda", on which rows are mapped and multiplied, and regressions are
         solved, in float64. The threads of a read decode the rows and feed it. The model is that of the host

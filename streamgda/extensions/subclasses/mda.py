@@ -64,7 +64,8 @@ class MixtureDiscriminantAnalysis(GenerativeClassifier[Any]):
     subclasses : int, dict, Subclasses or SubclassCenters, default=3
         The number of subclasses of each class, for all or by label; `Subclasses` says how centres are drawn.
         Or the centres: with the covariance that measures distances, or as a dict of label to array-like, for
-        Euclidean distances. Classes without centres have one subclass.
+        Euclidean distances. Classes without centres have one subclass. Statistics that keep subclasses apart
+        have their centres, whatever this is.
     covariance_type : {"full", "tied", "diag"}, default="full"
         Whether each subclass has a covariance, as in QDA, all share one, as in LDA and the classic
         mixture discriminant analysis, or features are independent, as in naive Bayes, with its smoothing:

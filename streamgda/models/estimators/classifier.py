@@ -301,7 +301,8 @@ class GaussianClassifier(ClassifierMixin, StatisticsLearner, Generic[G]):
         y : array-like of shape (n_rows,)
             Their labels, among `classes_`.
         sample_weight : array-like of shape (n_rows,), optional
-            Their weights; of rows learnt, those with which they were learnt.
+            Their weights; of rows learnt, those with which they were learnt, or to which a half-life has
+            aged them since.
         learnt : bool, default=True
             Whether the rows are among those that the model has learnt. Each tenth of them is then scored by
             the model of all other rows, from the statistics less those of the tenth.

@@ -1,0 +1,79 @@
+"""Each parameter of an estimator changes what a call gives, or is an error; those that do neither are listed.
+
+A new parameter fails here until it has a value to be tried with, and what it does in each call is decided.
+"""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import streamgda
+from streamgda import RandomFeatures, cross_validate
+from streamgda.models.estimators import ESTIMATORS
+
+RNG = np.random.default_rng(0)
+Y = np.arange(160) % 2
+X = RNG.normal(size=(160, 3)) @ RNG.normal(size=(3, 3)) + Y[:, None] * [1.0, 0.5, 0.0]
+BASE = {
+    "RandomFeatureClassifier": {"features": RandomFeatures(20)},
+    "MixtureDiscriminantAnalysis": {"subclasses": 1},
+}
+TRIED = {
+    "alpha": 3.0,
+    "calibration": None,
+    "calibration_rows": 100,
+    "covariance_model": "EII",
+    "covariance_type": "tied",
+    "features": RandomFeatures(10),
+    "half_life": 5.0,
+    "max_df": 0.01,
+    "pooling": 0.7,
+    "predictive": "student",
+    "priors": [0.9, 0.1],
+    "reg_param": 0.3,
+    "scale": False,
+    "shrinkage": 0.4,
+    "subclasses": 2,
+    "temperature": 2.0,
+    "var_smoothing": 0.5,
+}
+NOT_TRIED = {  # they say which rows are read, end in an error, change other attributes, or only rounding
+    *("categories", "covariance_estimator", "device", "exact", "missing", "n_components", "products"),
+    *("singular", "solver", "store_covariance", "tol"),
+}
+
+
+def state_of(model):
+    return type(model)(**BASE.get(type(model).__name__, {})).fit(X, Y).statistics_
+
+
+CALLS = {
+    "fit": lambda model: model.fit(X, Y).predict_proba(X),
+    "partial_fit": lambda model: (
+        model.partial_fit(X[:120], Y[:120]).partial_fit(X[120:], Y[120:]).predict_proba(X)
+    ),
+    "from_statistics": lambda model: (
+        type(model).from_statistics(state_of(model), **model.get_params(deep=False)).predict_proba(X)
+    ),
+    "cross_validate": lambda model: cross_validate(model, X, Y, scoring="neg_log_loss")["test_score"],
+}
+WITHOUT_EFFECT = {  # which docstrings tell
+    "fit": {"half_life"},  # all rows are of one age
+    "partial_fit": {"subclasses", "calibration_rows"},  # a batch has too few rows
+    "from_statistics": {"half_life", "subclasses", "features", "calibration", "calibration_rows"},
+    "cross_validate": {"half_life"},
+}
+
+
+PAIRS = set(product(ESTIMATORS, CALLS)) - {("RandomFeatureClassifier", "cross_validate")}  # which needs a map
+
+
+@pytest.mark.parametrize(("name", "call"), sorted(PAIRS))
+def test_a_parameter_has_an_effect(name, call):
+    kind, base = getattr(streamgda, name), BASE.get(name, {})
+    plain, same = CALLS[call](kind(**base)), set()
+    for parameter in set(kind().get_params(deep=False)) - NOT_TRIED:
+        changed = CALLS[call](kind(**{**base, parameter: TRIED[parameter]}))
+        same |= {parameter} if np.array_equal(changed, plain) else set()
+    assert same <= WITHOUT_EFFECT[call]
