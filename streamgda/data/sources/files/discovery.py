@@ -80,10 +80,10 @@ class Listing:
 
     @cached_property
     def root(self) -> str:
-        """The folder of the dataset, however that is named: the common one of all locations.
+        """The folder of the dataset: the one that is named, or that all that is named has in common.
 
-        Folders ``key=value`` lie below it, so a partition that is scanned alone has the names that it has
-        among others.
+        It stays when files are added to a folder. Folders ``key=value`` lie below it, so a partition that is
+        scanned alone has the names that it has among others.
         """
         folders = [normpath(location.root).split("/") for location in self.locations]
         common = list(commonprefix(folders))
