@@ -119,11 +119,13 @@ class Packing:
         for fill in self.fills:
             absent |= values == fill
         if values.dtype.kind in "UTO":
-            return np.where(absent, None, values.astype(object))
+            texts = values.astype(object)
+            texts[absent] = None
+            return texts
         result: NDArray[Any] = values.astype(self.dtype, copy=False)
         if self.is_packed:
             result = result * self.scale + self.offset
-        elif values.dtype.kind in "iu" and values.itemsize == 8 and _exceeds_floats(values):
+        elif result.dtype != values.dtype and values.itemsize == 8 and _exceeds_floats(values):
             result = values.astype(np.longdouble)
         limited = result if self.of_scaled else values
         absent |= (limited < self.least) | (limited > self.greatest)

@@ -214,16 +214,17 @@ def _table_of(block: Block) -> pa.Table:
     import pyarrow as pa
 
     rows = block.features
+    columns: dict[str, Any]
     if isinstance(rows, MadeColumns):
-        columns = rows.by_name()
+        columns = {**rows.by_name()}
     elif block.feature_names is None:
         columns = {"X": lists_of(block.matrix(0, len(block.codes)))}
     else:
-        values = rows.T if isinstance(rows, np.ndarray) else rows
-        columns = dict(zip(block.feature_names, values, strict=True))
-    for name, values in (("y", block.classes[block.codes]), ("weight", block.weights)):
-        if values is not None:
-            columns[next(other for i in count() if (other := name + "_" * i) not in columns)] = values
+        each = rows.T if isinstance(rows, np.ndarray) else rows
+        columns = dict(zip(block.feature_names, each, strict=True))
+    beside = {"y": block.classes[block.codes], "weight": block.weights}
+    for name in [name for name, values in beside.items() if values is not None]:
+        columns[next(other for i in count() if (other := name + "_" * i) not in columns)] = beside[name]
     return pa.table(columns)
 
 
