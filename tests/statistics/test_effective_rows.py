@@ -119,6 +119,8 @@ def test_rows_of_one_weight_are_taken_out_of_rows_of_several():
     X, y = np.arange(5.0)[:, None], [0] * 5
     state = ClassStatistics().update(X, y, [1, 1, 1, 2, 3]) - ClassStatistics().update(X[:2], y[:2])
     assert state.effective_counts[0] == pytest.approx(6**2 / (1 + 4 + 9))
+    state = streamgda.from_bytes(ClassStatistics().update(X[:2], y[:2], [0.5, 1.5]).to_bytes())
+    assert state.effective_counts[0] == pytest.approx(2**2 / (0.25 + 2.25))  # though the weight is the count
 
 
 def test_no_subtraction_leaves_what_no_rows_have():

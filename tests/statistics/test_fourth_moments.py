@@ -145,6 +145,9 @@ def test_states_that_differ_in_them_alone_are_told_apart():
     assert a.to_covariance_type("full").allclose(b.to_covariance_type("full"))
     assert not a.allclose(b)
     assert a.allclose(a.copy())
+    rows, y = np.array([[2.0], [-1.0], [-1.0]]), np.zeros(3, dtype=int)
+    skewed, mirrored = (of(np.vstack([x, rows]), np.append(y, y + 1)) for x in (rows, -rows))
+    assert not skewed.allclose(mirrored)  # in one of two classes
 
 
 def test_rows_whose_fourth_powers_exceed_the_whole_never_went_in():

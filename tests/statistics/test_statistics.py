@@ -95,6 +95,14 @@ def test_moments_that_no_rows_could_give_are_refused_in_every_unit(kind, unit):
                 make(["a"], [9], np.zeros((1, 3)), products, covariance_type=kind)
 
 
+def test_means_are_close_on_the_scale_of_their_feature(kind):
+    rows = np.random.default_rng(0).normal(size=(100, 3)) * [1e-6, 1.0, 1e6]
+    moved = rows + 1e-6 * rows.std(axis=0)
+    one, other = (ClassStatistics(kind).update(X - rows.mean(axis=0), np.zeros(100)) for X in (rows, moved))
+    assert one.allclose(other, rtol=1.1e-6)
+    assert not one.allclose(other, rtol=0.9e-6)
+
+
 def test_moments_are_symmetric_to_the_last_bit():
     scatter = np.array([[[1.0, 0.5], [0.5 + 1e-12, 1.0]]])
     state = ClassStatistics.from_moments(["a"], [9], [[0.0, 0.0]], scatter)

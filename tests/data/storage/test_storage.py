@@ -361,6 +361,7 @@ def packed(matrix, times=3):
         ({"n_dropped": 1.5}, {}, "n_dropped is 1.5"),
         ({"feature_names": ["u", "v"]}, {}, "2 feature names for 3 features"),
         ({"feature_names": "uvw"}, {}, "feature_names is 'uvw'"),
+        ({"feature_names": ["u", "v", 3]}, {}, "where a list of strings is due"),
         ({"model": {"name": "Forest", "params": {}}}, {}, "does not know: 'Forest'"),
         ({"model": {"name": "Pipeline", "params": {}}}, {}, "does not know: None"),
         ({"model": "GaussianNB"}, {}, "a model that this version"),
