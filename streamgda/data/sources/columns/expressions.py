@@ -311,10 +311,11 @@ def _with_moments(filters: Any, schema: pa.Schema) -> Any:
         return [_with_moments(one, schema) for one in filters]
     if len(filters) != 3 or filters[0] not in schema.names:
         return filters
-    kind = schema.field(filters[0]).type
+    name, comparison, value = filters
+    kind = schema.field(name).type
     if is_number(kind):
-        return _with_wide_numbers(*filters, kind)
-    return _with_dates(*filters, kind) if is_date(kind) else filters
+        return _with_wide_numbers(name, comparison, value, kind)
+    return _with_dates(name, comparison, value, kind) if is_date(kind) else filters
 
 
 def _with_dates(name: str, comparison: str, value: Any, kind: pa.DataType) -> tuple[str, str, Any]:
