@@ -17,7 +17,7 @@ from streamgda.models.gaussians.components import (
 )
 from streamgda.models.gaussians.whitening import Array, Whitening
 from streamgda.statistics.base import Statistics, check_statistics
-from streamgda.statistics.locking import at_one_moment
+from streamgda.statistics.locking import holding_locks
 
 
 class Table:
@@ -85,7 +85,7 @@ class Manova(Table):
         return pd.DataFrame(rows, index=names, columns=columns)
 
 
-@at_one_moment
+@holding_locks
 def manova(statistics: Statistics, *, tol: float = 1e-4) -> Manova:
     """Test whether the means of the classes are equal, given that their covariances are.
 
@@ -215,7 +215,7 @@ class BoxM(Table):
         return pd.DataFrame([row], index=["Box's M"])
 
 
-@at_one_moment
+@holding_locks
 def box_m(statistics: Statistics, *, tol: float = 1e-4) -> BoxM:
     """Test whether the covariances of the classes are equal, given that the rows are normal.
 

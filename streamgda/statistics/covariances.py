@@ -20,7 +20,7 @@ CovarianceType = Literal["full", "tied", "diag"]
 Array = NDArray[np.float64]
 Bounds = NDArray[np.intp]
 Indices = NDArray[np.intp]
-Rows = Indices | slice
+Selection = Indices | slice
 Pairs = tuple[Indices, Indices]
 N = TypeVar("N", bound=np.generic)
 
@@ -162,7 +162,7 @@ class CovarianceKind(ABC):
         freedom = (weights - ddof)[:, None]
         return freedom[:, None] if self.has_products else freedom
 
-    def take(self, scatter: Array, classes: Rows) -> Array:
+    def take(self, scatter: Array, classes: Selection) -> Array:
         """The scatter of some classes; the whole where they share it."""
         return scatter if self.is_pooled else scatter[classes]
 

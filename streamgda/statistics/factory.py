@@ -13,14 +13,14 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from streamgda.data.blocks.labels import PARTS
-from streamgda.data.storage.documents import SENSELESS, Metadata
+from streamgda.data.storage.documents import SENSELESS, Metadata, TableColumns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import kind_named
 from streamgda.statistics.missing import MissingRows, policy_of
 from streamgda.statistics.registry import STATISTICS
 from streamgda.statistics.required import Required
 from streamgda.statistics.rules import RowRule
-from streamgda.statistics.validation import Columns, as_count, as_feature_names, check_feature_names
+from streamgda.statistics.validation import as_count, as_feature_names, check_feature_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +177,7 @@ def _making_sense(path: str) -> Iterator[None]:
         raise ValueError(f"{path} is damaged or not consistent: {error}") from error
 
 
-def _check_features(columns: Columns, metadata: Metadata) -> None:
+def _check_features(columns: TableColumns, metadata: Metadata) -> None:
     """Check that a file can have as many features as it claims, before memory for them is allocated.
 
     Without rows, only the feature names tell how many there are.

@@ -138,7 +138,7 @@ def both_locked(one: Locked, other: Locked) -> Iterator[None]:
         yield
 
 
-def at_one_moment(read: Callable[P, R]) -> Callable[P, R]:
+def holding_locks(read: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function that reads states more than once: it holds their locks."""
 
     @wraps(read)

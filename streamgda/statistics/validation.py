@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streamgda.data.blocks.wording import counted, listed
-
-Columns = Mapping[str, NDArray[Any]]
+from streamgda.data.storage.documents import TableColumns
 
 _TOO_MANY = 2.0**63  # int64 does not hold it
 
 
-def check_columns(needed: Iterable[str], columns: Columns) -> None:
+def check_columns(needed: Iterable[str], columns: TableColumns) -> None:
     """Raise ValueError if a column is missing."""
     for name in needed:
         if name not in columns:

@@ -70,6 +70,7 @@ SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 """Errors of using values of a file that are whole and make no sense."""
 
 Metadata = Mapping[str, Any]
+TableColumns = Mapping[str, NDArray[Any]]
 
 _KEY = b"streamgda"
 

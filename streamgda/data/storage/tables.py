@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from streamgda.data.storage.documents import Metadata, decode, encode, table_digest
+from streamgda.data.storage.documents import Metadata, TableColumns, decode, encode, table_digest
 from streamgda.data.storage.filesystems import Storage, reached, resolve
 from streamgda.data.storage.footers import check_footer, check_size, read_tail
 from streamgda.data.storage.paths import Address, AnyFileSystem, Path, one_line
@@ -30,13 +30,12 @@ from streamgda.data.storage.retries import StorageError, retried
 
 T = TypeVar("T")
 
-Columns = Mapping[str, NDArray[Any]]
 
 _TEXTS = (pa.string(), pa.large_string())
 
 
 def save(
-    path: Path, columns: Columns, metadata: Metadata, filesystem: AnyFileSystem, overwrite: bool
+    path: Path, columns: TableColumns, metadata: Metadata, filesystem: AnyFileSystem, overwrite: bool
 ) -> None:
     """Write statistics or a model for a user, and replace nothing else unless told to.
 
@@ -58,7 +57,7 @@ def save(
     write(path, to_arrow(columns), metadata, filesystem)
 
 
-def to_bytes(columns: Columns, metadata: Metadata) -> bytes:
+def to_bytes(columns: TableColumns, metadata: Metadata) -> bytes:
     """The bytes that `save` writes, without the time."""
     sink = pa.BufferOutputStream()
     document = encode({**_provenance(columns, metadata), **metadata})
@@ -71,7 +70,7 @@ PROVENANCE = ("library", "time", "fingerprint", "metadata")
 """The keys that say where a file comes from, and what a user keeps in it."""
 
 
-def _provenance(columns: Columns, metadata: Metadata) -> dict[str, Any]:
+def _provenance(columns: TableColumns, metadata: Metadata) -> dict[str, Any]:
     state = {
         name: value for name, value in metadata.items() if name not in {"model", "metadata", "checkpoint"}
     }
@@ -296,7 +295,7 @@ def stream_of(table: pa.Table) -> pa.Buffer:
 # ---------------------------------------------------------------------- arrays as columns
 
 
-def to_arrow(columns: Columns) -> pa.Table:
+def to_arrow(columns: TableColumns) -> pa.Table:
     """One row per class: vectors as plain columns, matrices as columns of lists.
 
     A matrix with fewer rows than there are classes fills the first ones; the others are null.

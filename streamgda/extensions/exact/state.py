@@ -18,6 +18,7 @@ from streamgda.data.blocks.arrays import check_no_rounding
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import named
+from streamgda.data.storage.documents import TableColumns
 from streamgda.extensions.exact.numbers import ExactArray, ExactMoments, PythonIntegers
 from streamgda.extensions.exact.reduction import reduce_block
 from streamgda.extensions.exact.sums import Sums, check_no_others
@@ -28,7 +29,7 @@ from streamgda.statistics.floating.state import ClassStatistics
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.required import Required
-from streamgda.statistics.validation import Columns, as_counts, check_columns, check_feature_names
+from streamgda.statistics.validation import as_counts, check_columns, check_feature_names
 
 _FURTHEST = 1 << 12  # far beyond the squares of float64; a file that claims more would cost memory
 
@@ -42,7 +43,7 @@ def _names(kind: CovarianceKind) -> tuple[str, str, str]:
 
 
 def _from_digits(
-    columns: Columns, positions: Mapping[str, Any], name: str, shape: tuple[int, ...]
+    columns: TableColumns, positions: Mapping[str, Any], name: str, shape: tuple[int, ...]
 ) -> ExactArray:
     """The numbers of this shape whose digits a file holds, in a row for each class."""
     digits, position, size = columns[f"{name}_digits"], positions[name], max(1, math.prod(shape[1:]))
@@ -302,7 +303,7 @@ class ExactClassStatistics(Statistics):
 
     @classmethod
     def _read_columns(
-        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+        cls, kind: CovarianceKind, columns: TableColumns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Sums]:
         names, positions = _names(kind), metadata["positions"]
         check_columns(("label", "count", *(f"{name}_digits" for name in names)), columns)

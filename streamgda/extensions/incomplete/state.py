@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.schema import Columns as PlainColumns
-from streamgda.data.blocks.schema import Schema
+from streamgda.data.blocks.schema import Columns, Schema
 from streamgda.data.blocks.wording import counted
 from streamgda.data.registry import SCHEMAS
+from streamgda.data.storage.documents import TableColumns
 from streamgda.extensions.incomplete import patterns
 from streamgda.extensions.incomplete.available import AvailableCases, PatternState, total_weights
 from streamgda.extensions.incomplete.em import MOST_STEPS, Completion, complete
@@ -33,14 +33,16 @@ from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled
 from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import Required
-from streamgda.statistics.validation import Columns, as_count, check_columns, check_whole
+from streamgda.statistics.validation import as_count, check_columns, check_whole
 
-Part = tuple[Columns, Mapping[str, Any]]
+PatternColumns = tuple[TableColumns, Mapping[str, Any]]
 
 _OF_PATTERN = ("positions", "definite")  # metadata that describes the columns of one pattern
 
 
-def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[tuple[Pattern, Part]]:
+def from_columns(
+    columns: TableColumns, described: Any, n_features: int
+) -> Iterator[tuple[Pattern, PatternColumns]]:
     """The columns and metadata of each pattern.
 
     Raises
@@ -65,7 +67,7 @@ def from_columns(columns: Columns, described: Any, n_features: int) -> Iterator[
         yield pattern, (part, {name: value for name, value in entry.items() if name in _OF_PATTERN})
 
 
-def _one_below_the_other(parts: list[Columns], name: str) -> NDArray[Any]:
+def _one_below_the_other(parts: list[TableColumns], name: str) -> NDArray[Any]:
     """The column of this name of all parts, with zeros or None for parts that do not have it."""
     if all(part[name].ndim == 1 for part in parts if name in part):
         return np.concatenate([part.get(name, np.zeros(len(part["label"]))) for part in parts])
@@ -239,7 +241,7 @@ class IncompleteStatistics(Statistics):
             features = patterns.features_in(pattern, state.n_features)
             statistics = state._of_pattern(part)
             if (names := state.feature_names) is not None:
-                statistics.schema = PlainColumns(tuple(names[j] for j in features))
+                statistics.schema = Columns(tuple(names[j] for j in features))
             yield features, statistics
 
     def _in_float64(self) -> Labelled[Any]:
@@ -446,7 +448,7 @@ class IncompleteStatistics(Statistics):
         state = self.copy()  # of one moment; the lock is free again while it is written
         by_pattern = state._labelled.by_pattern
         parts = [state._of_pattern(part).to_columns() for part in by_pattern.values()]
-        columns: list[Columns] = [own for own, _ in parts or [state._of_pattern().to_columns()]]
+        columns: list[TableColumns] = [own for own, _ in parts or [state._of_pattern().to_columns()]]
         names = dict.fromkeys(name for own in columns for name in own)
         together = {name: _one_below_the_other(columns, name) for name in names}
         together["pattern"] = np.repeat(np.arange(len(columns)), [len(own["label"]) for own in columns])
@@ -484,7 +486,7 @@ class IncompleteStatistics(Statistics):
 
     @classmethod
     def _read_columns(
-        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+        cls, kind: CovarianceKind, columns: TableColumns, metadata: Mapping[str, Any], n_features: int
     ) -> PatternStates[Any]:
         fourth_moments, exact = metadata["fourth_moments"] is True, metadata["exact"] is True
         plain = empty_statistics(Required(kind.name, fourth_moments, exact))

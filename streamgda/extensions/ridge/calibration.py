@@ -70,7 +70,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class HeldOutScores:
     """Scores of rows that a model has not learnt, and their classes and weights."""
 
     scores: Array
@@ -130,7 +130,7 @@ class Labelled:
         """
         some = self.weights >= _NOTHING * self.weights.max()
         if not some.all():  # the others would change the folds of these
-            rest = Labelled(self.scores[some], self.codes[some], self.weights[some])
+            rest = HeldOutScores(self.scores[some], self.codes[some], self.weights[some])
             return rest.calibrated(classes, method)
         counts = np.bincount(self.codes, minlength=self.scores.shape[1])
         if method == "softmax" and counts.min() < _FOLDS:
@@ -156,7 +156,7 @@ class Labelled:
         scores = np.empty_like(self.scores)
         for fold in range(_FOLDS):
             tested, others = place == fold, place != fold
-            rest = Labelled(self.scores[others], self.codes[others], self.weights[others])
+            rest = HeldOutScores(self.scores[others], self.codes[others], self.weights[others])
             scores[tested] = rest.softmax()(self.scores[tested])
         folded = replace(self, scores=scores)
         return folded.error(), folded.log_loss()

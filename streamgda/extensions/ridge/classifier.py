@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length
 from streamgda.data.blocks.block import checked_weights
 from streamgda.data.blocks.labels import positions_among
 from streamgda.data.blocks.wording import callers_level
-from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method
+from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores, Method
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression, share_path
 from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.models.estimators import exchange
@@ -330,7 +330,7 @@ class RidgeClassifier(GaussianClassifier[Any]):
             fitted = regression.left_out(rows, codes, weights)
         else:
             fitted = path.shares + (rows - path.centre) @ regression.coefficients
-        self._calibration = calibrated = Labelled(fitted, codes, weights).calibrated(classes, method)
+        self._calibration = calibrated = HeldOutScores(fitted, codes, weights).calibrated(classes, method)
         self.temperature = calibrated.temperature * (_SCALE if calibrated.softmax is None else 1.0)
         self.__dict__.pop("_cache", None)
         return self

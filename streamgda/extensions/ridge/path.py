@@ -27,7 +27,7 @@ from streamgda.models.gaussians.whitening import constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
 from streamgda.statistics.kernels.blas import single_blas_thread
-from streamgda.statistics.locking import at_one_moment
+from streamgda.statistics.locking import holding_locks
 
 _N_ALPHAS = 17  # two for each power of ten: between its neighbours, the least criterion has one minimum
 _LEAST_ALPHA, _LARGEST_ALPHA = (1e-7, 10.0)  # of the path, in units of the mean eigenvalue
@@ -96,7 +96,7 @@ class RidgePath:
     device: str | None = None
 
     @classmethod
-    @at_one_moment
+    @holding_locks
     def _of(cls, statistics: Statistics, scale: bool, rounding: float, device: str | None) -> Self:
         weight, offsets = float(statistics.weights.sum()), weighted_offsets(statistics)
         matrix = pooled_covariance(statistics)

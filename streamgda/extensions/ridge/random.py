@@ -27,7 +27,7 @@ from streamgda.data.blocks.wording import callers_level
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.running import Scheduler
 from streamgda.data.sources.splits import LazySplit, Split
-from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Method, Softmax
+from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores, Method, Softmax
 from streamgda.extensions.ridge.classifier import RidgeClassifier
 from streamgda.extensions.ridge.features import RandomFeatures
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
@@ -282,7 +282,7 @@ class RandomFeatureClassifier(RidgeClassifier):
             return own
         X, codes, weights, for_all = self._sample.rows(statistics.classes)
         fitted = regression.left_out(self._rule_in(statistics).features.transformed(X), codes, weights)
-        calibrated = Labelled(fitted, codes, for_all).calibrated(statistics.classes, self.calibration)
+        calibrated = HeldOutScores(fitted, codes, for_all).calibrated(statistics.classes, self.calibration)
         if calibrated.softmax is not None:
             return calibrated
         n_classes = len(regression.path.shares)

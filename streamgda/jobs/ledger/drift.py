@@ -20,7 +20,7 @@ from streamgda.data.blocks.wording import abridged, as_html, counted, named
 from streamgda.models.gaussians.whitening import Whitening, constant_features
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import Array, CovarianceKind, kind_named
-from streamgda.statistics.locking import at_one_moment
+from streamgda.statistics.locking import holding_locks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ _TIMES = 3  # the divergence that chance gives on average
 _COLUMNS = ["class", "rows", "shift", "feature", "divergence", "prior before", "prior", "share shift"]
 
 
-@at_one_moment
+@holding_locks
 def drift(before: Statistics, after: Statistics) -> DriftReport:
     """How far the rows of one state lie from those of another, class by class.
 

@@ -19,7 +19,7 @@ from streamgda.jobs.scoring.calibration import LEAST_LOG_PROBABILITY, losses_whe
 from streamgda.jobs.scoring.curves import LOWER_EDGES, Array, ScoreHistogram, most_exact
 from streamgda.jobs.scoring.measures import MEMBERS, N_RANKS, N_TENTHS, PROBABILITY, WEIGHT, Measures
 from streamgda.models.gaussians.posteriors import order_of, posteriors_and_odds
-from streamgda.statistics.locking import at_one_moment
+from streamgda.statistics.locking import holding_locks
 
 _VALUES_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
@@ -302,7 +302,7 @@ class Evaluation(Measures, Loadable):
 
     # ------------------------------------------------------------------ saved
 
-    @at_one_moment
+    @holding_locks
     def _to_saved(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         n_classes = len(self.classes)
         odds, weights = np.empty((2, n_classes), dtype=object)

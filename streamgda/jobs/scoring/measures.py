@@ -12,7 +12,7 @@ from streamgda.data.blocks.labels import Labels, no_labels, position_of
 from streamgda.data.blocks.wording import as_html, counted
 from streamgda.jobs.scoring.calibration import N_LOSSES, best_temperature, loss_at, warned_of
 from streamgda.jobs.scoring.curves import Array, ScoreHistogram, most_exact
-from streamgda.statistics.locking import Locked, at_one_moment
+from streamgda.statistics.locking import Locked, holding_locks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ class Measures(Locked):
         return float(self._confusion.sum())
 
     @property
-    @at_one_moment
+    @holding_locks
     def confusion_matrix(self) -> NDArray[Any]:
         """The rows by true class (rows) and predicted class (columns): (n_classes, n_classes).
 
@@ -85,12 +85,12 @@ class Measures(Locked):
         return support
 
     @property
-    @at_one_moment
+    @holding_locks
     def accuracy(self) -> float:
         """The share of rows whose class is predicted."""
         return float(_ratio(self._confusion.trace(), self._confusion.sum(), np.nan))
 
-    @at_one_moment
+    @holding_locks
     def top_k_accuracy(self, k: int) -> float:
         """The share of rows whose class is among the k likeliest ones, as in scikit-learn.
 
@@ -124,26 +124,26 @@ class Measures(Locked):
         return float(_ratio(self._ranks[: int(k)].sum(), self.weight, np.nan))
 
     @property
-    @at_one_moment
+    @holding_locks
     def precision(self) -> Array:
         """The share of the rows predicted as a class that are of it; 0 if there are none: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=0), 0.0)
 
     @property
-    @at_one_moment
+    @holding_locks
     def recall(self) -> Array:
         """The share of the rows of a class that are predicted as it; 0 if there are none: (n_classes,)."""
         return _ratio(np.diag(self._confusion), self._confusion.sum(axis=1), 0.0)
 
     @property
-    @at_one_moment
+    @holding_locks
     def f1(self) -> Array:
         """The harmonic mean of precision and recall: (n_classes,)."""
         twice_correct = 2 * np.diag(self._confusion)
         return _ratio(twice_correct, self._confusion.sum(axis=0) + self._confusion.sum(axis=1), 0.0)
 
     @property
-    @at_one_moment
+    @holding_locks
     def log_loss(self) -> float:
         """The mean of −ln p(true class | x).
 
@@ -179,7 +179,7 @@ class Measures(Locked):
         return warned_of(best_temperature(self._mean_losses))
 
     @property
-    @at_one_moment
+    @holding_locks
     def _mean_losses(self) -> Array:
         return _ratio(self._losses, self._loss_weight, np.nan)
 
@@ -195,7 +195,7 @@ class Measures(Locked):
         """
         return loss_at(self._mean_losses, temperature)
 
-    @at_one_moment
+    @holding_locks
     def conformal_quantile(self, coverage: float, by: Literal["all", "class"] = "all") -> float | Array:
         """The least log-odds ln p / (1 − p) of a class in a set that holds the class of a row.
 
@@ -247,7 +247,7 @@ class Measures(Locked):
         return np.array([_least_odds([own], square, coverage) for own, square in by_class])
 
     @property
-    @at_one_moment
+    @holding_locks
     def brier_score(self) -> float:
         """The mean of Σ_k (p(k | x) − [x is of k])²; half of that for two classes, as in scikit-learn."""
         halves = 2 if len(self.classes) == 2 else 1
@@ -291,7 +291,7 @@ class Measures(Locked):
             return 1
         return position_of(self.pos_label if label is None else label, self.classes)
 
-    @at_one_moment
+    @holding_locks
     def roc_curve(self, label: Any = None) -> tuple[Array, Array, Array]:
         """The ROC curve of a class against the rest.
 
@@ -312,7 +312,7 @@ class Measures(Locked):
         """
         return self._scores[self._position(label)].roc_curve()
 
-    @at_one_moment
+    @holding_locks
     def precision_recall_curve(self, label: Any = None) -> tuple[Array, Array, Array]:
         """The precision-recall curve of a class, in ascending order of thresholds.
 
@@ -335,7 +335,7 @@ class Measures(Locked):
         """
         return self._scores[self._position(label)].precision_recall_curve()
 
-    @at_one_moment
+    @holding_locks
     def calibration_curve(self, label: Any = None, min_weight: float = 0.0) -> tuple[Array, Array]:
         """The calibration curve of a class: its share among the rows, by their predicted probability.
 
@@ -362,7 +362,7 @@ class Measures(Locked):
         """The calibration curve of all classes together: each row counts once for each class."""
         return _calibration_curve(self._calibration.sum(axis=0), min_weight)
 
-    @at_one_moment
+    @holding_locks
     def to_frame(self) -> pd.DataFrame:
         """The measures of each class as a pandas data frame, with a row for each class."""
         import pandas as pd
@@ -371,7 +371,7 @@ class Measures(Locked):
             {name: getattr(self, name) for name in _OF_EACH_CLASS}, index=pd.Index(self.classes, name="class")
         )
 
-    @at_one_moment
+    @holding_locks
     def to_dict(self) -> dict[str, Any]:
         """The measures in plain values: those of all rows, and a list with those of each class."""
         measures = ("n_rows", "n_dropped", "pos_label", "accuracy", "log_loss", "brier_score")
@@ -383,16 +383,16 @@ class Measures(Locked):
             "classes": by_class.to_dict(orient="records"),
         }
 
-    @at_one_moment
+    @holding_locks
     def __repr__(self) -> str:
         return f"Evaluation(classes={len(self.classes)}, rows={self.n_rows}, accuracy={self.accuracy:.4g})"
 
-    @at_one_moment
+    @holding_locks
     def _repr_html_(self) -> str:
         head, _, _ = str(self).partition("\n\n")
         return as_html(head, self.to_frame())
 
-    @at_one_moment
+    @holding_locks
     def __str__(self) -> str:
         dropped = f" ({self.n_dropped:,} dropped)" if self.n_dropped else ""
         frame, is_positive = self.to_frame(), self.classes == self.pos_label

@@ -25,7 +25,14 @@ from streamgda.jobs.passes.plan import Plan
 from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.jobs.scoring.inference import Model
-from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
+from streamgda.jobs.scoring.outputs.base import (
+    Field,
+    Output,
+    OutputPart,
+    PredictedTables,
+    PredictionSummary,
+    Writes,
+)
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 
 _FORMAT = 1
@@ -190,7 +197,7 @@ def predict_dataset(
 
 def _write_missing(
     output: Output,
-    parts: Sequence[Part],
+    parts: Sequence[OutputPart],
     columns: PredictionColumns,
     scheduler: Scheduler,
     progress: Progress,
@@ -244,7 +251,7 @@ def _output_at(out: Path, filesystem: AnyFileSystem | None, fields: Sequence[Fie
 # ---------------------------------------------------------------------- tasks
 
 
-def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output]) -> PredictionSummary:
+def write_parts(parts: Iterable[OutputPart], shared: tuple[PredictionColumns, Output]) -> PredictionSummary:
     """The task that predicts parts, and writes them."""
     columns, output = shared
     with Writes() as writes:
@@ -252,7 +259,7 @@ def write_parts(parts: Iterable[Part], shared: tuple[PredictionColumns, Output])
         return sum(summaries, PredictionSummary())
 
 
-def _predicted_rows(part: Part, columns: PredictionColumns, output: Output) -> Rows:
+def _predicted_rows(part: OutputPart, columns: PredictionColumns, output: Output) -> PredictedTables:
     for block, columns_beside in part.features():
         n_dropped = block.n_dropped
         for piece, beside in pieces(block, columns_beside, len(columns.names), output.schema):

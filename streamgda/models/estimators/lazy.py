@@ -21,11 +21,11 @@ from streamgda.models.estimators import DEVICES
 from streamgda.models.estimators.libraries import lies_elsewhere
 
 R = TypeVar("R")
-Columns = Callable[[Any], Any]
+ColumnNames = Callable[[Any], Any]
 Score = Callable[[Any], Any]
 
 
-def rows_anywhere(columns: Columns) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def rows_anywhere(columns: ColumnNames) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Decorate a method that scores rows in memory, so that it takes Dask collections and arrays on devices.
 
     For a dask array it returns a dask array; for a dask DataFrame, a dask Series or DataFrame with the index

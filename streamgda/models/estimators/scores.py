@@ -39,7 +39,7 @@ from streamgda.statistics.missing import MissingRows
 
 G = TypeVar("G", bound=Gaussians)
 T = TypeVar("T")
-Rows = NDArray[np.generic]
+RowValues = NDArray[np.generic]
 Positions = slice | NDArray[np.intp]
 
 _VALUES_PER_BLOCK = 1 << 17  # arrays of 1 MB; with smaller ones, threads wait for each other in Python
@@ -157,7 +157,7 @@ class RowScores:
     finalised: Finalised[Any]
     gaussians: Densities
     positions: Positions
-    values: Rows
+    values: RowValues
 
     @cached_property
     def rows(self) -> Array:
@@ -312,7 +312,7 @@ class RowScores:
 
 
 def score_finalised(
-    state: Finalised[Any], rows: Rows, missing: MissingRows, codes: NDArray[np.intp] | None = None
+    state: Finalised[Any], rows: RowValues, missing: MissingRows, codes: NDArray[np.intp] | None = None
 ) -> Iterator[RowScores]:
     """Yield the scores of rows, block by block. All predictions, in memory and out of core, use this path.
 

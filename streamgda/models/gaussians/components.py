@@ -9,7 +9,7 @@ from streamgda.data.blocks.wording import abridged
 from streamgda.models.gaussians.whitening import Correlations, constant_features
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array
-from streamgda.statistics.locking import at_one_moment
+from streamgda.statistics.locking import holding_locks
 
 _MOST_NAMES = 10  # of features, in a message
 
@@ -27,7 +27,7 @@ def between_covariance(statistics: Statistics) -> Array:
     return offsets.T @ offsets
 
 
-@at_one_moment
+@holding_locks
 def weighted_offsets(statistics: Statistics) -> Array:
     """√(share) (class mean − mean of all rows) of each class: (K, d).
 
@@ -42,14 +42,14 @@ def weighted_offsets(statistics: Statistics) -> Array:
 # ---------------------------------------------------------------------- singular covariances
 
 
-@at_one_moment
+@holding_locks
 def constant_in_class(statistics: Statistics, k: int) -> NDArray[np.intp]:
     """The features that are constant in a class (at position k) of a "full" state."""
     variances, means = np.diag(statistics.covariance()[k]), statistics.means[[k]]
     return np.flatnonzero(constant_features(variances, means))
 
 
-@at_one_moment
+@holding_locks
 def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -> str:
     """Describe why the covariance of a class (at position k) is singular: its features, or too few rows."""
     constant = constant_in_class(statistics, k)
@@ -63,7 +63,7 @@ def singular_features(statistics: Statistics, k: int, least_eigenvalue: float) -
     return "; ".join(findings)
 
 
-@at_one_moment
+@holding_locks
 def deficient_features(statistics: Statistics, covariance: Array, least_eigenvalue: float) -> str:
     """Describe the features that make the covariance (d, d) within the classes singular.
 

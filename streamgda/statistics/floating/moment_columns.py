@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.labels import Labels
 from streamgda.data.blocks.wording import named
+from streamgda.data.storage.documents import TableColumns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import Array, CovarianceKind
 from streamgda.statistics.floating.fourth_moments import FourthMoments
 from streamgda.statistics.floating.moments import NOISE, Moments
 from streamgda.statistics.labelled import Labelled
-from streamgda.statistics.validation import Columns, as_counts, check_columns
+from streamgda.statistics.validation import as_counts, check_columns
 
 _PACKED = {"scatter", "pooled_scatter"}  # they are copied when they are unpacked
 
@@ -46,7 +47,7 @@ def to_columns(state: Labelled[Moments]) -> dict[str, NDArray[Any]]:
     return {**columns, **moments.more_columns()}
 
 
-def decoded(kind: CovarianceKind, columns: Columns, n_features: int) -> Labelled[Moments]:
+def decoded(kind: CovarianceKind, columns: TableColumns, n_features: int) -> Labelled[Moments]:
     """The rows of such columns, whose labels may stand in any order, and more than once.
 
     Raises

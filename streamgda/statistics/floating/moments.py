@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Rows, kind_named
+from streamgda.statistics.covariances import Array, Bounds, CovarianceKind, Indices, Selection, kind_named
 from streamgda.statistics.kernels import merger
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import Required
@@ -162,20 +162,20 @@ class Moments:
         """Moments that share nothing with these."""
         return type(self)(self.kind, *[array.copy() for array in self.arrays])
 
-    def take(self, classes: Rows) -> Self:
+    def take(self, classes: Selection) -> Self:
         """The moments of some classes."""
         shared: Any = self.scatter if self.kind.is_pooled else None
         arrays = [array if array is shared else array[classes] for array in self.arrays]
         return type(self)(self.kind, *arrays)
 
-    def put(self, classes: Rows, part: Self) -> None:
+    def put(self, classes: Selection, part: Self) -> None:
         """Write the moments of some classes back."""
         shared = self.scatter if self.kind.is_pooled else None
         for ours, theirs in zip(self.arrays, part.arrays, strict=True):
             if ours is not theirs:  # as a scatter that both share
                 ours[... if ours is shared else classes] = theirs
 
-    def with_rows(self, classes: Rows, part: Self) -> Self:
+    def with_rows(self, classes: Selection, part: Self) -> Self:
         """These moments with others in place of those of some classes, once they are written.
 
         Writing a few rows of large arrays may be interrupted. So the result, which shares its arrays with
@@ -426,7 +426,7 @@ class Moments:
 
     def _bounds_of_sum(self, other: Self, places: Indices) -> tuple[float, float]:
         """A quick bound of all that is summed up, and one of the squared distances of means."""
-        rows: Rows = slice(None)  # all, unless a copy of some takes less time
+        rows: Selection = slice(None)  # all, unless a copy of some takes less time
         if 0 < 2 * len(places) < len(self.weights):
             rows = as_slice(places)
         means, diagonal = self.means[rows], self.kind.take(self.diagonal, rows)
@@ -588,7 +588,7 @@ def _halves(values: Array) -> tuple[Array, Array]:
     return high, values - high
 
 
-def as_slice(places: Indices) -> Rows:
+def as_slice(places: Indices) -> Selection:
     """The same places, as a slice if they are neighbours, so that taking them copies nothing."""
     start, stop = int(places[0]), int(places[-1]) + 1
     return slice(start, stop) if stop - start == len(places) else places

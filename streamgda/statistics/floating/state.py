@@ -15,6 +15,7 @@ from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.schema import MadeColumns
 from streamgda.data.blocks.wording import callers_level, named
+from streamgda.data.storage.documents import TableColumns
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, CovarianceType, kind_named
 from streamgda.statistics.floating import moment_columns
@@ -25,7 +26,7 @@ from streamgda.statistics.floating.reduction import Accumulation, add_rows, is_a
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, joined_squares, squared_weights
 from streamgda.statistics.required import Required
-from streamgda.statistics.validation import Columns, check_feature_names
+from streamgda.statistics.validation import check_feature_names
 
 _SIX_DIGITS = 1e6 * 2.0**-52
 _NO_WEIGHT = 1e-200  # a class whose weight decays below it is forgotten
@@ -279,7 +280,7 @@ class ClassStatistics(Statistics):
 
     @classmethod
     def _read_columns(
-        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+        cls, kind: CovarianceKind, columns: TableColumns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[Moments]:
         labelled = moment_columns.decoded(kind, columns, n_features).in_order()
         is_checked = metadata["definite"] and len(labelled.classes)
@@ -287,7 +288,7 @@ class ClassStatistics(Statistics):
             raise ValueError("a scatter is not positive semidefinite: no rows have it")
         return labelled
 
-    def joined(self, columns: Columns, ends: Sequence[int], dropped: Sequence[int]) -> JoinedStates:
+    def joined(self, columns: TableColumns, ends: Sequence[int], dropped: Sequence[int]) -> JoinedStates:
         """Some of the states whose columns stand one below the other, of this kind and of these features.
 
         Parameters

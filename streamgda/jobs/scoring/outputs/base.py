@@ -91,12 +91,12 @@ class PredictionSummary:
         return PredictionSummary(*map(add, astuple(self), astuple(other)))
 
 
-Rows = Iterable[tuple[pa.Table, int]]
+PredictedTables = Iterable[tuple[pa.Table, int]]
 """Tables of predictions for consecutive rows, and how many rows of the input among them were left out."""
 
 
 @dataclass(frozen=True)
-class Part(JoinedSplits):
+class OutputPart(JoinedSplits):
     """A group of splits that makes a part of the output.
 
     Attributes
@@ -186,7 +186,7 @@ class Output(ABC):
         return pa.schema([(name, field.type) for field in self.fields for name in field.columns])
 
     @abstractmethod
-    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[OutputPart]:
         """The parts to write, in the order of the rows.
 
         Parameters
@@ -203,7 +203,7 @@ class Output(ABC):
         """
 
     @abstractmethod
-    def prepare(self, parts: Sequence[Part]) -> dict[str, PredictionSummary]:
+    def prepare(self, parts: Sequence[OutputPart]) -> dict[str, PredictionSummary]:
         """Prepare the folder for these parts: remove unfinished parts, and parts of another run.
 
         Returns
@@ -225,11 +225,11 @@ class Output(ABC):
             raise ValueError(f"kept columns differ in type from those of the dataset: {error}") from error
 
     @abstractmethod
-    def write(self, part: Part, rows: Rows, writes: Writes) -> PredictionSummary:
+    def write(self, part: OutputPart, rows: PredictedTables, writes: Writes) -> PredictionSummary:
         """Write the rows of a part, wholly or not at all. Writes may still go on in `writes`."""
 
     @abstractmethod
-    def finish(self, parts: Sequence[Part]) -> None:
+    def finish(self, parts: Sequence[OutputPart]) -> None:
         """Complete the output after all parts are written.
 
         Raises

@@ -20,7 +20,14 @@ from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.data.storage.reading import request_threads
 from streamgda.data.storage.retries import retried, storing
-from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
+from streamgda.jobs.scoring.outputs.base import (
+    Field,
+    Output,
+    OutputPart,
+    PredictedTables,
+    PredictionSummary,
+    Writes,
+)
 
 _FINGERPRINT = b"streamgda.prediction"
 
@@ -33,10 +40,10 @@ _MOST_COLUMNS = 1_000_000  # elements of a schema, with its root, that Thrift de
 _MOST_IN_MEMORY = 1 << 24  # bytes of the tables of a part, before they are encoded
 
 
-Footer = tuple[str, PredictionSummary]
+PartFooter = tuple[str, PredictionSummary]
 """What the footer of a part says: its fingerprint, its number of rows, and how many were left out."""
 
-_TORN: Footer = ("", PredictionSummary())
+_TORN: PartFooter = ("", PredictionSummary())
 
 
 class ParquetOutput(Output):
@@ -51,15 +58,15 @@ class ParquetOutput(Output):
         alike = (replace(field, type=_without_index_width(field.type)) for field in fields)
         super().__init__(path, filesystem, alike)
 
-    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[OutputPart]:
         """A file for each split."""
         width = max(5, len(str(len(splits) - 1)))
         return [
-            Part((split,), f"part-{i:0{width}}.parquet", identity_of(made_by, split))
+            OutputPart((split,), f"part-{i:0{width}}.parquet", identity_of(made_by, split))
             for i, split in enumerate(splits)
         ]
 
-    def prepare(self, parts: Sequence[Part]) -> dict[str, PredictionSummary]:
+    def prepare(self, parts: Sequence[OutputPart]) -> dict[str, PredictionSummary]:
         """Remove parts of another run from the folder."""
         names = self.listed()
         wanted, footers = {part.name: part.fingerprint for part in parts}, self._footers(names)
@@ -71,7 +78,7 @@ class ParquetOutput(Output):
             self.begin()
         return finished
 
-    def _footers(self, sizes: Mapping[str, int | None]) -> dict[str, Footer]:
+    def _footers(self, sizes: Mapping[str, int | None]) -> dict[str, PartFooter]:
         """The footers of the parts; ValueError for a file that is not a part. Hidden files may be there.
 
         A file that is named like a part and cannot be read counts as a damaged part if there are other parts,
@@ -86,7 +93,7 @@ class ParquetOutput(Output):
                 raise self.foreign(name)
         return {name: footer for name, footer in footers.items() if footer is not None}
 
-    def _footer_of(self, name: str, size: int | None) -> Footer | None:
+    def _footer_of(self, name: str, size: int | None) -> PartFooter | None:
         """What a footer says; None for a file that is no part. One request, since the size is known."""
         path = f"{self.path}/{name}"
         if not _PART.fullmatch(name):
@@ -107,7 +114,7 @@ class ParquetOutput(Output):
             except ValueError:
                 return _TORN
 
-    def write(self, part: Part, rows: Rows, writes: Writes) -> PredictionSummary:
+    def write(self, part: OutputPart, rows: PredictedTables, writes: Writes) -> PredictionSummary:
         """Encode a part in memory, and write it in another thread; a long one is written piece by piece."""
         rows, first, n_bytes = iter(rows), deque[tuple[pa.Table, int]](), 0
         while n_bytes <= _MOST_IN_MEMORY and (piece := next(rows, None)):
@@ -136,14 +143,14 @@ class ParquetOutput(Output):
             writes.begin(content.size, self.put, part.name, content)
         return summary
 
-    def finish(self, parts: Sequence[Part]) -> None:
+    def finish(self, parts: Sequence[OutputPart]) -> None:
         """Check that the folder holds just these parts."""
         there = {name: made_by for name, (made_by, _) in self._footers(self.listed()).items()}
         if there != {part.name: part.fingerprint for part in parts}:
             raise self.overwritten()
 
 
-def _said_by(footer: pq.FileMetaData) -> Footer | None:
+def _said_by(footer: pq.FileMetaData) -> PartFooter | None:
     metadata = footer.metadata or {}
     if _FINGERPRINT not in metadata:
         return None

@@ -33,7 +33,14 @@ from streamgda.data.sources.splits import RowRange, ScorableSplit
 from streamgda.data.storage.filesystems import by_fsspec, reached
 from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import AnyFileSystem, Path
-from streamgda.jobs.scoring.outputs.base import Field, Output, Part, PredictionSummary, Rows, Writes
+from streamgda.jobs.scoring.outputs.base import (
+    Field,
+    Output,
+    OutputPart,
+    PredictedTables,
+    PredictionSummary,
+    Writes,
+)
 
 _LEAST_SHARE = 8
 
@@ -64,7 +71,7 @@ class ZarrOutput(Output):
 
     # ------------------------------------------------------------------ before writing
 
-    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[Part]:
+    def parts(self, splits: Sequence[ScorableSplit], made_by: str) -> list[OutputPart]:
         """Ranges of whole chunks, which begin near to where the splits do."""
         sizes = [_known_rows(split) for split in splits]
         if not sum(sizes):
@@ -75,9 +82,9 @@ class ZarrOutput(Output):
         fingerprint = identity_of(made_by, chunk, ranges)
         starts = accumulate((sum(rows.n_rows for rows in part) for part in ranges), initial=0)
         numbered = enumerate(zip(ranges, starts, strict=False))
-        return [Part(tuple(part), str(i), fingerprint, start, chunk) for i, (part, start) in numbered]
+        return [OutputPart(tuple(part), str(i), fingerprint, start, chunk) for i, (part, start) in numbered]
 
-    def prepare(self, parts: Sequence[Part]) -> dict[str, PredictionSummary]:
+    def prepare(self, parts: Sequence[OutputPart]) -> dict[str, PredictionSummary]:
         """Find the finished parts, or create empty arrays in place of those of another run."""
         names = set(self.listed())
         whole = self._note(_METADATA) if _METADATA in names else None
@@ -100,7 +107,7 @@ class ZarrOutput(Output):
         self._create(parts, (names & ours) - {_METADATA}, is_group=_METADATA in names)
         return {}
 
-    def _create(self, parts: Sequence[Part], old: set[str], *, is_group: bool) -> None:
+    def _create(self, parts: Sequence[OutputPart], old: set[str], *, is_group: bool) -> None:
         """Remove old arrays and create empty ones. A note always lists the arrays that may be there."""
         arrays = sorted({*old, *(field.name for field in self.fields)})
         self.make_folder(_UNFINISHED)
@@ -118,7 +125,7 @@ class ZarrOutput(Output):
                 self.put(name, document.to_bytes(), looks=False)
         self._write_note(_NOTE, parts[0].fingerprint, arrays)
 
-    def _arrays(self, buffers: dict[str, Buffer], parts: Sequence[Part]) -> list[zarr.Array[Any]]:
+    def _arrays(self, buffers: dict[str, Buffer], parts: Sequence[OutputPart]) -> list[zarr.Array[Any]]:
         """Make an empty array for each field in memory; its columns are the classes, if any.
 
         The chunks of an array lie in one folder, which is there before they are written.
@@ -152,7 +159,7 @@ class ZarrOutput(Output):
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, part: Part, rows: Rows, writes: Writes) -> PredictionSummary:
+    def write(self, part: OutputPart, rows: PredictedTables, writes: Writes) -> PredictionSummary:
         """Encode the chunks of a range, write them in other threads, and then note that it is finished."""
         buffers: dict[str, Buffer] = {}
         arrays, position = self._arrays(buffers, [part]), part.start
@@ -172,13 +179,13 @@ class ZarrOutput(Output):
         writes.begin(0, self._mark, part, chunks)
         return PredictionSummary(part.n_rows, 1)
 
-    def _mark(self, part: Part, chunks: Sequence[Future[Any]]) -> None:
+    def _mark(self, part: OutputPart, chunks: Sequence[Future[Any]]) -> None:
         """Note that a part is finished, when its chunks are written."""
         for chunk in chunks:  # other threads have them: an earlier write has its thread earlier
             chunk.result()
         self.put(f"{_MARKS}/{part.name}", b"1")
 
-    def finish(self, parts: Sequence[Part]) -> None:
+    def finish(self, parts: Sequence[OutputPart]) -> None:
         """Write the metadata that makes it a group."""
         if not self._has_begun:
             return
@@ -212,7 +219,7 @@ class ZarrOutput(Output):
         self.put(name, json.dumps(document, indent=2).encode(), looks=False)
 
 
-def _is_of(note: Mapping[str, Any] | None, parts: Sequence[Part]) -> bool:
+def _is_of(note: Mapping[str, Any] | None, parts: Sequence[OutputPart]) -> bool:
     return note is not None and note["fingerprint"] == parts[0].fingerprint
 
 
