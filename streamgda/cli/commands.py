@@ -303,9 +303,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
             build(kept.statistics()).save(out)
             saved = out
     finally:
-        told = {**vars(found.compared()), "drift": [*map(asdict, found.drift)]}
-        document = {name: value for name, value in told.items() if name != "_sides"}
-        document |= {"read": found.read, "out": saved and shown(saved)}
+        document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
     for path, reason in found.skipped.items():
         click.echo(f"Warning: skipped {as_options(one_line(f'{path}: {reason}'))}", err=True)

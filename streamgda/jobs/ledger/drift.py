@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,6 +142,33 @@ class ClassDrift:
     is_lacking: NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """Old and new rows that are compared when somebody asks how far they lie from each other."""
+
+    before: Baseline
+    after: Statistics
+
+    @property
+    def nbytes(self) -> int:
+        return self.before.nbytes + self.after.nbytes
+
+
+class _WhenAsked:
+    """The field `drift` of a report, which compares what is waiting when it is first asked for."""
+
+    def __get__(self, report: Any, owner: Any = None) -> Any:
+        if report is None:
+            return self
+        drift = vars(report)["drift"]
+        if isinstance(drift, _Waiting):
+            drift = vars(report)["drift"] = tuple(drift.before.drifts(drift.after))
+        return drift
+
+    def __set__(self, report: Any, value: Any) -> None:
+        vars(report)["drift"] = () if value is self else value
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DriftReport:
     """How far new rows lie from old ones. Prints as a table.
@@ -161,25 +188,15 @@ class DriftReport:
     """
 
     new_classes: tuple[Any, ...] = ()
+    drift: tuple[ClassDrift, ...] = field(default=cast("Any", _WhenAsked()), repr=False)
     feature_names: tuple[str, ...] = field(default=(), repr=False)
     new_categories: tuple[str, ...] = ()
-    _sides: tuple[Baseline, Statistics] | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def drift(self) -> tuple[ClassDrift, ...]:
-        """For each class that is not new, how far its new rows lie from the old ones."""
-        sides = self._sides
-        if sides is None:
-            found: tuple[ClassDrift, ...] = vars(self).get("drift", ())  # if another thread has compared them
-            return found
-        before, after = sides
-        return tuple(before.drifts(after))
 
     def compared(self, most: int = 0) -> Self:
-        """The same report. If the states take more than so many bytes, it has compared and left them."""
-        if self._sides and sum(side.nbytes for side in self._sides) > most:
+        """The same report. It holds no states to compare any more if these take more than so many bytes."""
+        waiting = vars(self)["drift"]
+        if isinstance(waiting, _Waiting) and waiting.nbytes > most:
             _ = self.drift
-            object.__setattr__(self, "_sides", None)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -373,7 +390,8 @@ class Baseline:
         before = self._before
         if not (before.schema.is_numeric or after.schema.is_numeric) and before.n_rows and after.n_rows:
             before, after, new_categories = _in_common(before, after)
-            return replace(Baseline(before).drift(after), new_categories=new_categories)
+            report = Baseline(before).drift(after)
+            return DriftReport(**{**vars(report), "new_categories": new_categories})
         if before.classes.dtype.kind != after.classes.dtype.kind:  # as when partition keys became text
             return DriftReport(new_classes=tuple(after.classes.tolist()))
         new = np.setdiff1d(after.classes, before.classes, assume_unique=True).tolist()
@@ -381,7 +399,9 @@ class Baseline:
             return DriftReport(new_classes=tuple(new))
         _check_alike(before, after)
         names = after.feature_names or before.feature_names
-        return DriftReport(new_classes=tuple(new), feature_names=names or (), _sides=(self, after))
+        return DriftReport(
+            new_classes=tuple(new), feature_names=names or (), drift=cast("Any", _Waiting(self, after))
+        )
 
     def drifts(self, after: Statistics) -> Iterator[ClassDrift]:
         """How far the rows of each class of these lie from other rows of the class."""

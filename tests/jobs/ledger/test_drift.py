@@ -4,12 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.integrate
 import scipy.stats
 
 import streamgda
-from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics
+from streamgda import ClassStatistics, ExactClassStatistics, IncompleteStatistics, accumulate, scan_arrow
 from tests.reference import exact_moments
 
 RNG = np.random.default_rng(0)
@@ -300,6 +301,20 @@ def test_a_feature_that_only_old_or_only_new_rows_have_is_an_alarm(kind):
     )
     few = alarms(old * np.where(old > 0, np.nan, 1), [[np.nan] * 3, [np.nan, 0, 1]], ["p", "q"], max_shift=4)
     assert few == []  # which may be by chance
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag"])
+def test_categories_are_compared_beside_a_number_that_no_new_row_has(kind):
+    def state(u, categories):
+        c = np.resize(categories, 200)
+        table = pa.table({"u": u, "v": RNG.normal(size=200), "c": c, "y": np.repeat(["p", "q"], 100)})
+        return accumulate(scan_arrow(table, "y", missing="marginal"), kind, missing="marginal")
+
+    before = state(RNG.normal(size=200), ["r", "s", "t"])
+    report = streamgda.drift(before, state(pa.nulls(200, pa.float64()), ["r", "s", "t", "w"]))
+    assert report.new_categories == ("c=w",)
+    assert [found.is_lacking.tolist() for found in report.drift] == [[True] + [False] * 4] * 2
+    assert len(report.alarms(max_shift=1)) == 2
 
 
 @pytest.mark.parametrize("name", ["max_shift", "max_divergence", "max_share_shift"])
