@@ -249,7 +249,7 @@ def merge(files: Paths, *, out: str) -> None:
     _save(build(total) if given("model") else total, out)
 
 
-def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ()) -> None:
+def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = (), html: Out = None) -> None:
     """Keep up with a dataset whose files come, change and go.
 
     LEDGER is a folder of small statistics, one entry for each file of DATA; it is made if there is none.
@@ -271,6 +271,8 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
         Where to save a model of the files of the ledger, if at all.
     leave_out
         A file that is not to count in this refresh, by its path as reported: name it each time.
+    html
+        A file to write the report to as a page of HTML too.
 
     Other Parameters
     ----------------
@@ -305,6 +307,7 @@ def refresh(ledger: str, data: Paths, *, out: Out = None, leave_out: Paths = ())
     finally:
         document = {**asdict(found), "read": found.read, "out": saved and shown(saved)}
         report(document, [str(found), *([f"saved in {saved}"] if saved else [])])
+        _write_page(found, html)
     for path, reason in found.skipped.items():
         click.echo(f"Warning: skipped {as_options(one_line(f'{path}: {reason}'))}", err=True)
     if found.is_refused:
@@ -353,13 +356,18 @@ def predict(saved_in: str, data: Paths, *, out: str) -> None:
     report({**asdict(written), "out": shown(out)})
 
 
-def evaluate(saved_in: str, data: Paths) -> None:
+def evaluate(saved_in: str, data: Paths, *, html: Out = None) -> None:
     """Evaluate a saved model on labelled data, in one read.
 
     SAVED_IN is as for predict, and DATA as for fit. Accuracy, log loss and Brier score are printed, and for
     each class precision, recall, F1, and the areas under its ROC and precision-recall curves; with --json the
     confusion matrix too, whose rows are the true classes. With --test or --by, the model is judged by the
     test part alone, which fit with the same options leaves out.
+
+    Parameters
+    ----------
+    html
+        A file to write the evaluation to as a page of HTML too.
 
     Other Parameters
     ----------------
@@ -378,6 +386,7 @@ def evaluate(saved_in: str, data: Paths) -> None:
     source = _part_of(data, is_test=True, saved=model)
     evaluation = sg.evaluate(model, source, **given("evaluate"), **running())
     report(evaluation.to_dict(), [str(evaluation)], is_result=True)
+    _write_page(evaluation, html)
 
 
 def inspect(path: str, *, tests: bool = False) -> None:
@@ -519,6 +528,13 @@ def _check_replaceable(path: str | None, source: Source | None = None) -> None:
         tempfile.TemporaryFile(dir=folder).close()
     if isinstance(source, FileSource) and source.includes(*resolve(path)):
         raise ValueError(f"{path} lies in the folder of the data, where it would be read as data")
+
+
+def _write_page(report: Any, html: str | None) -> None:
+    """Write a report as a page of HTML, if a file is named."""
+    if html is not None:
+        page = f'<!DOCTYPE html>\n<meta charset="utf-8">\n<title>streamgda</title>\n{report._repr_html_()}\n'
+        Path(html).expanduser().write_text(page, encoding="utf-8")
 
 
 def _save(saved: Any, out: str, **more: Any) -> None:

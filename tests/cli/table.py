@@ -86,7 +86,7 @@ SPECIAL = {
     "hive_types": "KEY=TYPE,...",
     "scheduler": "ADDRESS",
     **dict.fromkeys(("groups", "fold"), "TEXT"),
-    **dict.fromkeys(("out", "leave_out", "tried"), "FILE"),
+    **dict.fromkeys(("out", "leave_out", "tried", "html"), "FILE"),
 }
 
 KINDS = {Sequence: "A,B,...", str: "TEXT", float: "NUMBER", int: "INTEGER"}

@@ -534,6 +534,16 @@ def test_evaluate_reports_what_the_library_finds(made, iris):
     assert "accuracy 0.9800" in invoke(made, "evaluate", "model.parquet", "days", "--target", "kind")
 
 
+def test_reports_are_pages_of_html_too(made, tmp_path):
+    page = tmp_path / "page.html"
+    said = invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", "--html", page)
+    assert said.splitlines()[0] in page.read_text("utf-8")
+    assert page.read_text("utf-8").count("<th>") > 3
+    arguments = ["refresh", tmp_path / "ledger", "days", "--target", "kind", "--exclude", "id"]
+    out = invoke(made, *arguments, "--html", page)
+    assert all(line in page.read_text("utf-8") for line in out.splitlines())
+
+
 def test_a_threshold_of_a_positive_class(made, iris, tmp_path):
     options = ["--threshold", "0.001", "--pos-label", "versicolor", "--json"]
     report = json.loads(invoke(made, "evaluate", "model.parquet", "days", "--target", "kind", *options))
@@ -660,7 +670,7 @@ VALUES = {  # by option, where words are not all that it takes; a new option nee
     "reg_param": "0.1", "tol": "0.1", "var_smoothing": "0.1", "max_df": "0.1", "alpha": "0.1",
     "n_components": "1", "subclasses": "1", "subclasses__random_state": "1", "categories__alpha": "1",
     "categories__ridge": "0.1", "calibration_rows": "200", "categories__max_categories": "200",
-    "subclasses__rows_per_class": "200", "device": "", "hive_types": "day=string",
+    "subclasses__rows_per_class": "200", "device": "", "html": "page.html", "hive_types": "day=string",
 }  # fmt: skip
 BESIDE = {
     "predict quantile": ["--columns", "label,set"],
