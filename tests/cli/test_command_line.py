@@ -787,6 +787,7 @@ def test_bad_usage_is_one_line_that_points_to_the_help(made):
         ([*FIT, "--model", "lda", "--reg-param", "0.1"], "Invalid parameter 'reg_param' for estimator"),
         (["merge", "model.parquet", "--priors", "1", "--out", "m"], "choose one with --model"),
         ([*FIT, "--filter", "id"], "'id' is no comparison such as 'day>=3'"),
+        ([*FIT, "--hive-types", "day"], "'day' is no list of keys and types such as 'store=string"),
         (["merge", "model.parquet", "./model.parquet", "--out", "m"],
          "A file is named twice: its rows would count twice"),
         (["refresh", "ledger", "days", "--target", "kind", "--model", "lda"], "are for the model that --out"),

@@ -194,4 +194,5 @@ def schema_read(schema: pa.Schema, kinds: Mapping[str, str]) -> pa.Schema:
 
 def without(keys: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """The keys but some."""
-    return {name: value for name, value in keys.items() if name not in set(names)}
+    others = set(names)
+    return {name: value for name, value in keys.items() if name not in others}
