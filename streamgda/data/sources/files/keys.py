@@ -6,6 +6,7 @@ A role, a model or a user may ask for another type of the same key.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -21,6 +22,8 @@ from streamgda.data.blocks.wording import callers_level, check_known
 Keys: TypeAlias = Mapping[str, Any]
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
+
+_DIGITS = re.compile("-?[0-9]+")
 
 _OF_NUMBERS = (pa.int32(), pa.int64())
 
@@ -135,14 +138,18 @@ def as_type(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def read_as(value: Any, kind: str | None) -> Any:
-    """A key as a label or a category of a kind; as it is where it cannot be one."""
-    if value is None or kind is None:
-        return value
+    """A key as a label or a category of a kind; as it is where it cannot be one.
+
+    Examples
+    --------
+    >>> read_as("07", "int"), read_as(7, "str"), read_as("7b", "int"), read_as(7.5, "int")
+    (7, '7', '7b', 7.5)
+    """
+    if kind == "str" and value is not None:
+        return str(value)
     if kind == "bool":
         return {"true": True, "false": False}.get(str(value).lower(), value)
-    if kind == "str":
-        return str(value)
-    with suppress(ValueError):
+    if kind == "int" and isinstance(value, str) and _DIGITS.fullmatch(value):
         return int(value)
     return value
 
