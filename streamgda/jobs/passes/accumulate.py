@@ -150,7 +150,7 @@ def accumulate(
     how: dict[str, Any] = {"rows_per_task": rows_per_task, "retries": retries, "checkpoint": states}
     if policy is None:
         return read_into(source, empty, scheduler, progress, **how)
-    from streamgda.models.estimators.several_reads import note_read, warn_unless_enough_reads
+    from streamgda.models.estimators.reading import note_read, warn_unless_enough_reads
 
     read = partial(read_into, source.pinned(), scheduler=scheduler, progress=progress, **how)
     reading = policy.read(read, empty, note=note_read if progress is True else None)

@@ -29,7 +29,7 @@ The modules, from the top down:
 - `sql`: models as SQL. `formula`: the scores of a model as a few arrays, for SQL and ONNX.
 - `classifier`: predictions. `scores`: densities computed from statistics, and the scores of rows by them.
 - `learning`: from rows to statistics. `reading`: how rows are checked and read. `forgetting`: how they age.
-- `traps`: warnings of models that are of little use. `several_reads`: those of reads that are repeated.
+- `traps`: warnings of models that are of little use.
 - `moment`: how a model is read at one moment while other threads learn.
 - `singular`: the covariance of each class of QDA is whitened; or why the class has no density.
 - `view`: what a model reads of its statistics, and the steps from normal densities to those of rows.

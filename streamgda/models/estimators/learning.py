@@ -40,12 +40,13 @@ from streamgda.models.estimators.reading import (
     check_announced,
     check_holds_products,
     keeping_reads,
+    note_read,
     one_of,
     reading_blocks,
     source_to_learn,
+    warn_unless_enough_reads,
 )
 from streamgda.models.estimators.scores import Finalised
-from streamgda.models.estimators.several_reads import note_read, warn_unless_enough_reads
 from streamgda.statistics.base import Statistics, check_statistics
 from streamgda.statistics.covariances import CovarianceType
 from streamgda.statistics.factory import empty_statistics

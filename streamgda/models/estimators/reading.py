@@ -8,6 +8,7 @@ statistics. So complete data gives the same statistics, files and speed whatever
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
@@ -370,6 +372,19 @@ def keeping_reads(hold: Callable[[Reading], object]) -> Iterator[Keep]:
             hold(reading)
             error.add_note(f"The result of {counted(reading.n_reads, 'read')} is kept in statistics_")
         raise
+
+
+def note_read(line: str) -> None:
+    """Show a line about one read of EM, above or below a progress bar."""
+    from tqdm.auto import tqdm
+
+    tqdm.write(line)
+
+
+def warn_unless_enough_reads(reading: Reading) -> None:
+    """Warn if more reads would give other statistics."""
+    if reading.unfinished:
+        warnings.warn(reading.unfinished, ConvergenceWarning, stacklevel=4)
 
 
 # ---------------------------------------------------------------------- what is needed first
