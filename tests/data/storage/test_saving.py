@@ -1,6 +1,7 @@
 """What a saved file says of itself, the same as bytes, and what type checkers know of what is loaded."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,6 +42,19 @@ def made(request):
 
 def statistics_of(saved):
     return getattr(saved, "statistics_", saved)
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """So a loss of power leaves the old file, or the new one whole."""
+    path, flush, flushed = tmp_path / "state.parquet", os.fsync, []
+
+    def noted(descriptor):
+        flush(descriptor)
+        flushed.append((os.fstat(descriptor).st_ino, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    OBJECTS["floating"]().save(path)
+    assert (path.stat().st_ino, False) in flushed
 
 
 def test_bytes_are_the_same_for_equal_objects_and_come_back(made, tmp_path):
