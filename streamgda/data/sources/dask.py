@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from dask.delayed import Delayed, delayed
 
@@ -26,7 +26,7 @@ from streamgda.data.sources.columns.choosing import check_file, check_types, cho
 from streamgda.data.sources.columns.encoding import Wanted, encoding_for
 from streamgda.data.sources.columns.lists import expanded
 from streamgda.data.sources.columns.roles import Roles
-from streamgda.data.sources.columns.types import FIRST_ROWS
+from streamgda.data.sources.columns.types import FIRST_ROWS, label_kind
 from streamgda.data.sources.splits import LazySplit, Split
 from streamgda.data.sources.tabular import TabularSource
 
@@ -297,12 +297,14 @@ def _roles_of(rows: Any, wanted: Wanted, missing: Missing) -> Roles | None:
 
 
 def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
-    """The types of the columns. Columns of objects are lists if the first rows hold lists."""
+    """The types of the columns. Those of objects have that of the first rows, unless these hold text."""
     objects = [name for name, dtype in frame.dtypes.items() if dtype.name == "object"]
     first = frame[objects].partitions[0].compute().head(FIRST_ROWS) if objects else {}
     for name in objects:
-        if isinstance(next(iter(first[name].dropna()), None), list | tuple | np.ndarray):
-            types = types.set(types.get_field_index(name), as_arrow(first[[name]], _FRAME).schema.field(0))
+        with suppress(ValueError):  # of values of several types, where they are read
+            column = as_arrow(first[[name]], _FRAME).schema.field(0)
+            if not (pa.types.is_null(column.type) or label_kind(column.type) == "str"):
+                types = types.set(types.get_field_index(name), column)
     return types
 
 

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -159,6 +160,12 @@ def scanned(convert):
     return lambda table, folder: accumulate(scan_arrow(convert(table), "y", missing="drop"), "diag")
 
 
+def objects_in_dask(table, folder):
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(table.to_pandas(), npartitions=2)
+        return accumulate(scan_dask(frame, "y", missing="drop"), "diag")
+
+
 def fitted(convert):
     return lambda table, folder: (
         GaussianNB().fit(convert(table.drop_columns("y")), table["y"].to_numpy()).statistics_
@@ -175,6 +182,7 @@ WAYS = {
     "arrow": (scanned(lambda table: table), (), True),
     "pandas": (scanned(pa.Table.to_pandas), (), True),
     "pandas with types of Arrow": (scanned(arrow_types), (), True),
+    "dask": (objects_in_dask, (), True),
     "polars": (scanned(pl.from_arrow), OF_POLARS, True),
     "lazy polars": (scanned(lambda table: pl.from_arrow(table).lazy()), OF_POLARS, True),
     "parquet": (parquet, RUNS, True),
