@@ -109,16 +109,16 @@ def plan_refresh(
 
 def warn_of_copies(new: Iterable[FileRecord], now: Iterable[FileRecord]) -> None:
     """Warn of files just read that have the statistics of others, by which a copy of rows is known."""
-    paths = defaultdict[str, list[str]](list)
-    for record in now:
+    paths, read = defaultdict[str, list[str]](list), {record.path: record.content for record in new}
+    for record in sorted(now, key=lambda record: record.path in read):
         if record.content and record.rows > 1:
             paths[record.content].append(record.path)
-    copies = {record.content: paths[record.content] for record in new if len(paths[record.content]) > 1}
-    if copies:
-        alike = "; ".join(abridged(some, 5) for some in copies.values())
+    alike = [paths[content] for content in dict.fromkeys(read.values()) if len(paths[content]) > 1]
+    if alike:
+        said = "; ".join(f"{abridged(copies, 5)} seems to be a copy of {first}" for first, *copies in alike)
         warnings.warn(
-            f"files have the same statistics: {alike}. If some are copies, their rows count twice: remove "
-            "them, or leave them out of each refresh",
+            f"{said}, as the statistics are the same. Rows of a copy count twice: remove it, or leave it out "
+            "of each refresh",
             stacklevel=callers_level(),
         )
 
