@@ -76,6 +76,9 @@ def test_a_model_of_numbers_reads_keys_as_numbers(stores):
     parts = [pd.read_parquet(stores / f"store={store}" / "a.parquet").assign(store=store) for store in (1, 2)]
     rows = pd.concat(parts)
     assert evaluate(model, source).accuracy == model.score(rows[["x", "store"]], rows["y"])
+    with pytest.warns(UserWarning, match="no learnt row has"):
+        predict_dataset(model, stores, stores.parent / "out", keep=["store"])
+    assert sorted(pq.read_table(stores.parent / "out")["store"].unique().to_pylist()) == ["1", "2", "7b"]
 
 
 def test_a_ledger_takes_a_key_of_text_after_keys_of_numbers(tmp_path):
