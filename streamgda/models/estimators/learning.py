@@ -28,7 +28,6 @@ from streamgda.data.sources.base import Source
 from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.storage import saving
-from streamgda.data.storage.documents import table_digest
 from streamgda.models.estimators import DOCUMENTATION, ESTIMATORS, estimator_named, options
 from streamgda.models.estimators.dtypes import FittedTypes
 from streamgda.models.estimators.forgetting import Times, merged, newest_and_weights
@@ -657,7 +656,7 @@ class StatisticsLearner(BaseEstimator, ABC):
 
         is_fitted = self.__sklearn_is_fitted__()
         with at_one_moment(self) if is_fitted else nullcontext() as statistics:
-            learnt = None if statistics is None else table_digest(*statistics.to_columns())
+            learnt = None if statistics is None else statistics.digest()
             beside = self._types, self._announced, self._beside_statistics() if is_fitted else {}
         params = {name: v for name, v in self.get_params(deep=False).items() if name not in apart_from}
         return identity_of(type(self).__qualname__, params, learnt, beside)
