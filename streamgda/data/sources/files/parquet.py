@@ -222,7 +222,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
     @property
     def _known(self) -> tuple[pa.Schema, str]:
         schema, first = self._dataset.schema, next(iter(self._dataset.listing.files))
-        kinds = self._dataset.kinds_that_fit({**self._options.kinds}, together=True)
+        kinds = self._dataset.kinds_that_fit(self._options.kinds, together=True)
         return schema_read(schema, kinds), first
 
     def _set_roles(self, roles: Roles) -> None:

@@ -318,7 +318,7 @@ class Dataset:
                 kinds[name] = "int" if pa.types.is_integer(self.schema.field(name).type) else "str"
         return kinds
 
-    def kinds_that_fit(self, kinds: Mapping[str | None, str], *, together: bool) -> dict[str, str]:
+    def kinds_that_fit(self, kinds: Mapping[Any, str], *, together: bool) -> dict[str, str]:
         """The kinds of keys among some; with `together`, of those that are such in all folders."""
         return {
             name: kinds[name]
