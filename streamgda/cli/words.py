@@ -12,7 +12,7 @@ from typing import Any
 TABLE: dict[str, Any] = json.loads(pkgutil.get_data("streamgda.cli", "options.json") or "{}")
 """Commands and options, as ``python -m tests.cli.table`` writes them."""
 
-_FLAGS = {
+_FLAGS: dict[str, str] = {
     name: next(one for one in settings["param_decls"] if one.startswith("--")).partition("/")[0]
     for place in TABLE["options"].values()
     for name, settings in place.items()

@@ -7,12 +7,13 @@ in the midst of a change.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property, partial, wraps
-from threading import RLock
-from time import monotonic
+from threading import RLock, Thread, current_thread, get_ident, main_thread
+from time import monotonic, sleep
 from typing import Any, Never, ParamSpec, Self, TypeAlias, TypeVar
 from weakref import ref
 
@@ -58,6 +59,7 @@ _alive: dict[int, ref[Locked]] = {}
 _forking = RLock()  # held while `_taken` and `_busy` are of one fork
 _taken: list[Any] = []
 _busy: list[Locked] = []
+_interrupts: list[BaseException] = []
 _PATIENCE = 10.0  # seconds; a thread that holds a lock may itself wait for the one that forks
 
 
@@ -79,28 +81,72 @@ def _take_all() -> None:
     _forking.acquire()
     end = monotonic() + _PATIENCE
     while True:
-        _busy.clear()
-        for one in (known() for known in _alive.copy().values()):
-            if one is not None:
-                lock: Any = one.lock
-                _taken.append(lock) if lock.acquire(blocking=False) else _busy.append(one)
-        if not _busy or monotonic() > end:
-            return
-        _release_all()
-        awaited: Any = _busy[0].lock
-        if awaited.acquire(timeout=max(end - monotonic(), 0.0)):
-            _taken.append(awaited)  # and keeps it while it takes the others
+        try:
+            _take_those_free()
+            if not _busy or monotonic() > end:
+                return
+            _release_all()
+            _take(_busy[0].lock, max(end - monotonic(), 0.0))  # and keeps it while it takes the others
+        except BaseException as error:  # of a signal, which Python would print and forget here
+            _interrupts.append(error)
+            end = 0.0
+
+
+def _take_those_free() -> None:
+    _busy.clear()
+    there = (known() for known in _alive.copy().values())
+    _busy.extend(one for one in there if one is not None and not _take(one.lock))
+
+
+def _take(lock: Any, timeout: float = 0.0) -> bool:
+    _taken.append(lock)  # before, as a signal may come in between
+    is_taken: bool = lock.acquire(timeout=timeout)
+    if not is_taken:
+        _taken.pop()
+    return is_taken
 
 
 def _release_all() -> None:
     while _taken:
-        _taken.pop().release()
+        with suppress(RuntimeError):  # a signal came before it was taken
+            _taken.pop().release()
 
 
 def _after_fork() -> None:
     _release_all()
     _busy.clear()
     _forking.release()
+
+
+def _after_fork_in_parent() -> None:
+    """Raise what a signal has raised meanwhile, once the fork has ended: Python forgets errors in here."""
+    errors = _interrupts.copy()
+    _interrupts.clear()
+    _after_fork()
+    if errors and current_thread() is main_thread():  # which alone runs handlers of signals
+        before = signal.getsignal(signal.SIGINT)
+
+        def interrupt(*_: object) -> Never:
+            signal.signal(signal.SIGINT, before)
+            raise errors[0]
+
+        signal.signal(signal.SIGINT, interrupt)
+        Thread(target=_interrupt_after, args=(get_ident(),), daemon=True).start()
+
+
+def _interrupt_after(thread: int) -> None:
+    """Interrupt the main thread when it has left the function that runs at a fork."""
+    sleep(0.001)
+    while _is_in_fork(thread):
+        sleep(0.001)
+    signal.pthread_kill(thread, signal.SIGINT)
+
+
+def _is_in_fork(thread: int) -> bool:
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_code is not _after_fork_in_parent.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _after_fork_in_child() -> None:
@@ -112,11 +158,14 @@ def _after_fork_in_child() -> None:
     for known in (known for one in classes for known in vars(one).values()):
         if isinstance(known, cached_property) and hasattr(known, "lock"):
             known.lock = RLock()  # up to Python 3.11, all objects of a class share it (cpython #87634)
+    _interrupts.clear()
     _after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_take_all, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_take_all, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    )
 
 
 # ---------------------------------------------------------------------- several states

@@ -395,3 +395,39 @@ def test_no_two_threads_wait_for_each_other(kind, name):
     a, b = some(kind), some(kind)
     with learning(lambda: BOTH[name](a, b), lambda: BOTH[name](b, a), lambda: learn(a)):
         time.sleep(SECONDS)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_what_a_signal_raises_while_a_fork_waits_is_raised_after_it(number):
+    class ToldError(Exception):
+        """What the handler raises."""
+
+    def tell(*_):
+        raise ToldError
+
+    def hold():
+        with state.lock:
+            is_held.set()
+            is_told.wait(20)
+
+    state, is_held, is_told = ClassStatistics(), threading.Event(), threading.Event()
+    holding, before = threading.Thread(target=hold), signal.signal(number, tell)
+    holding.start()
+    is_held.wait()
+    threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+    start = time.monotonic()
+    try:
+        with pytest.raises(ToldError):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            time.sleep(5)
+        os.waitpid(child, 0)
+        assert time.monotonic() - start < 4
+        assert signal.getsignal(number) is tell
+    finally:
+        signal.signal(number, before)
+        is_told.set()
+        holding.join()

@@ -40,7 +40,10 @@ def register() -> None:
     >>> labels.tolist()
     [0, 0, 1, 1]
     """
-    from skl2onnx import update_registered_converter
+    try:
+        from skl2onnx import update_registered_converter
+    except ImportError as error:
+        raise ImportError('models become ONNX by skl2onnx: pip install "streamgda[onnx]"') from error
 
     options = {
         "zipmap": [True, False, "columns"],

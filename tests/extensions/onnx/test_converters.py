@@ -1,5 +1,7 @@
 """Converted models have the same labels and probabilities in onnxruntime, alone and in a Pipeline."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -146,3 +148,9 @@ def test_dates_go_in_as_days():
     model = LinearDiscriminantAnalysis().fit(frame, y)
     days = frame.assign(when=(frame["when"] - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy()
     np.testing.assert_allclose(run(model, days)[1], model.predict_proba(frame), rtol=0, atol=1e-9)
+
+
+def test_without_skl2onnx_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skl2onnx", None)
+    with pytest.raises(ImportError, match=r'pip install "streamgda\[onnx\]"'):
+        streamgda.onnx.register()
