@@ -35,14 +35,14 @@ from streamgda.statistics.registry import RULES
 from streamgda.statistics.required import Required
 from streamgda.statistics.validation import as_count, check_columns, check_whole
 
-PatternColumns = tuple[TableColumns, Mapping[str, Any]]
+PatternTable = tuple[TableColumns, Mapping[str, Any]]
 
 _OF_PATTERN = ("positions", "definite")  # metadata that describes the columns of one pattern
 
 
 def from_columns(
     columns: TableColumns, described: Any, n_features: int
-) -> Iterator[tuple[Pattern, PatternColumns]]:
+) -> Iterator[tuple[Pattern, PatternTable]]:
     """The columns and metadata of each pattern.
 
     Raises

@@ -25,14 +25,7 @@ from streamgda.jobs.passes.plan import Plan
 from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
 from streamgda.jobs.scoring.inference import Model
-from streamgda.jobs.scoring.outputs.base import (
-    Field,
-    Output,
-    OutputPart,
-    PredictedTables,
-    PredictionSummary,
-    Writes,
-)
+from streamgda.jobs.scoring.outputs.base import Field, Output, OutputPart, PredictionSummary, Tables, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
 
 _FORMAT = 1
@@ -259,7 +252,7 @@ def write_parts(parts: Iterable[OutputPart], shared: tuple[PredictionColumns, Ou
         return sum(summaries, PredictionSummary())
 
 
-def _predicted_rows(part: OutputPart, columns: PredictionColumns, output: Output) -> PredictedTables:
+def _predicted_rows(part: OutputPart, columns: PredictionColumns, output: Output) -> Tables:
     for block, columns_beside in part.features():
         n_dropped = block.n_dropped
         for piece, beside in pieces(block, columns_beside, len(columns.names), output.schema):

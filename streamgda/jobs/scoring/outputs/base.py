@@ -91,7 +91,7 @@ class PredictionSummary:
         return PredictionSummary(*map(add, astuple(self), astuple(other)))
 
 
-PredictedTables = Iterable[tuple[pa.Table, int]]
+Tables = Iterable[tuple[pa.Table, int]]
 """Tables of predictions for consecutive rows, and how many rows of the input among them were left out."""
 
 
@@ -225,7 +225,7 @@ class Output(ABC):
             raise ValueError(f"kept columns differ in type from those of the dataset: {error}") from error
 
     @abstractmethod
-    def write(self, part: OutputPart, rows: PredictedTables, writes: Writes) -> PredictionSummary:
+    def write(self, part: OutputPart, rows: Tables, writes: Writes) -> PredictionSummary:
         """Write the rows of a part, wholly or not at all. Writes may still go on in `writes`."""
 
     @abstractmethod

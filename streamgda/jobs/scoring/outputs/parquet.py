@@ -20,14 +20,7 @@ from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import AnyFileSystem, Path
 from streamgda.data.storage.reading import request_threads
 from streamgda.data.storage.retries import retried, storing
-from streamgda.jobs.scoring.outputs.base import (
-    Field,
-    Output,
-    OutputPart,
-    PredictedTables,
-    PredictionSummary,
-    Writes,
-)
+from streamgda.jobs.scoring.outputs.base import Field, Output, OutputPart, PredictionSummary, Tables, Writes
 
 _FINGERPRINT = b"streamgda.prediction"
 
@@ -114,7 +107,7 @@ class ParquetOutput(Output):
             except ValueError:
                 return _TORN
 
-    def write(self, part: OutputPart, rows: PredictedTables, writes: Writes) -> PredictionSummary:
+    def write(self, part: OutputPart, rows: Tables, writes: Writes) -> PredictionSummary:
         """Encode a part in memory, and write it in another thread; a long one is written piece by piece."""
         rows, first, n_bytes = iter(rows), deque[tuple[pa.Table, int]](), 0
         while n_bytes <= _MOST_IN_MEMORY and (piece := next(rows, None)):

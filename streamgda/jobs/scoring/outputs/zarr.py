@@ -33,14 +33,7 @@ from streamgda.data.sources.splits import RowRange, ScorableSplit
 from streamgda.data.storage.filesystems import by_fsspec, reached
 from streamgda.data.storage.identity import identity_of
 from streamgda.data.storage.paths import AnyFileSystem, Path
-from streamgda.jobs.scoring.outputs.base import (
-    Field,
-    Output,
-    OutputPart,
-    PredictedTables,
-    PredictionSummary,
-    Writes,
-)
+from streamgda.jobs.scoring.outputs.base import Field, Output, OutputPart, PredictionSummary, Tables, Writes
 
 _LEAST_SHARE = 8
 
@@ -159,7 +152,7 @@ class ZarrOutput(Output):
 
     # ------------------------------------------------------------------ writing
 
-    def write(self, part: OutputPart, rows: PredictedTables, writes: Writes) -> PredictionSummary:
+    def write(self, part: OutputPart, rows: Tables, writes: Writes) -> PredictionSummary:
         """Encode the chunks of a range, write them in other threads, and then note that it is finished."""
         buffers: dict[str, Buffer] = {}
         arrays, position = self._arrays(buffers, [part]), part.start
