@@ -115,7 +115,10 @@ def warn_of_copies(new: Iterable[FileRecord], now: Iterable[FileRecord]) -> None
             paths[record.content].append(record.path)
     alike = [paths[content] for content in dict.fromkeys(read.values()) if len(paths[content]) > 1]
     if alike:
-        said = "; ".join(f"{abridged(copies, 5)} seems to be a copy of {first}" for first, *copies in alike)
+        verbs = "seems to be a copy", "seem to be copies"
+        said = "; ".join(
+            f"{abridged(copies, 5)} {verbs[len(copies) > 1]} of {first}" for first, *copies in alike
+        )
         warnings.warn(
             f"{said}, as the statistics are the same. Rows of a copy count twice: remove it, or leave it out "
             "of each refresh",

@@ -332,6 +332,7 @@ def test_the_same_column_groups_folds_of_a_part(source, by):
     evaluate(search, test)
 
 
+@pytest.mark.filterwarnings("ignore:.* (seems to be a copy|seem to be copies) of")
 @pytest.mark.parametrize("by", BYS)
 def test_a_ledger_of_a_part_follows_its_files(tmp_path, by):
     source = scan_parquet(written(tmp_path / "rows"), "kind", features=["row", "x"])
