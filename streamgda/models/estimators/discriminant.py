@@ -41,11 +41,6 @@ class DiscriminantAnalysis(GenerativeClassifier[G]):
     tol: float
 
     @property
-    def _least_eigenvalue(self) -> float:
-        """The eigenvalue of a correlation matrix up to which a direction counts as singular."""
-        return float(self.tol) * float(self.tol)
-
-    @property
     def _given_share(self) -> float:
         """The number given as `shrinkage`; 0 for None, and if it is estimated for each class."""
         return 0.0 if self.shrinkage is None or isinstance(self.shrinkage, str) else float(self.shrinkage)

@@ -213,7 +213,7 @@ class LinearDiscriminantAnalysis(
         if statistics.n_rows == len(statistics.classes):
             raise np.linalg.LinAlgError("The number of samples must be more than the number of classes.")
         means = statistics.means
-        whitening = Whitening.of(self._covariance(statistics), means, self._least_eigenvalue)
+        whitening = Whitening.of(self._covariance(statistics), means, float(self.tol) * float(self.tol))
         if not whitening.rank:
             raise np.linalg.LinAlgError(
                 "no feature varies within a class, so there is no covariance to work with"
@@ -308,7 +308,7 @@ class LinearDiscriminantAnalysis(
     def _project(self) -> Projection:
         statistics, state = self.statistics_, finalised(self).seen
         means, within = statistics.means, self._covariance(statistics)
-        spectrum = Correlations.of(within, means, self._least_eigenvalue)
+        spectrum = Correlations.of(within, means, float(self.tol) * float(self.tol))
         if self.solver == "svd":
             return Projection.of_means(
                 means - state.gaussians.centre, state.priors, spectrum, float(self.tol)

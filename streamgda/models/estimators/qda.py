@@ -227,10 +227,8 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
         changed = np.array([k for k, whitening in enumerate(whitenings) if whitening is None], dtype=np.intp)
         some = statistics if len(changed) == len(whitenings) else statistics.of_classes(changed)
         is_shrunk = bool(self.shrinkage or self.reg_param or self.covariance_estimator is not None)
-        covariances = self._covariances(some)
-        whitened = whiten_classes(
-            some, covariances, self._least_eigenvalue, is_shrunk=is_shrunk, solver=self.solver
-        )
+        least, covariances = float(self.tol) * float(self.tol), self._covariances(some)
+        whitened = whiten_classes(some, covariances, least, is_shrunk=is_shrunk, solver=self.solver)
         reasons = [whitening.reason for whitening in whitened if isinstance(whitening, Singular)]
         if reasons and (self.singular == "raise" or len(reasons) == len(whitenings)):
             raise reasons[0]()
@@ -257,9 +255,10 @@ class QuadraticDiscriminantAnalysis(DiscriminantAnalysis[SeparateGaussians]):
     def _finalise_regularised(self, statistics: Statistics) -> SeparateGaussians:
         """The densities with pooling. If the pooled covariance is singular, they are those of its range."""
         means, within = statistics.means, pooled_covariance(statistics)
-        common = plain = Whitening.of(within, means, self._least_eigenvalue)
+        least = float(self.tol) * float(self.tol)
+        common = plain = Whitening.of(within, means, least)
         if self.shrinkage or self.reg_param:
-            common = Whitening.of(self._shrunk(within), means, self._least_eigenvalue)
+            common = Whitening.of(self._shrunk(within), means, least)
         if not common.rank:
             raise np.linalg.LinAlgError(
                 "no feature varies within a class, so there is no covariance to work with"
