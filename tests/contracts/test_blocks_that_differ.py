@@ -127,12 +127,16 @@ def mixtures(source, folder, **own):
 
 def night(source, folder, **own):
     """A refresh, and how far the rows lie from others."""
+    total = accumulate(source, "diag")
     if isinstance(source, FileSource):
         ledger = StatisticsLedger(folder.with_name(f"{folder.name} ledger"), "diag")
-        report = ledger.refresh(source)
-        yield from ([report.rows, report.rows_dropped], ledger.statistics().means)
+        report, held = ledger.refresh(source), ledger.statistics()
+        assert (report.rows, report.rows_dropped) == (held.n_rows, held.n_dropped)
+        yield from ([held.n_rows, held.n_dropped], held.means)
+    else:
+        yield from ([total.n_rows, total.n_dropped], total.means)
     first = scan_arrow(table_of([next(frames())]), "y", features=list(source.feature_names))
-    found = drift(accumulate(first, "diag"), accumulate(source, "diag"))
+    found = drift(accumulate(first, "diag"), total)
     yield from (found.new_classes, found.new_categories, found.to_pandas()["shift"])
 
 
