@@ -19,10 +19,14 @@ from itertools import chain
 from pathlib import Path
 
 import click
+import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+
+from streamgda import accumulate, scan_parquet
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,6 +38,7 @@ def run(*arguments, **options):
 
 
 GUIDES = ROOT / "examples" / "guides"
+WAY_OF_A_FILE = r"streamgda\.(data\.(sources|blocks\.block)|statistics)\b"
 START = GUIDES / "getting-started.md"  # which writes the data of all pages, and lists them
 FRONT_PAGE = ROOT / "examples" / "index.md"
 DOCUMENTS = [ROOT / "README.md", FRONT_PAGE, *sorted(GUIDES.glob("*.md"))]
@@ -256,6 +261,38 @@ def imported_by(file):
     modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     modules += [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
     return {name.split(".")[1] for name in modules if name.startswith("streamgda.")}
+
+
+def test_the_way_of_a_file_is_drawn_from_a_pass(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": np.arange(40) % 2})
+    frame.to_parquet(tmp_path / "1.parquet", row_group_size=10)
+    stations = ["Listing", "RowGroups", "RecordBatch", "Block", "ClassStatistics"]
+    names, arrows = ["path", "listing", "row_groups", "batch", "block", "state"], []
+
+    def note(frame, event, value):
+        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_qualname
+        if event == "return" and len(arrows) < len(stations) and re.match(WAY_OF_A_FILE, module):
+            value = value[0] if isinstance(value, list | tuple) and value else value
+            is_made = type(value).__name__ == stations[len(arrows)]
+            if is_made and not re.search("<|__|_twin", function):
+                where = module.removeprefix("streamgda.").replace(".", "/")
+                before, after = names[len(arrows)], names[len(arrows) + 1]
+                arrows.append(f'{before} -- "{where}.py: {function}" --> {after}')
+
+    sys.setprofile(note)
+    try:
+        accumulate(scan_parquet(tmp_path, "y"), scheduler="synchronous")
+    finally:
+        sys.setprofile(None)
+    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text().partition("## The way of a file")[2]
+    shown = page.partition("```mermaid\n")[2].partition("```")[0].splitlines()
+    assert [line.strip() for line in shown] == ["flowchart LR", *arrows]
+
+
+def test_the_table_of_minutes_has_the_steps_of_ci():
+    steps = re.findall(r'^step "(.+)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    assert re.findall(r"^\| (.+?) \| (?:–|[\d.]+) \|$", page, re.MULTILINE) == steps
 
 
 def test_the_changelog_keeps_its_form():
