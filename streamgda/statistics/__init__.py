@@ -29,12 +29,18 @@ is one class, in `covariances`:
 
 1. Derive it from `CovarianceKind` and name it. Set ``is_pooled`` if all classes share one scatter.
 2. Say what it keeps: the ``shape`` of its scatter, and the ``pairs`` of features whose products it holds.
+   Both are also asked for 0 features. A file tells a kind by its name alone: kinds with other pairs have
+   other names.
 3. Say how it is reduced: ``products`` of rows (or how to ``add`` them in place), and the ``outer`` product of
    a vector for each class with itself. The arrays are float64 and have the shape of the scatter.
 4. If the scatter is not of shape (..., d, d), say also how to look into it: ``diagonal``, ``zero``,
-   ``packed``, ``unpacked``, ``is_symmetric`` and ``is_semidefinite``.
+   ``packed``, ``unpacked``, ``is_symmetric`` and ``is_semidefinite``. Densities of its model then override
+   ``total_squared_distance``, which reads the scatter.
 5. Put one object of it into `KINDS`, and its name into `CovarianceType`.
 
 Its states, floating and exact, are then updated, merged, subtracted, narrowed from "full", saved and loaded
-like all others. ``tests/contracts/test_covariance_kinds.py`` does this with a kind of its own.
+like all others, also if it is defined outside of the package. A model of it is a
+`QuadraticDiscriminantAnalysis` with its ``_covariance_type``, if the scatter is of shape (K, d, d), or
+another estimator; see `streamgda.models.estimators`. ``tests/contracts/test_covariance_kinds.py`` does this
+with two.
 """

@@ -51,12 +51,16 @@ class CovarianceKind(ABC):
     has_products : bool
         Whether products of two different features are kept. Where they are not, each feature is summed up
         by itself.
+    is_exchangeable : bool
+        Whether features can be renumbered: the state of any of them, in any order, is of the same kind. Only
+        such a kind takes rows that lack features.
     """
 
     name: CovarianceType
     is_pooled = False
     is_complete = False
     has_products = True
+    is_exchangeable = False
 
     @abstractmethod
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
@@ -155,12 +159,11 @@ class CovarianceKind(ABC):
             for start in range(0, len(matrices), step)
         )
 
-    def freedom(self, weights: Array, ddof: float) -> Array:
+    def freedom(self, scatter: Array, weights: Array, ddof: float) -> Array:
         """The weight less `ddof`, which divides a scatter to a covariance, in a shape that broadcasts."""
         if self.is_pooled:
             return np.atleast_1d(weights.sum() - ddof * len(weights))
-        freedom = (weights - ddof)[:, None]
-        return freedom[:, None] if self.has_products else freedom
+        return (weights - ddof).reshape(-1, *[1] * (scatter.ndim - 1))
 
     def take(self, scatter: Array, classes: Selection) -> Array:
         """The scatter of some classes; the whole where they share it."""
@@ -225,6 +228,7 @@ class Full(CovarianceKind):
 
     name: CovarianceType = "full"
     is_complete = True
+    is_exchangeable = True
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         return n_classes, n_features, n_features
@@ -279,6 +283,7 @@ class Diagonal(CovarianceKind):
 
     name = "diag"
     has_products = False
+    is_exchangeable = True
 
     def shape(self, n_classes: int, n_features: int) -> tuple[int, ...]:
         return n_classes, n_features

@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.special import log_softmax
+from scipy.stats import multivariate_normal
 
 import streamgda
 from streamgda import ClassStatistics, ExactClassStatistics, accumulate, scan_arrow
@@ -41,11 +43,51 @@ class Neighbours(CovarianceKind):
         return np.equal.outer(*[np.arange(n_features) // 2] * 2)
 
 
+class Pairs(CovarianceKind):
+    """What `Neighbours` keeps, and nothing else: K × n_pairs."""
+
+    name = "pairs"
+    pairs = Neighbours.pairs
+
+    def shape(self, n_classes, n_features):
+        return n_classes, self.n_pairs(n_features)
+
+    def products(self, rows, bounds):
+        first, second = self.pairs(len(rows))
+        return np.add.reduceat(rows[first] * rows[second], bounds[:-1], axis=1).T
+
+    def outer(self, vectors):
+        first, second = self.pairs(vectors.shape[1])
+        return vectors[:, first] * vectors[:, second]
+
+    def own(self, scatter):
+        return np.equal(*self.pairs((2 * scatter.shape[1] + 2) // 3))
+
+    def diagonal(self, scatter):
+        return scatter[:, self.own(scatter)]
+
+    def zero(self, scatter, features):
+        first, second = self.pairs(features.shape[1])
+        scatter[features[:, first] | features[:, second]] = 0.0
+
+    def packed(self, scatter):
+        return scatter
+
+    def unpacked(self, packed, n_classes, n_features):
+        return packed.copy()
+
+    def is_symmetric(self, scatter):
+        return True
+
+    def is_semidefinite(self, scatter, squares=None):
+        return bool((self.diagonal(scatter) >= 0).all())
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _registered():
-    KINDS["neighbours"] = Neighbours()
+    KINDS.update(neighbours=Neighbours(), pairs=Pairs())
     yield
-    del KINDS["neighbours"]
+    del KINDS["neighbours"], KINDS["pairs"]
 
 
 class TestFloating(test_laws.TestFull):
@@ -74,23 +116,49 @@ def test_it_keeps_of_full_what_it_says(state):
         narrow.to_covariance_type("diag")
     with pytest.raises(ValueError, match="'neighbours' and 'full'"):
         narrow + full
+    pairs = Pairs().pairs(5)
+    alone, rest = state("pairs").update(X, Y), state("pairs").update(X[:20], Y[:20])
+    np.testing.assert_allclose(alone.covariance(1), narrow.covariance(1)[:, *pairs], rtol=1e-12)
+    assert full.to_covariance_type("pairs").allclose(alone, rtol=1e-12)
+    assert (rest + state("pairs").update(X[20:], Y[20:]) - rest).allclose(alone - rest, rtol=1e-9)
 
 
 @STATES
-def test_it_is_saved_and_accumulated(state, tmp_path):
-    whole = state("neighbours").update(X, Y)
+@pytest.mark.parametrize("kind", ["neighbours", "pairs"])
+def test_it_is_saved_and_accumulated(state, kind, tmp_path):
+    whole = state(kind).update(X, Y)
     whole.save(tmp_path / "state.parquet")
     assert streamgda.load(tmp_path / "state.parquet") == whole
     table = pa.table({f"x{j}": X[:, j] for j in range(5)} | {"y": Y})
-    read = accumulate(scan_arrow(table, "y"), "neighbours", exact=state.exact)
+    read = accumulate(scan_arrow(table, "y"), kind, exact=state.exact)
     assert read.allclose(whole, rtol=1e-12)
 
 
+class OfNeighbours(streamgda.QuadraticDiscriminantAnalysis):
+    _covariance_type = "neighbours"
+
+
 def test_a_model_of_it_counts_the_products_that_it_keeps():
-    class OfNeighbours(streamgda.QuadraticDiscriminantAnalysis):
-        _covariance_type = "neighbours"
+    """Three rows determine the covariance of two features, however many features there are."""
+    model = OfNeighbours().fit(X, Y)
+    assert model.n_parameters_ == 3 * 5 + 3 * 7 + 2
+    few = np.r_[np.flatnonzero(Y)[:30], np.flatnonzero(Y == 0)[:3]]
+    densities = [
+        multivariate_normal(
+            X[few][Y[few] == k].mean(axis=0), np.cov(X[few][Y[few] == k].T, ddof=0) * Neighbours().mask(5)
+        )
+        for k in range(3)
+    ]
+    expected = np.transpose(
+        [each.logpdf(X) + np.log((Y[few] == k).mean()) for k, each in enumerate(densities)]
+    )
+    np.testing.assert_allclose(
+        OfNeighbours().partial_fit(X[few], Y[few]).predict_log_proba(X),
+        log_softmax(expected, axis=1),
+        atol=1e-6,
+    )
 
-        def _covariances(self, statistics):
-            return statistics.covariance()
 
-    assert OfNeighbours().fit(X, Y).n_parameters_ == 3 * 5 + 3 * 7 + 2
+def test_rows_that_lack_features_are_refused():
+    with pytest.raises(ValueError, match="'neighbours' takes no rows that lack features"):
+        OfNeighbours(missing="marginal").fit(np.where(np.arange(5) == Y[:, None], np.nan, X), Y)

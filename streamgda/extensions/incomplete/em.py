@@ -136,7 +136,7 @@ class Parameters:
             means[cells], low_means[cells] = two_sum(means[cells], low_means[cells] + normal.means * scale)
             covariance = normal.covariance * np.outer(scale, scale)
             population.matrix_of(covariances)[np.ix_(varying, varying)] = covariance
-        scatter = covariances * self.kind.freedom(weights, 0)
+        scatter = covariances * self.kind.freedom(covariances, weights, 0)
         return Moments(self.kind, weights, weight_tails, means, low_means, scatter)
 
     def maximised(self, expected: Statistics) -> Parameters:

@@ -165,6 +165,11 @@ class IncompleteStatistics(Statistics):
         check_whole(max_patterns, "max_patterns", 1)
         self.max_patterns, self.exact = max_patterns, exact
         plain = empty_statistics(Required(covariance_type, fourth_moments, exact))
+        if not plain._labelled.kind.is_exchangeable:
+            raise ValueError(
+                f"covariance type {covariance_type!r} takes no rows that lack features, since it keeps the "
+                "products of some features alone; leave out missing='marginal'"
+            )
         super().__init__(plain._labelled.moments, feature_names)
 
     @classmethod

@@ -181,8 +181,7 @@ class LinearDiscriminantAnalysis(
 
     def required_statistics(self) -> Required:
         """What the statistics of the model keep."""
-        required = super().required_statistics()
-        return statistics_for(self.shrinkage, required) if self.shrinkage == "auto" else required
+        return statistics_for(self.shrinkage, super().required_statistics())
 
     def _covariance(self, statistics: Statistics) -> Array:
         """The covariance within the classes, shrunk or estimated."""

@@ -28,8 +28,7 @@ _LEAST_KURTOSIS = 1 - 1e-6  # no distribution has less than 1; below it, fourth 
 
 def statistics_for(shrinkage: Shrinkage, required: Required) -> Required:
     """What statistics keep with which each class can be shrunk, beside what else is required."""
-    is_automatic = isinstance(shrinkage, str) and shrinkage == "auto"
-    return Required("full", is_automatic or required.fourth_moments, required.exact)
+    return Required("full", fourth_moments=True, exact=required.exact) if shrinkage == "auto" else required
 
 
 def class_covariances(statistics: Statistics, shrinkage: Shrinkage) -> Array:

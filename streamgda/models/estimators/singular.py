@@ -10,7 +10,7 @@ from streamgda.data.blocks.wording import counted, named
 from streamgda.models.gaussians.components import singular_features
 from streamgda.models.gaussians.whitening import Singular, Whitening, constant_features
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
+from streamgda.statistics.covariances import Array, kind_named
 
 
 def whiten_classes(
@@ -21,34 +21,41 @@ def whiten_classes(
     No factor or spectrum is needed to see that a class has too few rows, or a feature that is constant in it.
     """
     means, counts, reasons = statistics.means, statistics.counts, statistics.reasons
-    n_features = means.shape[1]
+    n_features, spans_all = means.shape[1], kind_named(statistics.covariance_type).is_complete
+    most = counts - 1 if spans_all else np.full(len(counts), n_features)  # dimensions that the rows can span
     whitenings: list[Whitening] = []
     for k, covariance in enumerate(covariances):
         rank, mean, reason = None, means[[k]], reasons.get(k)
         varies = is_shrunk or not constant_features(np.diag(covariance), mean).any()
-        if reason is None and varies and (is_shrunk or counts[k] > n_features):
+        if reason is None and varies and (is_shrunk or most[k] >= n_features):
             whitening = Whitening.of(covariance, mean, least_eigenvalue)
             rank = whitening.rank
             if rank == n_features:
                 whitenings.append(whitening)
                 continue
-        why = partial(_singular_class, statistics, k, rank, least_eigenvalue, solver, is_shrunk)
+        why = partial(_singular_class, statistics, k, rank, most[k], least_eigenvalue, solver, is_shrunk)
         whitenings.append(Singular.because(reason or why, n_features))
     return whitenings
 
 
 def _singular_class(
-    statistics: Statistics, k: int, rank: int | None, least_eigenvalue: float, solver: str, is_shrunk: bool
+    statistics: Statistics,
+    k: int,
+    rank: int | None,
+    most: int,
+    least_eigenvalue: float,
+    solver: str,
+    is_shrunk: bool,
 ) -> np.linalg.LinAlgError:
     """The error for a class (at position k) with a singular covariance: its features and the remedy.
 
     The message begins as scikit-learn's does. If that has a remedy, no other is added. If the rank is not
-    given, it is computed from the statistics.
+    given, it is computed from the statistics, and is at most `most`.
     """
-    if rank is None:  # n rows span no more than n - 1 dimensions
+    if rank is None:
         one = statistics.of_classes(np.array([k]))
         rank = Whitening.of(one.covariance()[0], one.means, least_eigenvalue).rank
-        rank = min(rank, int(statistics.counts[k]) - 1)
+        rank = min(rank, int(most))
     start, n_rows = _as_in_scikit_learn(statistics, k, solver), int(statistics.counts[k])
     remedy = ". Set reg_param higher" if is_shrunk else ". Set pooling='bayes'"
     return np.linalg.LinAlgError(

@@ -298,7 +298,7 @@ class Moments:
     @_OVERFLOWING
     def covariance(self, ddof: float) -> Array:
         """The scatter divided by the weight less `ddof`; ZeroDivisionError if that is not positive."""
-        freedom = self.kind.freedom(self.weights, ddof)
+        freedom = self.kind.freedom(self.scatter, self.weights, ddof)
         if not (freedom > 0).all():
             raise ZeroDivisionError
         return self.scatter / freedom
