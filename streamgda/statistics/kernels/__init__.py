@@ -54,6 +54,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "centre": (ctypes.c_double, (_POINTER, _POINTER, _POINTER, _SIZE, _POINTER)),
     "add_products": (None, (_POINTER, _SIZE, _SIZE, _SIZE, *[_POINTER] * 4)),
     "map_angles": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _POINTER, _SIZE)),
+    "find_leaves": (None, (_POINTER, _SIZE, _SIZE, _POINTER, _POINTER, _SIZE, _POINTER)),
+    "count_pairs": (_SIZE, (_POINTER, _SIZE, _SIZE, *[_POINTER] * 3, _SIZE, *[_POINTER] * 4)),
 }
 
 
@@ -468,3 +470,73 @@ def map_angles(angles: Array, offsets: Singles, out: Singles, *, are_hinges: boo
         _to(out, np.float32, angles.shape, is_spaced=True),
         out.strides[0] // 4,
     )
+
+
+# ---------------------------------------------------------------------- leaves of trees
+
+
+def find_leaves(rows: Singles, nodes: Sequence[NDArray[Any]], roots: Codes) -> Codes:
+    """The leaf of each row in each tree: (n_rows, n_trees).
+
+    Parameters
+    ----------
+    rows : ndarray of float32 of shape (n_rows, n_features)
+        In C order.
+    nodes : sequence of ndarray
+        Of all trees: the feature of each node, -1 at a leaf (n_nodes,), int32; its children (n_nodes, 2), of which
+        the first is the number of a leaf, int32; its threshold (n_nodes,), float32; whether NaN goes to the first
+        child (n_nodes,), uint8. Children come after their parents.
+    roots : ndarray of int32 of shape (n_trees,)
+        The first node of each tree.
+    """
+    (n_rows, n_features), n_nodes, leaves = rows.shape, len(nodes[0]), np.empty((len(rows), len(roots)), np.int32)
+    types = (np.int32, (n_nodes,)), (np.int32, (n_nodes, 2)), (np.float32, (n_nodes,)), (np.uint8, (n_nodes,))
+    fields = [_to(array, *kind) for array, kind in zip(nodes, types, strict=True)]
+    library().find_leaves(
+        _to(rows, np.float32),
+        n_rows,
+        n_features,
+        (_SIZE * len(fields))(*fields),
+        _to(roots, np.int32, below=n_nodes),
+        len(roots),
+        _to(leaves),
+    )
+    return leaves
+
+
+def count_pairs(leaves: Codes, weights: Array | None, firsts: Indices) -> tuple[Indices, Codes, Array]:
+    """The weights of the pairs of leaves i ≤ j that occur in rows, as the arrays of a CSR matrix in any order.
+
+    Parameters
+    ----------
+    leaves : ndarray of int32 of shape (n_rows, n_trees)
+        A leaf of each tree.
+    weights : ndarray of shape (n_rows,), or None
+        Positive; None means one each.
+    firsts : ndarray of shape (n_trees + 1,)
+        The first leaf of each tree, and the number of all leaves.
+
+    Returns
+    -------
+    ends, seconds, pair_weights : ndarray
+        Where the pairs of each leaf end, (n_leaves,); the second leaf of each pair, and its weight.
+    """
+    (n_rows, n_trees), n_leaves = leaves.shape, int(firsts[-1])
+    ends, sums = np.empty(n_leaves, np.int64), np.zeros(n_leaves)
+    of_rows = 0 if weights is None else _to(weights, np.float64, (n_rows,))
+    parts, n_pairs = [], 0
+    for t in range(n_trees):
+        own, first, last = leaves[:, t], int(firsts[t]), int(firsts[t + 1])
+        if n_rows and not first <= own.min() <= own.max() < last:
+            raise ValueError(f"the leaves of tree {t} are from {first} to {last - 1}")
+        rows, bounds = np.argsort(own, kind="stable").astype(np.int32), np.zeros(last - first + 1, np.int64)
+        np.cumsum(np.bincount(own - first, minlength=last - first), out=bounds[1:])
+        seconds, found = np.empty(n_rows * (n_trees - t), np.int32), np.empty(n_rows * (n_trees - t))
+        buffers = _to(sums), _to(ends[first:last]), _to(seconds), _to(found)
+        n = library().count_pairs(
+            _to(leaves, np.int32), n_trees, t, of_rows, _to(rows), _to(bounds), last - first, *buffers
+        )
+        ends[first:last] += n_pairs
+        n_pairs += n
+        parts.append((seconds[:n].copy(), found[:n].copy()))
+    return ends, np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])

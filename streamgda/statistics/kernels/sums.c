@@ -376,3 +376,53 @@ void map_angles(const double *angles, Size n_rows, Size n_columns, const float *
                 out[j] = (float)(u * (6.283185306487502 + v * sum));
             }
 }
+
+/* The nodes of trees. Node i sends a row to children[2 i] if its feature is at most the threshold, or is NaN and
+   nan_left[i] is set, and else to children[2 i + 1]. At a leaf the feature is -1, and children[2 i] its number. */
+typedef struct {
+    const Code *features, *children;
+    const float *thresholds;
+    const unsigned char *nan_left;
+} Nodes;
+
+/* The leaf of each row in each tree. A tree stays in the cache while the rows go through it. */
+void find_leaves(const float *rows, Size n_rows, Size n_features, const Nodes *nodes, const Code *roots, Size n_trees,
+                 Code *leaves) {
+    for (Size t = 0; t < n_trees; t++)
+        for (Size i = 0; i < n_rows; i++) {
+            const float *row = rows + i * n_features;
+            Code at = roots[t];
+            for (Code j; (j = nodes->features[at]) >= 0;) {
+                float x = row[j];
+                int left = x != x ? nodes->nan_left[at] : x <= nodes->thresholds[at];
+                at = nodes->children[2 * at + !left];
+            }
+            leaves[i * n_trees + t] = nodes->children[2 * at];
+        }
+}
+
+/* The weights of the pairs of leaves i <= j that rows of leaf i have, for the leaves of tree t from `first` on. Rows of
+   leaf first + k are rows[bounds[k]:bounds[k + 1]]. `sums` has a place for each leaf, and is all zeros before and after.
+   Returns the number of pairs, whose second leaves and weights are written one after the other. */
+Size count_pairs(const Code *leaves, Size n_trees, Size t, const double *weights, const Code *rows, const Size *bounds,
+                 Size n_leaves, double *sums, Size *ends, Code *seconds, double *pair_weights) {
+    Size n = 0;
+    for (Size k = 0; k < n_leaves; k++) {
+        Size start = n;
+        for (Size at = bounds[k]; at < bounds[k + 1]; at++) {
+            const Code *own = leaves + rows[at] * n_trees;
+            double weight = weights ? weights[rows[at]] : 1.0;
+            for (Size other = t; other < n_trees; other++) {
+                if (sums[own[other]] == 0.0)
+                    seconds[n++] = own[other];
+                sums[own[other]] += weight;
+            }
+        }
+        for (Size at = start; at < n; at++) {
+            pair_weights[at] = sums[seconds[at]];
+            sums[seconds[at]] = 0.0;
+        }
+        ends[k] = n;
+    }
+    return n;
+}

@@ -1,0 +1,102 @@
+"""Ridge regressions of class indicators on the leaves of trees, by conjugate gradients.
+
+G holds the weights of pairs of leaves, N the weight of all rows, m = diag(G) / N the mean row, and B the weights of
+leaves by class. The regression of penalty λ solves (G − N m mᵀ + λ) W = B − N m sᵀ, with the shares s of the classes.
+G is as sparse as the pairs that occur, and the matrix is never formed.
+
+References
+----------
+Hestenes & Stiefel (1952), "Methods of conjugate gradients for solving linear systems"; Saad (2003), "Iterative methods
+for sparse linear systems", algorithm 9.1, of the preconditioner, which is the diagonal.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from streamgda.data.blocks.wording import callers_level
+from streamgda.extensions.leaves.counts import LeafCounts
+from streamgda.statistics.covariances import Array
+
+_TOL = 1e-5  # of the residual, relative to the right side
+_MOST_ITERATIONS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class LeafRidge:
+    """The regressions of all penalties that the sums of rows at leaves determine."""
+
+    sums: LeafCounts
+
+    @cached_property
+    def weight(self) -> float:
+        """N."""
+        return float(self.sums.weights.sum())
+
+    @cached_property
+    def mean(self) -> Array:
+        """The share of the rows at each leaf: (n_leaves,)."""
+        return self.sums.leaf_weights / self.weight
+
+    @cached_property
+    def shares(self) -> Array:
+        """The shares of the classes: (K,)."""
+        return self.sums.weights / self.weight
+
+    @cached_property
+    def _products(self) -> sp.csr_array:
+        pairs = self.sums.pairs
+        return (pairs + pairs.T - sp.diags_array(pairs.diagonal(), format="csr")).tocsr()
+
+    @cached_property
+    def _right(self) -> Array:
+        right: Array = np.asarray(self.sums.by_class.T.toarray(), np.float64)
+        return right - np.outer(self.mean * self.weight, self.shares)
+
+    def slopes(self, alpha: float, start: Array | None = None) -> Array:
+        """The coefficients of the deviations of a row from the mean: (n_leaves, K).
+
+        Parameters
+        ----------
+        alpha : float
+            The penalty λ of the squared coefficients.
+        start : ndarray of shape (n_leaves, K), optional
+            A solution of about the same equations, from which fewer steps are left.
+        """
+        diagonal = self.sums.leaf_weights - self.weight * self.mean**2 + alpha
+        diagonal[diagonal <= 0] = 1.0  # of leaves without rows, where the penalty is 0
+
+        def times(vectors: Array) -> Array:
+            product: Array = self._products @ vectors
+            product -= np.outer(self.weight * self.mean, self.mean @ vectors)
+            product += alpha * vectors
+            return product
+
+        found = np.zeros_like(self._right) if start is None else start.copy()
+        residual = self._right - (times(found) if start is not None else 0.0)
+        limit = _TOL * np.linalg.norm(self._right, axis=0)
+        scaled = residual / diagonal[:, None]
+        direction, squares = scaled.copy(), (residual * scaled).sum(axis=0)
+        for _ in range(_MOST_ITERATIONS):
+            if (np.linalg.norm(residual, axis=0) <= limit).all():
+                return found
+            product = times(direction)
+            along = (direction * product).sum(axis=0)
+            step = np.divide(squares, along, out=np.zeros_like(squares), where=along > 0)
+            found += step * direction
+            residual -= step * product
+            scaled = residual / diagonal[:, None]
+            before, squares = squares, (residual * scaled).sum(axis=0)
+            direction *= np.divide(squares, before, out=np.zeros_like(squares), where=before > 0)
+            direction += scaled
+        warnings.warn(
+            f"the ridge of {len(found):,} leaves has not converged in {_MOST_ITERATIONS} steps with alpha={alpha:g}; "
+            "take a larger alpha",
+            stacklevel=callers_level(),
+        )
+        return found
