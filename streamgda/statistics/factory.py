@@ -32,6 +32,7 @@ COLUMNS = frozenset(
         *("third_moment", "fourth_moment", "weight_digits", "squared_weight_digits"),
         *("sum_digits", "outer_sum_digits", "pooled_outer_sum_digits"),
         *("fold", "document", "table"),
+        *("leaf_step", "leaf_weight", "pair_step", "pair_weight"),
     }
 )
 """The columns of every kind, as `streamgda.data.storage` describes them."""
@@ -73,6 +74,8 @@ def empty_statistics(
     if rule is not None:
         if not hasattr(rule, "assign"):
             raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
+        if hasattr(rule, "empty"):  # it has a state of its own
+            return rule.empty(required)
         empty.rule = rule
     return empty
 

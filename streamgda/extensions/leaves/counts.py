@@ -42,7 +42,8 @@ class LeafCounts:
     by_class: sp.csr_array
     pairs: sp.csr_array
 
-    extra: ClassVar[frozenset[str]] = frozenset()
+    exact: ClassVar[bool] = False
+    fourth_moments: ClassVar[bool] = False
 
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_leaves: int) -> Self:

@@ -17,6 +17,9 @@ from streamgda.data.blocks.schema import UNNAMED, Columns, MadeColumns, Schema, 
 from streamgda.data.blocks.wording import listed
 from streamgda.extensions.leaves.features import LeafFeatures
 from streamgda.extensions.leaves.state import LeafStatistics
+from streamgda.statistics.required import Required
+
+_REQUIRED = Required("tied")
 
 
 class LeafRows:
@@ -42,8 +45,13 @@ class LeafRows:
     def __repr__(self) -> str:
         return f"LeafRows({self.features!r})"
 
-    def empty(self) -> LeafStatistics:
-        """The state of no rows."""
+    def empty(self, required: Required = _REQUIRED) -> LeafStatistics:
+        """The state of no rows; ValueError if more is required than counts."""
+        if required != _REQUIRED:
+            raise ValueError(
+                f"leaves are counted with covariance_type='tied' alone, and {' and '.join(required.in_words())} were "
+                "asked for"
+            )
         return LeafStatistics(self)
 
     def __eq__(self, other: object) -> bool:
