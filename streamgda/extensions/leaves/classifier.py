@@ -58,8 +58,7 @@ class LeafScores(LinearScores):
 
 @dataclass(eq=False, repr=False)
 class LeafClassifier(RandomFeatureClassifier):
-    """Ridge regression on the leaves of a forest, from one read, in any order.
-    """
+    """Ridge regression on the leaves of a forest, from one read, in any order."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **RandomFeatureClassifier._parameter_constraints,
@@ -99,9 +98,20 @@ class LeafClassifier(RandomFeatureClassifier):
         slopes = ridge.slopes(alpha, start)
         intercepts, scale = ridge.shares - ridge.mean @ slopes, _SCALE
         if calibrated is not None:
-            slopes, intercepts, scale = slopes @ calibrated.softmax.slopes, calibrated.softmax(intercepts), 1.0
+            slopes, intercepts, scale = (
+                slopes @ calibrated.softmax.slopes,
+                calibrated.softmax(intercepts),
+                1.0,
+            )
         return LeafScores(
-            np.zeros(0), scale * slopes, scale * intercepts, scale, None, alpha, calibrated, statistics.rule.features
+            np.zeros(0),
+            scale * slopes,
+            scale * intercepts,
+            scale,
+            None,
+            alpha,
+            calibrated,
+            statistics.rule.features,
         )
 
     def _validated(self, statistics: Statistics, sums: LeafCounts) -> tuple[float, Calibrated | None, Any]:
@@ -114,18 +124,20 @@ class LeafClassifier(RandomFeatureClassifier):
         rest = LeafRidge((statistics - own)._labelled.moments)
         classes = (statistics - own).classes
         start, best = None, None
-        for alpha in (sorted(_ALPHAS, reverse=True) if self.alpha == "auto" else [self.alpha]):
+        for alpha in sorted(_ALPHAS, reverse=True) if self.alpha == "auto" else [self.alpha]:
             start = rest.slopes(alpha, start)
             scores = rest.shares - rest.mean @ start + start[leaves].sum(axis=1)
             labelled = Labelled(scores, codes, weights)
-            key = labelled.error(), 
+            key = (labelled.error(),)
             if best is None or key < best[0]:
                 best = key, alpha, labelled, start
         _, alpha, labelled, start = best
         calibrated = labelled.calibrated(statistics.classes, self.calibration)
         if calibrated.softmax is None:
             n = len(statistics.classes)
-            calibrated = replace(calibrated, softmax=Softmax(np.eye(n) / calibrated.temperature, np.zeros(n)), temperature=1.0)
+            calibrated = replace(
+                calibrated, softmax=Softmax(np.eye(n) / calibrated.temperature, np.zeros(n)), temperature=1.0
+            )
         return alpha, calibrated, start
 
 

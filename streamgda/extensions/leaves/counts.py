@@ -48,7 +48,9 @@ class LeafCounts:
     @classmethod
     def zeros(cls, kind: CovarianceKind, n_classes: int, n_leaves: int) -> Self:
         """The sums of no rows."""
-        return cls(kind, np.zeros(n_classes), sp.csr_array((n_classes, n_leaves)), sp.csr_array((n_leaves, n_leaves)))
+        return cls(
+            kind, np.zeros(n_classes), sp.csr_array((n_classes, n_leaves)), sp.csr_array((n_leaves, n_leaves))
+        )
 
     @property
     def n_features(self) -> int:
@@ -58,7 +60,9 @@ class LeafCounts:
     @property
     def nbytes(self) -> int:
         """The size of the arrays in bytes."""
-        matrices = (part for one in (self.by_class, self.pairs) for part in (one.data, one.indices, one.indptr))
+        matrices = (
+            part for one in (self.by_class, self.pairs) for part in (one.data, one.indices, one.indptr)
+        )
         return self.weights.nbytes + sum(part.nbytes for part in matrices)
 
     @property
@@ -148,7 +152,9 @@ class LeafCounts:
     def total(self) -> Self:
         """The sums of the rows of all classes, as those of one class."""
         return replace(
-            self, weights=self.weights.sum(keepdims=True), by_class=sp.csr_array(self.by_class.sum(axis=0)[None])
+            self,
+            weights=self.weights.sum(keepdims=True),
+            by_class=sp.csr_array(self.by_class.sum(axis=0)[None]),
         )
 
     def narrowed(self, required: Required) -> Self:
@@ -169,9 +175,14 @@ class LeafCounts:
         np.add.at(weights, places, other.weights)
         if not math.isfinite(weights.sum()):
             raise ValueError("the weights are too large: their sum exceeds float64. Rescale them first")
-        to = sp.csr_array((np.ones(len(places)), (places, np.arange(len(places)))), (len(weights), len(places)))
+        to = sp.csr_array(
+            (np.ones(len(places)), (places, np.arange(len(places)))), (len(weights), len(places))
+        )
         return replace(
-            self, weights=weights, by_class=self.by_class + to @ other.by_class, pairs=self.pairs + other.pairs
+            self,
+            weights=weights,
+            by_class=self.by_class + to @ other.by_class,
+            pairs=self.pairs + other.pairs,
         )
 
     def write(self) -> None:
@@ -196,11 +207,17 @@ class LeafCounts:
         ValueError
             If a weight would be negative, or one is left of a class without rows.
         """
-        (of_class, of_pairs), remaining = (_difference(*both) for both in self._beside(part)), np.flatnonzero(counts)
+        (of_class, of_pairs), remaining = (
+            (_difference(*both) for both in self._beside(part)),
+            np.flatnonzero(counts),
+        )
         if of_class[np.flatnonzero(counts == 0)].nnz or (not len(remaining) and of_pairs.nnz):
             raise ValueError("the leaves of a class differ: these rows never went into the state")
         return replace(
-            self, weights=(self.weights - part.weights)[remaining], by_class=of_class[remaining], pairs=of_pairs
+            self,
+            weights=(self.weights - part.weights)[remaining],
+            by_class=of_class[remaining],
+            pairs=of_pairs,
         )
 
 

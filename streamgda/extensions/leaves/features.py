@@ -16,7 +16,12 @@ from streamgda.statistics.kernels import find_leaves
 from streamgda.statistics.validation import check_whole
 
 _ROWS_TOGETHER = 1 << 11  # which stay in the cache while they go through the trees
-_NODES = ("features", np.int32, 1), ("children", np.int32, 2), ("thresholds", np.float32, 1), ("nan_left", np.uint8, 1)
+_NODES = (
+    ("features", np.int32, 1),
+    ("children", np.int32, 2),
+    ("thresholds", np.float32, 1),
+    ("nan_left", np.uint8, 1),
+)
 
 
 class LeafFeatures(TransformerMixin, BaseEstimator):
@@ -193,9 +198,13 @@ class LeafFeatures(TransformerMixin, BaseEstimator):
             If a value is infinite, or the columns are not those of the sample.
         """
         check_is_fitted(self)
-        leaves = self.leaves(validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float32))
+        leaves = self.leaves(
+            validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float32)
+        )
         ends = np.arange(0, leaves.size + 1, leaves.shape[1])
-        return scipy.sparse.csr_array((np.ones(leaves.size), leaves.ravel(), ends), (len(leaves), self.n_outputs))
+        return scipy.sparse.csr_array(
+            (np.ones(leaves.size), leaves.ravel(), ends), (len(leaves), self.n_outputs)
+        )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """The names of the leaves: "tree0_leaf0" and so on."""
@@ -216,7 +225,10 @@ class LeafFeatures(TransformerMixin, BaseEstimator):
             "names": None if names is None else names.tolist(),
             "n_columns": self.n_features_in_,
             "roots": self._roots.tolist(),
-            "nodes": [b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode() for array in self._nodes],
+            "nodes": [
+                b64encode(array.astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+                for array in self._nodes
+            ],
         }
 
     @classmethod

@@ -83,7 +83,9 @@ class LeafRows:
                 f"{block.row_name(0)}: the forest is of {self.features.n_features_in_} features; got rows of "
                 f"{rows.n_features}"
             )
-        return replace(block, features=LeafColumns(self, rows.features), feature_names=None, dates=(), lists=())
+        return replace(
+            block, features=LeafColumns(self, rows.features), feature_names=None, dates=(), lists=()
+        )
 
     def check_same(self, other: Any) -> None:
         """Raise ValueError unless rows went through the same forest."""
@@ -154,7 +156,9 @@ class LeafColumns(MadeColumns):
 
     def __getitem__(self, index: Any) -> Any:
         codes = np.zeros(self.n_rows, np.intp)
-        return (self.leaves_of(Block(self.given, np.array([0]), codes)) == index).any(axis=1).astype(np.float64)
+        return (
+            (self.leaves_of(Block(self.given, np.array([0]), codes)) == index).any(axis=1).astype(np.float64)
+        )
 
     @property
     def n_rows(self) -> int:

@@ -87,7 +87,8 @@ class LeafStatistics(Statistics):
     def _from_run(self, run: Sequence[Block]) -> Self:
         """The state of the rows of some blocks."""
         twin = self._twin(
-            Labelled.empty(self._labelled.moments, self.n_features), _n_dropped=sum(one.n_dropped for one in run)
+            Labelled.empty(self._labelled.moments, self.n_features),
+            _n_dropped=sum(one.n_dropped for one in run),
         )
         run = [block for block in run if len(block.codes)]
         if not run:
@@ -170,7 +171,9 @@ class LeafStatistics(Statistics):
             raise ValueError("a class has no rows, or no weight")
         squares = columns.get("squared_weight")
         squares = squares if squares is not None and len(squares) else None
-        return Labelled(labels.labels_in(columns), counts, LeafCounts(kind, weights, by_class, pairs), squares).in_order()
+        return Labelled(
+            labels.labels_in(columns), counts, LeafCounts(kind, weights, by_class, pairs), squares
+        ).in_order()
 
 
 def _as_row(matrix: sp.csr_array) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -192,7 +195,9 @@ def _short(numbers: NDArray[np.int64]) -> NDArray[Any]:
 def _from_row(steps: NDArray[Any], numbers: NDArray[Any], shape: tuple[int, int]) -> sp.csr_array:
     """The matrix that `_as_row` wrote; ValueError if its places are not inside."""
     places, values = np.cumsum(steps[0].astype(np.int64)), numbers[0].astype(np.float64)
-    inside = len(places) == 0 or (places[0] >= 0 and places[-1] < shape[0] * shape[1] and (np.diff(places) > 0).all())
+    inside = len(places) == 0 or (
+        places[0] >= 0 and places[-1] < shape[0] * shape[1] and (np.diff(places) > 0).all()
+    )
     if len(places) != len(values) or not inside or not (values > 0).all() or not np.isfinite(values).all():
         raise ValueError("the weights of leaves are damaged")
     rows, columns = np.divmod(places, shape[1])

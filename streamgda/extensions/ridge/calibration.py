@@ -57,6 +57,14 @@ class Calibrated:
     error: float
     log_loss: float
 
+    def as_softmax(self) -> Self:
+        """The same, with a division by a temperature as a softmax regression."""
+        if self.softmax is not None:
+            return self
+        n_classes = len(self.classes)
+        scaling = Softmax(np.eye(n_classes) / self.temperature, np.zeros(n_classes))
+        return replace(self, softmax=scaling, temperature=1.0)
+
     def to_document(self) -> dict[str, Any]:
         """Plain values that JSON holds, and `from_document` reads."""
         softmax = self.softmax and [self.softmax.slopes.tolist(), self.softmax.intercepts.tolist()]

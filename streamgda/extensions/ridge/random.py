@@ -4,55 +4,34 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache, partial, reduce
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal
 
-import numpy as np
-import pandas as pd
-from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.utils._param_validation import HasMethods, Interval
 
 from streamgda.data.blocks.block import Block
-from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.schema import Schema
-from streamgda.data.blocks.wording import callers_level
-from streamgda.data.sources.base import Source
-from streamgda.data.sources.running import Scheduler
-from streamgda.data.sources.splits import LazySplit, Split
-from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores, Method, Softmax
-from streamgda.extensions.ridge.classifier import RidgeClassifier
+from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
 from streamgda.extensions.ridge.features import RandomFeatures
+from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
 from streamgda.extensions.ridge.path import RidgePath, RidgeRegression
 from streamgda.extensions.ridge.pytorch import is_there
-from streamgda.extensions.ridge.rule import MappedRows, spread_by_weight
-from streamgda.extensions.ridge.sampled import RowSample
-from streamgda.jobs.passes.compute import opening_on, scheduler_for
-from streamgda.models.estimators.forgetting import Times
-from streamgda.models.estimators.moment import at_one_moment, of_one_moment
+from streamgda.extensions.ridge.rule import MappedRows
+from streamgda.models.estimators.moment import of_one_moment
 from streamgda.models.estimators.reading import one_of
-from streamgda.models.estimators.scores import Finalised
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
-from streamgda.statistics.missing import Keep, Note, Read, Reading
 
 _FEATURES_BY_ROWS = ((5_000, 1_000), (200_000, 2_000), (float("inf"), 4_000))
 _USUAL = 2_000  # random features, where the number of rows is not known
 _ROWS_OF_MAP = 5_000
-_PARTS_OF_MAP, _LAZY_PARTS_OF_MAP = 16, 4
 _BYTES_OF_PAIR = 4 * 8  # of features, as a fit has up to four matrices in memory
 _ROWS_PER_FEATURE = 4  # with fewer, the rounding of products in single precision is seen
 
 
 @dataclass(eq=False, repr=False)
-class RandomFeatureClassifier(RidgeClassifier):
+class RandomFeatureClassifier(MappedRidgeClassifier):
     """Ridge regression on random features of the rows, from one read, in any order.
 
     A sample of some thousand rows fixes a map, as `RandomFeatures` has it. All rows go through it, and what
@@ -131,53 +110,20 @@ class RandomFeatureClassifier(RidgeClassifier):
     (True, True)
     """
 
-    maps_rows = True
-    _of_one_fit = (*RidgeClassifier._of_one_fit, "_sample")
-    _told_by_statistics = (*RidgeClassifier._told_by_statistics, "device")
+    _rule = MappedRows
+    _told_by_statistics = (*MappedRidgeClassifier._told_by_statistics, "device")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RidgeClassifier._parameter_constraints,
+        **MappedRidgeClassifier._parameter_constraints,
         "features": [one_of("auto"), Interval(Integral, 1, None, closed="left"), HasMethods("transform")],
         "products": [one_of("auto", "float32", "float64")],
-        "calibration": [one_of("auto", "temperature", "softmax"), None],
-        "calibration_rows": [Interval(Integral, 100, None, closed="left")],
         "device": [str, None],
     }
-    _sample = cast("Any", None)
 
     _: KW_ONLY
-    features: Any = "auto"
     products: Literal["auto", "float32", "float64"] = "auto"
-    calibration: Method | None = "auto"
-    calibration_rows: int = 4000
     device: str | None = None
-    scale: bool = field(default=True, init=False)
-    exact: bool = field(default=False, init=False)
-    half_life: float | None = field(default=None, init=False)  # a sample of rows does not age
-
-    @property
-    @of_one_moment
-    def features_(self) -> RandomFeatures:
-        """The map."""
-        return copy(self._rule_in(self.statistics_).features)
-
-    def typical_row(self) -> Array:
-        """A row that the model can score: the mean of the sample of the map, (n_features,)."""
-        mean: Array = self._rule_in(self.statistics_).features.mean_
-        return mean
 
     # ------------------------------------------------------------------ the map
-
-    def _prepare_for(self, source: Source, scheduler: Scheduler) -> None:
-        self._source = source, scheduler
-
-    @classmethod
-    def rules_for(
-        cls, models: Sequence[Any], read: Read, source: Source, scheduler: Scheduler = None
-    ) -> tuple[list[Any], int]:
-        """The maps of some models, which are fitted to one sample of a part of the rows."""
-        blocks, n_rows = _sampled(source, scheduler)
-        once = cache(lambda: list(blocks()))
-        return [model._rule_of(once, n_rows) for model in models], 0
 
     def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: float | None) -> MappedRows:
         """The rule that maps rows, with a map that is fitted to a sample of these, if it is not yet."""
@@ -188,24 +134,12 @@ class RandomFeatureClassifier(RidgeClassifier):
             features = RandomFeatures(int(features) if features != "auto" else [*known, _USUAL][0])
         _check_memory(features.n_components)
         if not hasattr(features, "n_features_in_"):
-            schema, X, y = _rows_of(blocks())
-            names = schema.feature_names
-            features = clone(features).fit(X if names is None else pd.DataFrame(X, columns=names), y)
+            features, schema = fitted_to_sample(features, *rows_of_map(blocks(), _ROWS_OF_MAP))
         products = self.products
         if products == "auto":
             enough = n_rows is not None and n_rows >= _ROWS_PER_FEATURE * features.n_outputs
             products = "float32" if enough else "float64"
         return MappedRows(features, schema, products=products, device=self.device)
-
-    @staticmethod
-    def _rule_in(statistics: Statistics) -> MappedRows:
-        """The rule by which the rows of statistics were mapped; ValueError if there is none."""
-        if not isinstance(statistics.rule, MappedRows):
-            raise ValueError(
-                f"{statistics!r} is of rows that were not mapped, and RandomFeatureClassifier maps those "
-                "that it predicts. RidgeClassifier does not; a search takes it on source.map(features)"
-            )
-        return statistics.rule
 
     def _path(self, statistics: Statistics) -> RidgePath:
         single = self._rule_in(statistics).products == "float32"
@@ -213,66 +147,10 @@ class RandomFeatureClassifier(RidgeClassifier):
         rounding = 2.0**-24 if single else 2.0**-52
         return RidgePath.of(statistics, scale=True, rounding=rounding, device=device)
 
-    def _hold(self, statistics: Statistics) -> None:
-        super()._hold(statistics)
-        self._sample = self.__dict__.pop("_more", self._sample)
-        if statistics.schema_of_rows.names is None:
-            self.n_features_in_ = self._rule_in(statistics).features.n_features_in_
-
-    # ------------------------------------------------------------------ rows go in
-
-    def _read(
-        self, read: Read, note: Note | None = None, keep: Keep | None = None, *, is_more: bool = False
-    ) -> Reading:
-        source = self.__dict__.pop("_source", None)
-        self._more = None
-        if is_more and "statistics_" in vars(self):
-            rule = self._rule_in(self.statistics_)
-            rule.set_device(self.device)
-        elif source is not None:
-            rule = self._rule_of(*_sampled(*source))
-        else:  # rows in memory, which are looked at twice
-            first: _Blocks = read(_Blocks())
-            rule = self._rule_of(lambda: first, first.effective_rows)
-        empty = self._empty(self.required_statistics(), rule)
-        if self.calibration is None:
-            return Reading(read(empty))
-        sampled: RowSample = read(RowSample(empty, self.calibration_rows))
-        self._more = sampled.detached()
-        return Reading(sampled.statistics)
-
-    def _learn_blocks(
-        self, blocks: Iterator[Block], fields_after: Callable[[], dict[str, Any]], now: Times | None = None
-    ) -> None:
-        """Add the rows of a batch, to the sample too."""
-        self._rule_in(self.statistics_).set_device(self.device)
-        if self._sample is None:
-            return super()._learn_blocks(blocks, fields_after)
-        rows, more = list(blocks), RowSample(self._sample.empty, self.calibration_rows)
-        more.draw(rows)
-        super()._learn_blocks(iter(rows), lambda: {**fields_after(), "_sample": self._sample + more})
-        return None
-
-    def _merge(self, *added: Any, **others: Any) -> Self:
-        more = self.__dict__.get("_more")
-        with at_one_moment(self) if "statistics_" in vars(self) else nullcontext():
-            try:
-                super()._merge(*added, **others)
-            finally:
-                self.__dict__.pop("_more", None)
-            if more is not None and self._sample is not more:
-                self._sample = None if self._sample is None else self._sample + more
-        return self
-
-    def merge(self, other: Self | Statistics) -> Self:
-        """Add the rows that another model of the same class, or statistics, have learnt.
-
-        Rows of statistics are not in the sample, so the model is no longer calibrated by it.
-        """
-        if isinstance(other, RandomFeatureClassifier):
-            other = copy(other)  # with a copy of its statistics, of the same moment as its sample
-            self._more = other._sample
-        return super().merge(other)
+    def _known_rule(self) -> MappedRows:
+        rule: MappedRows = super()._known_rule()
+        rule.set_device(self.device)
+        return rule
 
     # ------------------------------------------------------------------ calibration
 
@@ -282,28 +160,8 @@ class RandomFeatureClassifier(RidgeClassifier):
             return own
         X, codes, weights, for_all = self._sample.rows(statistics.classes)
         fitted = regression.left_out(self._rule_in(statistics).features.transformed(X), codes, weights)
-        calibrated = HeldOutScores(fitted, codes, for_all).calibrated(statistics.classes, self.calibration)
-        if calibrated.softmax is not None:
-            return calibrated
-        n_classes = len(regression.path.shares)
-        scaling = Softmax(np.eye(n_classes) / calibrated.temperature, np.zeros(n_classes))
-        return replace(calibrated, softmax=scaling, temperature=1.0)
-
-    def _is_sampled(self, statistics: Statistics) -> bool:
-        """Whether the sample is of the rows of these statistics, with their weights."""
-        sample, weight = self._sample, float(statistics.weights.sum())
-        return sample is not None and abs(sample.weight - weight) <= 1e-9 * weight
-
-    def _warn_once(self, state: Finalised[Any]) -> None:
-        """Warn, besides, if the sample is no longer of the rows that the model knows."""
-        super()._warn_once(state)
-        if self._sample is not None and not self._is_sampled(self.statistics_):
-            self._sample = None
-            warnings.warn(
-                "rows were added to statistics_, taken out of it or weighed anew, so the sample that "
-                "probabilities are calibrated by is left out; calibrate(X, y) takes rows that are known",
-                stacklevel=callers_level(),
-            )
+        scores = HeldOutScores(fitted, codes, for_all)
+        return scores.calibrated(statistics.classes, self.calibration).as_softmax()
 
     # ------------------------------------------------------------------ exchange
 
@@ -320,10 +178,6 @@ class RandomFeatureClassifier(RidgeClassifier):
         if isinstance(saved := params.get("features"), Mapping):
             params["features"] = RandomFeatures(**{**saved, "bandwidth": tuple(saved["bandwidth"])})
         return params
-
-    def _beside_statistics(self) -> dict[str, Any]:
-        calibrated = self._scores.calibrated
-        return {} if calibrated is None else {"calibration": calibrated.to_document()}
 
     @of_one_moment
     def to_sklearn(self) -> Any:
@@ -346,65 +200,3 @@ def _check_memory(n_features: int) -> None:
             f"times as much to add states up and to solve; this machine has {there / 1e9:,.1f} GB. Set "
             f"features={math.isqrt(there // _BYTES_OF_PAIR):_} or less"
         )
-
-
-class _Blocks(list[Block]):
-    """The blocks of rows in memory, as a state that they are read into."""
-
-    n_dropped = 0
-    update_blocks = list.extend
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return sum(len(block.codes) for block in self)
-
-    @property
-    def effective_rows(self) -> float:
-        """How many rows of equal weight they are worth, (Σ w)² / Σ w²."""
-        weights = np.concatenate([block.row_weights for block in self])
-        return float(weights.sum() ** 2 / np.square(weights).sum())
-
-    def copy(self) -> _Blocks:
-        """The same blocks."""
-        return _Blocks(self)
-
-
-def _sampled(source: Source, scheduler: Scheduler) -> tuple[Callable[[], Iterable[Block]], int | None]:
-    """A function that reads the first blocks of parts spread over a source; its number of rows, if known."""
-    splits = [] if source.is_one_shot else source.planned(opening_on(scheduler_for(source, scheduler)))
-    rows = [getattr(split, "n_rows", None) for split in splits]
-    n_rows = sum(n for n in rows if n is not None) if rows and None not in rows else None
-    return partial(_first_blocks, source, splits), n_rows
-
-
-def _first_blocks(source: Source, splits: Sequence[Split]) -> Iterator[Block]:
-    """The first block of some parts."""
-    if source.is_one_shot:
-        raise ValueError(
-            f"{source!r} can be read once, and a map must be fitted first: fit RandomFeatures to a sample "
-            "and give features=FrozenEstimator(...), or learn by partial_fit"
-        )
-    most = _LAZY_PARTS_OF_MAP if isinstance(splits[0], LazySplit) else _PARTS_OF_MAP
-    places = np.unique(np.linspace(0, len(splits) - 1, min(most, len(splits))).astype(int))
-    for place in places:
-        yield from islice(splits[place].blocks(), 1)
-
-
-def _rows_of(blocks: Iterable[Block]) -> tuple[Schema, Array, Labels]:
-    """The schema of some blocks, and rows from all of them with their labels, as the sample of a map."""
-    blocks = [block for block in blocks if len(block.codes)]
-    schema = reduce(lambda schema, block: schema.union(block.schema), blocks, blocks[0].schema)
-    if any(block.weights is not None for block in blocks):
-        places = spread_by_weight(blocks, _ROWS_OF_MAP)
-    else:
-        each, sizes = -(-_ROWS_OF_MAP // len(blocks)), [len(block.codes) for block in blocks]
-        places = [np.unique(np.linspace(0, n - 1, min(each, n)).astype(int)) for n in sizes]
-    rows, labels = [], []
-    for block, own in zip(blocks, places, strict=True):
-        some = block.take(own)
-        rows.append(some.in_schema(schema).matrix(0, len(some.codes)))
-        labels.append(some.classes[some.codes])
-    X, y = np.concatenate(rows), np.concatenate(labels)
-    complete = np.isfinite(X).all(axis=1)
-    return schema, X[complete], y[complete]
