@@ -1,1 +1,6 @@
-"""Leaves of trees as features: one read gives the pairs of leaves that occur, from which a ridge is solved."""
+"""Leaves of trees as features, whose counts of pairs determine a ridge regression.
+
+- `features`: `LeafFeatures`, a forest as a transformer. `rule`: rows of a state go through it.
+- `state`: `LeafStatistics`. `counts`: what they hold, and how it is added, subtracted and compared.
+- `solver`: the regressions. `classifier`: `LeafClassifier`, from one read.
+"""

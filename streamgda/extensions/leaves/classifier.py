@@ -2,54 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, partial, reduce
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from numbers import Real
-from typing import Any, ClassVar, Literal, NoReturn
+from operator import itemgetter
+from typing import Any, ClassVar, cast
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils._param_validation import Interval
 
 from streamgda.data.blocks.block import Block
-from streamgda.data.blocks.labels import Labels
-from streamgda.data.blocks.schema import Schema
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.extensions.leaves.features import LeafFeatures
 from streamgda.extensions.leaves.rule import LeafRows
 from streamgda.extensions.leaves.solver import LeafRidge
 from streamgda.extensions.leaves.state import LeafStatistics
-from streamgda.extensions.ridge.calibration import Calibrated, Labelled, Softmax
-from streamgda.extensions.ridge.random import RandomFeatureClassifier
+from streamgda.extensions.ridge.calibration import Calibrated, Labelled
+from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
+from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.extensions.ridge.scores import LinearScores
 from streamgda.extensions.subclasses.sampled import keys_of
+from streamgda.models.estimators.moment import of_one_moment
 from streamgda.models.estimators.reading import one_of
 from streamgda.models.gaussians.posteriors import order_of
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import Array
-from streamgda.statistics.rules import RowRule
+from streamgda.statistics.covariances import Array, kind_named
 
-_ALPHAS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_USUAL_ALPHA = 3.0
+_ALPHAS = (30.0, 10.0, 3.0, 1.0, 0.3)
+_USUAL = 3.0
 _ROWS_OF_FOREST = 200_000
-_LAST_OF_VALIDATION = np.uint64(2**61)  # an eighth of the hashes, whose rows the forest does not see
-_SCALE = 10.0
+_ROWS_OF_CHOICE = 20_000  # by which the kind and the size of trees are chosen
+_ROWS_OF_LARGE = 50_000  # from which on only few trees are tried, since pairs are many
+_LAST_HASH = np.uint64(2**61)  # an eighth of all, whose rows the forest never sees
+_SCALE = 10.0  # of scores before they are calibrated, as for other features
+
+FORESTS = (
+    LeafFeatures(8, 6_000),
+    LeafFeatures(32, None, "extra", "sqrt"),
+    LeafFeatures(32, 200, max_features="sqrt"),
+)
+"""What is tried by default, each on a sample: few large trees, many random ones, and many small ones."""
+
+
+def is_of_validation(block: Block) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows the forest never sees, by a hash of their values: (n_rows,)."""
+    return keys_of(block) <= _LAST_HASH
+
+
+class UnseenSample(RowSample):
+    """A sample of the rows that the forest never sees."""
+
+    def _draw(self, block: Block) -> None:
+        weight = self.weight + float(block.row_weights.sum())
+        super()._draw(block.take(np.flatnonzero(is_of_validation(block))))
+        self.weight = weight
 
 
 @dataclass(frozen=True, eq=False)
 class LeafScores(LinearScores):
-    """Scores of each class: the sum of the slopes at the leaves of a row, and an intercept."""
+    """Scores of each class: an intercept, and the sum of the slopes at the leaves of a row."""
 
     def posterior_scores(self, X: Array, log_priors: Array | float = 0.0, out: Array | None = None) -> Array:
-        """The scores of rows (n, d): (n, K)."""
+        """The scores of rows (n, d): (n, K). There are no priors in them: the shares are fitted, too."""
         n_classes = len(self.intercepts)
         scores = np.empty((len(X), n_classes), order=order_of(n_classes)) if out is None else out
         scores[:] = self.intercepts
-        for leaves in self.features.leaves(X).T:
+        for leaves in cast("LeafFeatures", self.features).leaves(X).T:
             scores += self.slopes[leaves]
         return scores
 
@@ -57,102 +76,185 @@ class LeafScores(LinearScores):
 
 
 @dataclass(eq=False, repr=False)
-class LeafClassifier(RandomFeatureClassifier):
-    """Ridge regression on the leaves of a forest, from one read, in any order."""
+class LeafClassifier(MappedRidgeClassifier):
+    """Ridge regression on the leaves of a forest, from one read, in any order.
 
+    A sample of the rows grows a few large trees. Each row is then one leaf of every tree, and what is kept of
+    all rows are counts of the leaves and of the pairs of leaves that occur. The ridge regression of the
+    classes on the leaves follows from these. Where the boundaries of classes are steps along single features,
+    it comes to the errors of boosted trees. Unlike these, it merges; rows can be added, and taken out again
+    to the bit; and a class may first appear in any batch.
+
+    The forest is frozen. If rows drift so far that they need other splits, fit it anew: compare the errors on
+    new rows with those of a model that has been fitted to them.
+
+    An eighth of the rows, by a hash of their values, never grows the forest. By a sample of these, scored by
+    the regression on all other rows, the penalty is chosen and probabilities are calibrated.
+
+    `fit` draws the sample of the forest from parts that are spread over the data, which takes a part of a
+    read; `partial_fit` takes the first batch, so let it have some thousand rows of all kinds. Models merge if
+    their forests are equal: fit one `LeafFeatures`, and give it to all of them as
+    ``FrozenEstimator(features)``.
+
+    Parameters
+    ----------
+    alpha : float or "auto", default="auto"
+        The penalty λ of the squared coefficients. "auto" is the one of least error on rows that the forest
+        has not seen; 3 if there are none, as for a model made of statistics.
+    features : LeafFeatures or "auto", default="auto"
+        A forest to be grown on the sample, or one that has been, in scikit-learn's `FrozenEstimator`. "auto"
+        compares few large trees, many extremely randomised ones and many small ones on 20,000 rows, and grows
+        the best on at most 200,000.
+    calibration : {"auto", "temperature", "softmax"} or None, default="auto"
+        How probabilities are made of scores; see `calibrate`. None leaves them as they are.
+    calibration_rows : int, default=10000
+        How many different rows are in the sample that chooses and calibrates.
+    tol : float, default=1e-4
+        The residual of the regression, relative to its right side, at which conjugate gradients end.
+    temperature : float, default=1.0
+        As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
+    categories : "auto", Categorical or None, default="auto"
+        As in `QuadraticDiscriminantAnalysis`. Each category that occurs in the sample of the forest becomes a
+        column of 0 and 1 before the trees.
+
+    Attributes
+    ----------
+    statistics_ : LeafStatistics
+        What the model has learnt of the rows at the leaves, with the forest as its `rule`.
+    features_ : LeafFeatures
+        The forest.
+    alpha_ : float
+        The penalty.
+    validation_error_, validation_log_loss_ : float
+        The share of wrong predictions and the log loss on the sample of rows that the forest has not seen,
+        by the regression on all others.
+    classes_, n_features_in_, feature_names_in_, coef_, intercept_
+        As in `RidgeClassifier`, with coefficients of the leaves.
+
+    References
+    ----------
+    He et al. (2014), "Practical lessons from predicting clicks on ads at Facebook", ADKDD; Ren, Cao, Wei &
+    Sun (2015), "Global refinement of random forest", CVPR.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from streamgda import LeafClassifier, LeafFeatures
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LeafClassifier(features=LeafFeatures(20, kind="extra")).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.93
+    True
+    """
+
+    _rule = LeafRows
+    _kind_of_sample = UnseenSample
+    _rows_of_part = _ROWS_OF_FOREST // 16
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **RandomFeatureClassifier._parameter_constraints,
+        **MappedRidgeClassifier._parameter_constraints,
         "alpha": [one_of("auto"), Interval(Real, 0, None, closed="left")],
-        "features": [one_of("auto"), HasMethods("transform")],
     }
+    _saved_alpha: float | None = None  # of a model that was saved without its sample
 
-    alpha: float | Literal["auto"] = "auto"
+    alpha: Any = "auto"
     _: KW_ONLY
     calibration_rows: int = 10_000
-    products: str = field(default="float64", init=False)
-    device: str | None = field(default=None, init=False)
+    tol: float = 1e-4
     max_df: float = field(default=0.5, init=False)
 
-    def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: int | None) -> LeafRows:
+    # ------------------------------------------------------------------ the forest
+
+    def _rule_of(self, blocks: Callable[[], Iterable[Block]], n_rows: float | None) -> LeafRows:
         self._validate_params()
-        features, schema = getattr(self.features, "estimator", self.features), None
-        if not isinstance(features, LeafFeatures):
-            features = LeafFeatures(8, 6000)
+        features, schema = getattr(self.features, "estimator", self.features), None  # of a FrozenEstimator
         if not hasattr(features, "n_features_in_"):
-            schema, X, y = _rows_of(blocks())
-            names = schema.feature_names
-            features = clone(features).fit(X if names is None else pd.DataFrame(X, columns=names), y)
+            seen = (block.take(np.flatnonzero(~is_of_validation(block))) for block in blocks())
+            sample = rows_of_map(seen, _ROWS_OF_FOREST)
+            if features == "auto":
+                features = chosen_forest(*sample[1:])
+            features, schema = fitted_to_sample(features, *sample)
         return LeafRows(features, schema)
 
-    @staticmethod
-    def _rule_in(statistics: Statistics) -> Any:
-        return statistics.rule
+    def _empty(self, required: Any, rule: Any = None) -> Statistics:
+        return super()._empty(required) if rule is None else rule.empty(required)
 
-    def _empty(self, required: Any, rule: RowRule | None = None) -> Statistics:
-        return rule.empty() if rule is not None else super()._empty(required, rule)
+    # ------------------------------------------------------------------ the regression
 
-    def _finalise(self, statistics: Statistics) -> Any:
-        sums = statistics._labelled.moments
-        ridge = LeafRidge(sums)
-        alpha, calibrated, start = self._validated(statistics, sums)
-        slopes = ridge.slopes(alpha, start)
-        intercepts, scale = ridge.shares - ridge.mean @ slopes, _SCALE
-        if calibrated is not None:
-            slopes, intercepts, scale = (
-                slopes @ calibrated.softmax.slopes,
-                calibrated.softmax(intercepts),
-                1.0,
-            )
+    def _finalise(self, statistics: Statistics) -> LeafScores:
+        assert isinstance(statistics, LeafStatistics)
+        alpha, calibrated = self._chosen(statistics)
+        ridge = LeafRidge(statistics.sums_of_leaves())
+        slopes, scale = ridge.slopes(alpha, tol=self.tol), _SCALE
+        intercepts = ridge.intercepts(slopes)
+        if calibrated is not None and (softmax := calibrated.softmax) is not None:
+            slopes, intercepts, scale = slopes @ softmax.slopes, softmax(intercepts), 1.0
         return LeafScores(
-            np.zeros(0),
+            np.zeros(len(slopes)),
             scale * slopes,
             scale * intercepts,
             scale,
-            None,
+            cast("Any", ridge),
             alpha,
             calibrated,
-            statistics.rule.features,
+            cast("Any", statistics.rule).features,
         )
 
-    def _validated(self, statistics: Statistics, sums: LeafCounts) -> tuple[float, Calibrated | None, Any]:
-        if not self._is_sampled(statistics):
-            return (_USUAL_ALPHA if self.alpha == "auto" else self.alpha), None, None
-        X, codes, weights = self._sample.rows(statistics.classes)
-        leaves = statistics.rule.features.leaves(X)
-        own = statistics.rule.empty()
-        own.update(X, statistics.classes[codes], weights)
-        rest = LeafRidge((statistics - own)._labelled.moments)
-        classes = (statistics - own).classes
-        start, best = None, None
-        for alpha in sorted(_ALPHAS, reverse=True) if self.alpha == "auto" else [self.alpha]:
-            start = rest.slopes(alpha, start)
-            scores = rest.shares - rest.mean @ start + start[leaves].sum(axis=1)
-            labelled = Labelled(scores, codes, weights)
-            key = (labelled.error(),)
-            if best is None or key < best[0]:
-                best = key, alpha, labelled, start
-        _, alpha, labelled, start = best
-        calibrated = labelled.calibrated(statistics.classes, self.calibration)
-        if calibrated.softmax is None:
-            n = len(statistics.classes)
-            calibrated = replace(
-                calibrated, softmax=Softmax(np.eye(n) / calibrated.temperature, np.zeros(n)), temperature=1.0
-            )
-        return alpha, calibrated, start
+    def _chosen(self, statistics: LeafStatistics) -> tuple[float, Calibrated | None]:
+        """The penalty, and the calibration, by rows that the forest has not seen."""
+        own = self._calibration_for(statistics, cast("Any", None))
+        if not self._is_sampled(statistics) or not self._sample.samples:
+            usual = _USUAL if self._saved_alpha is None else self._saved_alpha
+            return usual if isinstance(self.alpha, str) else float(self.alpha), own
+        X, codes, weights, for_all = self._sample.rows(statistics.classes)
+        sums, leaves = statistics.sums_of_leaves(), cast("Any", statistics.rule).features.leaves(X)
+        firsts = cast("Any", statistics.rule).features.firsts
+        of_sample = LeafCounts.of(sums.kind, leaves, firsts, codes, weights, len(sums.weights))
+        alphas = _ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
+        tried = LeafRidge(sums.without(of_sample)).fitted(alphas, leaves)
+        judged = [(Labelled(scores, codes, for_all), alpha) for alpha, scores in tried]
+        best, alpha = min(judged, key=lambda one: (one[0].error(), -one[1]))
+        if own is None and self.calibration is not None:
+            own = best.calibrated(statistics.classes, self.calibration).as_softmax()
+        return alpha, own
+
+    def _beside_statistics(self) -> dict[str, Any]:
+        return {**super()._beside_statistics(), "alpha": self.alpha_}
+
+    def _restore(self, document: Mapping[str, Any]) -> None:
+        super()._restore(document)
+        self._saved_alpha = float(document["alpha"])
+
+    def _plain_params(self) -> dict[str, Any]:
+        features, params = getattr(self.features, "estimator", self.features), super()._plain_params()
+        return {**params, "features": features.get_params()} if isinstance(features, LeafFeatures) else params
+
+    @classmethod
+    def _upgraded(cls, params: dict[str, Any]) -> dict[str, Any]:
+        params = super()._upgraded(params)
+        saved = params.get("features")
+        return {**params, "features": LeafFeatures(**saved)} if isinstance(saved, Mapping) else params
+
+    @property
+    @of_one_moment
+    def coef_(self) -> Array:
+        """Coefficients of the decision function, of the leaves."""
+        return super().coef_
 
 
-def _rows_of(blocks: Iterable[Block]) -> tuple[Schema, Array, Labels]:
-    """The schema of some blocks, and the rows from all of them that grow the forest, with their labels."""
-    blocks = [block for block in blocks if len(block.codes)]
-    schema = reduce(lambda schema, block: schema.union(block.schema), blocks, blocks[0].schema)
-    each = -(-_ROWS_OF_FOREST // len(blocks))
-    rows, labels = [], []
-    for block in blocks:
-        block = block.in_schema(schema)
-        some = np.flatnonzero(keys_of(block) > _LAST_OF_VALIDATION)
-        some = block.take(some[np.unique(np.linspace(0, len(some) - 1, min(each, len(some))).astype(int))])
-        rows.append(some.matrix(0, len(some.codes)))
-        labels.append(some.classes[some.codes])
-    X, y = np.concatenate(rows), np.concatenate(labels)
-    complete = np.isfinite(X).all(axis=1)
-    return schema, X[complete], y[complete]
+def chosen_forest(X: Array, y: Any) -> LeafFeatures:
+    """The forest of least error on rows that it has not seen, among `FORESTS`.
+
+    Each is grown on seven eighths of at most 20,000 of these rows, and judged on the others.
+    """
+    some = np.random.RandomState(0).permutation(len(X))[:_ROWS_OF_CHOICE]
+    classes, codes = np.unique(y[some], return_inverse=True)
+    rows, judged = X[some], np.arange(len(some)) % 8 == 0
+    errors = []
+    for forest in FORESTS:
+        if forest.n_trees > 8 and len(X) > _ROWS_OF_LARGE:
+            continue
+        grown = clone(forest).fit(rows[~judged], codes[~judged])
+        leaves, kind = grown.leaves(rows), kind_named("tied")
+        sums = LeafCounts.of(kind, leaves[~judged], grown.firsts, codes[~judged], None, len(classes))
+        fitted = LeafRidge(sums).fitted(_ALPHAS, leaves[judged])
+        errors.append((min((scores.argmax(axis=1) != codes[judged]).mean() for _, scores in fitted), forest))
+    return min(errors, key=itemgetter(0))[1]

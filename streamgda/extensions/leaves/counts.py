@@ -1,4 +1,4 @@
-"""The weights of classes, of leaves by class and of pairs of leaves: how they are added, subtracted and compared."""
+"""The weights of classes, of leaves by class and of pairs of leaves: how they add up and are taken out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from streamgda.statistics.covariances import Array, CovarianceKind, Indices
+from streamgda.statistics.kernels import count_pairs
 from streamgda.statistics.labelled import Counts
 from streamgda.statistics.required import Required
 
@@ -20,10 +21,10 @@ _TOL = 1e-9
 
 @dataclass
 class LeafCounts:
-    """The sums of the rows of each class that went through a forest. The arrays never change, so copies share them.
+    """The sums of rows that went through a forest. The arrays never change, so copies share them.
 
-    All are sums of weights. Those of whole numbers are exact below 2^53, so that they have the same bits in any
-    order, and subtraction is the true inverse of addition.
+    All are sums of weights. Those of whole numbers are exact below 2^53, so that they have the same bits in
+    any order, and subtraction is the true inverse of addition.
 
     Attributes
     ----------
@@ -51,6 +52,25 @@ class LeafCounts:
         return cls(
             kind, np.zeros(n_classes), sp.csr_array((n_classes, n_leaves)), sp.csr_array((n_leaves, n_leaves))
         )
+
+    @classmethod
+    def of(
+        cls,
+        kind: CovarianceKind,
+        leaves: NDArray[np.int32],
+        firsts: Indices,
+        codes: Indices,
+        weights: Array | None,
+        n_classes: int,
+    ) -> Self:
+        """The sums of rows with these leaves (n_rows, n_trees), and classes by their codes."""
+        n_leaves, own = int(firsts[-1]), np.ones(len(codes)) if weights is None else weights
+        ends, seconds, sums = count_pairs(leaves, weights, firsts)
+        pairs = sp.csr_array((sums, seconds, np.append(0, ends)), (n_leaves, n_leaves))
+        pairs.sort_indices()
+        places = np.repeat(codes, leaves.shape[1]), leaves.ravel()
+        by_class = sp.coo_array((np.repeat(own, leaves.shape[1]), places), (n_classes, n_leaves)).tocsr()
+        return cls(kind, np.bincount(codes, own, n_classes), by_class, pairs)
 
     @property
     def n_features(self) -> int:
@@ -199,6 +219,12 @@ class LeafCounts:
         left, rounding = self.weights - part.weights, _TOL * self.weights
         return np.where(counts == 0, np.abs(left) > rounding, left <= rounding)
 
+    def without(self, part: LeafCounts) -> Self:
+        """The sums less those of some rows, for the same classes; ValueError if they are not of them."""
+        of_class, of_pairs = (_difference(*both) for both in self._beside(part))
+        weights = np.maximum(self.weights - part.weights, 0.0)
+        return replace(self, weights=weights, by_class=of_class, pairs=of_pairs)
+
     def subtract(self, part: LeafCounts, counts: Counts, rounding: float = 0.0) -> Self:
         """The sums without the part, of the classes that keep rows.
 
@@ -207,18 +233,10 @@ class LeafCounts:
         ValueError
             If a weight would be negative, or one is left of a class without rows.
         """
-        (of_class, of_pairs), remaining = (
-            (_difference(*both) for both in self._beside(part)),
-            np.flatnonzero(counts),
-        )
-        if of_class[np.flatnonzero(counts == 0)].nnz or (not len(remaining) and of_pairs.nnz):
+        rest, remaining = self.without(part), np.flatnonzero(counts)
+        if rest.by_class[np.flatnonzero(counts == 0)].nnz or (not len(remaining) and rest.pairs.nnz):
             raise ValueError("the leaves of a class differ: these rows never went into the state")
-        return replace(
-            self,
-            weights=(self.weights - part.weights)[remaining],
-            by_class=of_class[remaining],
-            pairs=of_pairs,
-        )
+        return rest.take(remaining)
 
 
 def _difference(whole: sp.csr_array, part: sp.csr_array) -> sp.csr_array:

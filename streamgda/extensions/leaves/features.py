@@ -27,8 +27,8 @@ _NODES = (
 class LeafFeatures(TransformerMixin, BaseEstimator):
     """The leaves of a forest as features: a row is 1 at one leaf of each tree, and 0 elsewhere.
 
-    A sample of labelled rows grows the forest, by scikit-learn. It then takes each row by itself. States and models
-    whose rows went through equal forests add up.
+    A sample of labelled rows grows the forest, by scikit-learn. It then takes each row by itself. States and
+    models whose rows went through equal forests add up.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class LeafFeatures(TransformerMixin, BaseEstimator):
     max_leaves : int or None, default=None
         The most leaves of a tree; None sets no limit.
     kind : {"random", "extra"}, default="random"
-        Whether trees are those of a random forest, which look for the best threshold, or of extremely randomised
-        trees, which draw it.
+        Whether trees are those of a random forest, which look for the best threshold, or of extremely
+        randomised trees, which draw it.
     max_features : float or "sqrt", default=0.4
         The share of the features that each split chooses from, or the root of their number.
     random_state : int, RandomState instance or None, default=0
@@ -55,9 +55,10 @@ class LeafFeatures(TransformerMixin, BaseEstimator):
 
     References
     ----------
-    Moosmann, Triggs & Jurie (2006), "Fast discriminative visual codebooks using randomized clustering forests", NIPS;
-    He et al. (2014), "Practical lessons from predicting clicks on ads at Facebook", ADKDD, of leaves under a linear
-    model; Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine Learning 63.
+    Moosmann, Triggs & Jurie (2006), "Fast discriminative visual codebooks using randomized clustering
+    forests", NIPS; He et al. (2014), "Practical lessons from predicting clicks on ads at Facebook", ADKDD, of
+    leaves under a linear model; Geurts, Ernst & Wehenkel (2006), "Extremely randomized trees", Machine
+    Learning 63.
 
     Examples
     --------

@@ -30,8 +30,8 @@ class LeafRows:
     features : LeafFeatures
         The forest, fitted to rows with the features of the schema.
     schema : Schema, optional
-        What the features of the rows are. By default they are columns of numbers, with the names that the forest was
-        fitted to.
+        What the features of the rows are. By default they are columns of numbers, with the names that the
+        forest was fitted to.
     """
 
     saved_as: ClassVar[str] = "leaves"
@@ -49,8 +49,8 @@ class LeafRows:
         """The state of no rows; ValueError if more is required than counts."""
         if required != _REQUIRED:
             raise ValueError(
-                f"leaves are counted with covariance_type='tied' alone, and {' and '.join(required.in_words())} were "
-                "asked for"
+                "leaves are counted with covariance_type='tied' alone, and "
+                f"{' and '.join(required.in_words())} were asked for"
             )
         return LeafStatistics(self)
 
@@ -91,8 +91,8 @@ class LeafRows:
         """Raise ValueError unless rows went through the same forest."""
         if self != other:
             raise ValueError(
-                f"states of rows that went through other forests cannot be merged, {self!r} and {other!r}; fit one "
-                "LeafFeatures and hand it to both"
+                f"states of rows that went through other forests cannot be merged, {self!r} and "
+                f"{other!r}; fit one LeafFeatures and hand it to both"
             )
 
     def to_document(self) -> dict[str, Any]:

@@ -1,29 +1,31 @@
 """Ridge regressions of class indicators on the leaves of trees, by conjugate gradients.
 
-G holds the weights of pairs of leaves, N the weight of all rows, m = diag(G) / N the mean row, and B the weights of
-leaves by class. The regression of penalty λ solves (G − N m mᵀ + λ) W = B − N m sᵀ, with the shares s of the classes.
-G is as sparse as the pairs that occur, and the matrix is never formed.
+G holds the weights of pairs of leaves, N the weight of all rows, m = diag(G) / N the mean row, and B the
+weights of leaves by class. The regression of penalty λ solves (G − N m mᵀ + λ) W = B − N m sᵀ, with the
+shares s of the classes. G is as sparse as the pairs that occur, and the matrix is never formed.
 
 References
 ----------
-Hestenes & Stiefel (1952), "Methods of conjugate gradients for solving linear systems"; Saad (2003), "Iterative methods
-for sparse linear systems", algorithm 9.1, of the preconditioner, which is the diagonal.
+Hestenes & Stiefel (1952), "Methods of conjugate gradients for solving linear systems"; Saad (2003),
+"Iterative methods for sparse linear systems", algorithm 9.1, of the preconditioner, which is the diagonal.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from streamgda.data.blocks.wording import callers_level
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.statistics.covariances import Array
 
-_TOL = 1e-5  # of the residual, relative to the right side
+_TOL_OF_COMPARISON = 1e-2  # closer ones choose the same
 _MOST_ITERATIONS = 500
 
 
@@ -58,7 +60,22 @@ class LeafRidge:
         right: Array = np.asarray(self.sums.by_class.T.toarray(), np.float64)
         return right - np.outer(self.mean * self.weight, self.shares)
 
-    def slopes(self, alpha: float, start: Array | None = None) -> Array:
+    def intercepts(self, slopes: Array) -> Array:
+        """The values of a row without leaves, by the slopes: (K,)."""
+        return self.shares - self.mean @ slopes
+
+    def fitted(self, alphas: Iterable[float], leaves: NDArray[np.int32]) -> Iterator[tuple[float, Array]]:
+        """Yield penalties with the values that they fit to rows (n_rows, n_trees) of leaves: (n_rows, K).
+
+        They are for comparison, and not quite solved. A solution begins at the one before it, so large
+        penalties come first.
+        """
+        slopes = None
+        for alpha in alphas:
+            slopes = self.slopes(alpha, slopes, _TOL_OF_COMPARISON)
+            yield alpha, self.intercepts(slopes) + slopes[leaves].sum(axis=1)
+
+    def slopes(self, alpha: float, start: Array | None = None, tol: float = 1e-4) -> Array:
         """The coefficients of the deviations of a row from the mean: (n_leaves, K).
 
         Parameters
@@ -67,6 +84,8 @@ class LeafRidge:
             The penalty λ of the squared coefficients.
         start : ndarray of shape (n_leaves, K), optional
             A solution of about the same equations, from which fewer steps are left.
+        tol : float
+            The largest residual, relative to the right side.
         """
         diagonal = self.sums.leaf_weights - self.weight * self.mean**2 + alpha
         diagonal[diagonal <= 0] = 1.0  # of leaves without rows, where the penalty is 0
@@ -79,7 +98,7 @@ class LeafRidge:
 
         found = np.zeros_like(self._right) if start is None else start.copy()
         residual = self._right - (times(found) if start is not None else 0.0)
-        limit = _TOL * np.linalg.norm(self._right, axis=0)
+        limit = tol * np.linalg.norm(self._right, axis=0)
         scaled = residual / diagonal[:, None]
         direction, squares = scaled.copy(), (residual * scaled).sum(axis=0)
         for _ in range(_MOST_ITERATIONS):
@@ -95,8 +114,8 @@ class LeafRidge:
             direction *= np.divide(squares, before, out=np.zeros_like(squares), where=before > 0)
             direction += scaled
         warnings.warn(
-            f"the ridge of {len(found):,} leaves has not converged in {_MOST_ITERATIONS} steps with alpha={alpha:g}; "
-            "take a larger alpha",
+            f"the ridge of {len(found):,} leaves has not converged in {_MOST_ITERATIONS} steps with "
+            f"alpha={alpha:g}; take a larger alpha",
             stacklevel=callers_level(),
         )
         return found

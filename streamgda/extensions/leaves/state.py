@@ -1,9 +1,8 @@
-"""The state of rows that went through a forest: counts of the leaves of each class, and of the pairs that occur."""
+"""The state of rows that went through a forest: weights of leaves by class, and of the pairs that occur."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +14,8 @@ from streamgda.data.blocks.block import Block
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, kind_named
-from streamgda.statistics.kernels import Workspace, count_pairs
+from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, squared_weights
-from streamgda.statistics.required import Required
 from streamgda.statistics.validation import Columns, as_counts, check_columns
 
 _ROWS_TOGETHER = 1 << 16  # whose pairs are counted at once
@@ -27,9 +25,9 @@ _SUMS = "leaf", "pair"
 class LeafStatistics(Statistics):
     """Sufficient statistics of labelled rows at the leaves of a forest.
 
-    They hold the weight of each class, of the rows of each class at each leaf, and of each pair of leaves that occurs
-    in a row. If weights are whole, all are exact: the state of some rows has the same bits however they were cut,
-    ordered or merged, and a state can be subtracted to the bit.
+    They hold the weight of each class, of the rows of each class at each leaf, and of each pair of leaves
+    that occurs in a row. If weights are whole, all are exact: the state of some rows has the same bits
+    however they were cut, ordered or merged, and a state can be subtracted to the bit.
 
     Parameters
     ----------
@@ -57,6 +55,11 @@ class LeafStatistics(Statistics):
     def pairs(self) -> sp.csr_array:
         """Σ w of the rows at both of two leaves i ≤ j; shape (n_leaves, n_leaves)."""
         return self._labelled.moments.pairs.copy()
+
+    def sums_of_leaves(self) -> LeafCounts:
+        """The sums of all rows, which never change."""
+        with self.lock:
+            return self._labelled.moments
 
     # ------------------------------------------------------------------ rows go in
 
@@ -101,15 +104,8 @@ class LeafStatistics(Statistics):
         is_weighed = any(block.weights is not None for block in run)
         weights = np.concatenate([block.row_weights for block in run]) if is_weighed else None
         counts = np.bincount(codes, minlength=len(classes))
-        n_trees, n_leaves = leaves.shape[1], self.n_features
-        ends, seconds, sums = count_pairs(leaves, weights, self.rule.features.firsts)
-        pairs = sp.csr_array((sums, seconds, np.append(0, ends).astype(np.int32)), (n_leaves, n_leaves))
-        pairs.sort_indices()
-        own = np.ones(len(codes)) if weights is None else weights
-        by_class = sp.coo_array(
-            (np.repeat(own, n_trees), (np.repeat(codes, n_trees), leaves.ravel())), (len(classes), n_leaves)
-        ).tocsr()
-        moments = LeafCounts(self._labelled.kind, np.bincount(codes, own), by_class, pairs)
+        kind, firsts = self._labelled.kind, self.rule.features.firsts
+        moments = LeafCounts.of(kind, leaves, firsts, codes, weights, len(classes))
         twin._set_labelled(Labelled(classes, counts, moments, squared_weights(codes, weights)))
         return twin
 
@@ -131,9 +127,10 @@ class LeafStatistics(Statistics):
         Returns
         -------
         columns : dict of ndarray
-            "label", "count", "weight" and perhaps "squared_weight", (n_classes,); and of the matrices `by_class`
-            ("leaf") and `pairs` ("pair"), in one row, the places i × n_leaves + j of their numbers as steps from one
-            to the next, "leaf_step" and "pair_step", and the numbers, "leaf_weight" and "pair_weight".
+            "label", "count", "weight" and perhaps "squared_weight", (n_classes,); and of the matrices
+            `by_class` ("leaf") and `pairs` ("pair"), in one row, the places i × n_leaves + j of their numbers as steps
+            from one to the next, "leaf_step" and "pair_step", and the numbers, "leaf_weight" and
+            "pair_weight".
         metadata : dict
             Plain values, as of `ClassStatistics`.
         """

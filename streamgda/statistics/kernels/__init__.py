@@ -483,13 +483,17 @@ def find_leaves(rows: Singles, nodes: Sequence[NDArray[Any]], roots: Codes) -> C
     rows : ndarray of float32 of shape (n_rows, n_features)
         In C order.
     nodes : sequence of ndarray
-        Of all trees: the feature of each node, -1 at a leaf (n_nodes,), int32; its children (n_nodes, 2), of which
-        the first is the number of a leaf, int32; its threshold (n_nodes,), float32; whether NaN goes to the first
-        child (n_nodes,), uint8. Children come after their parents.
+        Of all trees: the feature of each node, -1 at a leaf (n_nodes,), int32; its children (n_nodes, 2),
+        int32, of which the first is the number of a leaf; its threshold (n_nodes,), float32; whether NaN goes
+        to the first child (n_nodes,), uint8. Children come after their parents.
     roots : ndarray of int32 of shape (n_trees,)
         The first node of each tree.
     """
-    (n_rows, n_features), n_nodes, leaves = rows.shape, len(nodes[0]), np.empty((len(rows), len(roots)), np.int32)
+    (n_rows, n_features), n_nodes, leaves = (
+        rows.shape,
+        len(nodes[0]),
+        np.empty((len(rows), len(roots)), np.int32),
+    )
     types = (np.int32, (n_nodes,)), (np.int32, (n_nodes, 2)), (np.float32, (n_nodes,)), (np.uint8, (n_nodes,))
     fields = [_to(array, *kind) for array, kind in zip(nodes, types, strict=True)]
     library().find_leaves(
