@@ -10,6 +10,9 @@ from streamgda.extensions.edda.estimator import GaussianDiscriminantAnalysis as 
 from streamgda.extensions.exact.state import ExactClassStatistics as ExactClassStatistics
 from streamgda.extensions.incomplete.policy import Marginal as Marginal
 from streamgda.extensions.incomplete.state import IncompleteStatistics as IncompleteStatistics
+from streamgda.extensions.leaves.classifier import LeafClassifier as LeafClassifier
+from streamgda.extensions.leaves.features import LeafFeatures as LeafFeatures
+from streamgda.extensions.leaves.state import LeafStatistics as LeafStatistics
 from streamgda.extensions.private.state import PrivateClassStatistics as PrivateClassStatistics
 from streamgda.extensions.private.statistics import private_statistics as private_statistics
 from streamgda.extensions.ridge.classifier import RidgeClassifier as RidgeClassifier

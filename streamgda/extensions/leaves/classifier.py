@@ -18,7 +18,7 @@ from streamgda.extensions.leaves.features import LeafFeatures
 from streamgda.extensions.leaves.rule import LeafRows
 from streamgda.extensions.leaves.solver import LeafRidge
 from streamgda.extensions.leaves.state import LeafStatistics
-from streamgda.extensions.ridge.calibration import Calibrated, Labelled
+from streamgda.extensions.ridge.calibration import Calibrated, HeldOutScores
 from streamgda.extensions.ridge.mapped import MappedRidgeClassifier, fitted_to_sample, rows_of_map
 from streamgda.extensions.ridge.sampled import RowSample
 from streamgda.extensions.ridge.scores import LinearScores
@@ -109,7 +109,7 @@ class LeafClassifier(MappedRidgeClassifier):
         How probabilities are made of scores; see `calibrate`. None leaves them as they are.
     calibration_rows : int, default=10000
         How many different rows are in the sample that chooses and calibrates.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         The residual of the regression, relative to its right side, at which conjugate gradients end.
     temperature : float, default=1.0
         As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
@@ -158,7 +158,7 @@ class LeafClassifier(MappedRidgeClassifier):
     alpha: Any = "auto"
     _: KW_ONLY
     calibration_rows: int = 10_000
-    tol: float = 1e-4
+    tol: float = 1e-3
     max_df: float = field(default=0.5, init=False)
 
     # ------------------------------------------------------------------ the forest
@@ -210,7 +210,7 @@ class LeafClassifier(MappedRidgeClassifier):
         of_sample = LeafCounts.of(sums.kind, leaves, firsts, codes, weights, len(sums.weights))
         alphas = _ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
         tried = LeafRidge(sums.without(of_sample)).fitted(alphas, leaves)
-        judged = [(Labelled(scores, codes, for_all), alpha) for alpha, scores in tried]
+        judged = [(HeldOutScores(scores, codes, for_all), alpha) for alpha, scores in tried]
         best, alpha = min(judged, key=lambda one: (one[0].error(), -one[1]))
         if own is None and self.calibration is not None:
             own = best.calibrated(statistics.classes, self.calibration).as_softmax()
@@ -255,6 +255,6 @@ def chosen_forest(X: Array, y: Any) -> LeafFeatures:
         grown = clone(forest).fit(rows[~judged], codes[~judged])
         leaves, kind = grown.leaves(rows), kind_named("tied")
         sums = LeafCounts.of(kind, leaves[~judged], grown.firsts, codes[~judged], None, len(classes))
-        fitted = LeafRidge(sums).fitted(_ALPHAS, leaves[judged])
+        fitted = LeafRidge(sums, grown.transform(rows[~judged])).fitted(_ALPHAS, leaves[judged])
         errors.append((min((scores.argmax(axis=1) != codes[judged]).mean() for _, scores in fitted), forest))
     return min(errors, key=itemgetter(0))[1]

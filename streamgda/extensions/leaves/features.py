@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
@@ -248,29 +249,29 @@ class LeafFeatures(TransformerMixin, BaseEstimator):
                 features.feature_names_in_ = np.array(document["names"], dtype=object)
             nodes = []
             for (_, dtype, width), text in zip(_NODES, document["nodes"], strict=True):
-                array = np.frombuffer(b64decode(text), np.dtype(dtype).newbyteorder("<")).astype(dtype)
+                array = np.frombuffer(
+                    b64decode(text, validate=True), np.dtype(dtype).newbyteorder("<")
+                ).astype(dtype)
                 nodes.append(array.reshape(-1, 2) if width == 2 else array)
             features._nodes, features._roots = tuple(nodes), np.array(document["roots"], np.int32)
             features._check_nodes()
             features._set_leaves()
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, binascii.Error) as error:
             raise ValueError(f"this is no forest: {error!r}") from error
         return features
 
     def _check_nodes(self) -> None:
         """Raise ValueError unless a row ends at a leaf of each tree, whatever its values."""
         features, children, thresholds, nan_left = self._nodes
-        n_nodes, is_leaf = len(features), features < 0
-        ends = np.append(self._roots[1:], n_nodes)
-        end_of = np.repeat(ends, np.diff(np.append(self._roots, n_nodes)))
-        inside = children[~is_leaf]
+        sizes = np.diff(np.append(self._roots, len(features)))
+        is_leaf, inside = features < 0, children[features[: len(children)] >= 0]
         sound = (
-            n_nodes == len(children) == len(thresholds) == len(nan_left)
+            len(features) == len(children) == len(thresholds) == len(nan_left)
             and self._roots[:1].tolist() == [0]
-            and (np.diff(self._roots) > 0).all()
+            and (sizes > 0).all()
             and features.max(initial=-1) < self.n_features_in_
             and (inside > np.flatnonzero(~is_leaf)[:, None]).all()  # so that no way comes back
-            and (inside < end_of[~is_leaf][:, None]).all()
+            and (inside < np.repeat(np.cumsum(sizes), sizes)[~is_leaf][:, None]).all()
             and (children[is_leaf, 0] == np.arange(is_leaf.sum())).all()
         )
         if not sound:

@@ -34,6 +34,8 @@ class LeafRidge:
     """The regressions of all penalties that the sums of rows at leaves determine."""
 
     sums: LeafCounts
+    rows: sp.csr_array | None = None
+    """The rows, (n_rows, n_leaves), if they are at hand: their products take less time than those of pairs."""
 
     @cached_property
     def weight(self) -> float:
@@ -51,9 +53,12 @@ class LeafRidge:
         return self.sums.weights / self.weight
 
     @cached_property
-    def _products(self) -> sp.csr_array:
+    def _factors(self) -> list[sp.csr_array]:
+        """Matrices whose product is G."""
+        if self.rows is not None:
+            return [self.rows.T.tocsr(), self.rows]
         pairs = self.sums.pairs
-        return (pairs + pairs.T - sp.diags_array(pairs.diagonal(), format="csr")).tocsr()
+        return [(pairs + pairs.T - sp.diags_array(pairs.diagonal(), format="csr")).tocsr()]
 
     @cached_property
     def _right(self) -> Array:
@@ -75,7 +80,7 @@ class LeafRidge:
             slopes = self.slopes(alpha, slopes, _TOL_OF_COMPARISON)
             yield alpha, self.intercepts(slopes) + slopes[leaves].sum(axis=1)
 
-    def slopes(self, alpha: float, start: Array | None = None, tol: float = 1e-4) -> Array:
+    def slopes(self, alpha: float, start: Array | None = None, tol: float = 1e-3) -> Array:
         """The coefficients of the deviations of a row from the mean: (n_leaves, K).
 
         Parameters
@@ -91,7 +96,9 @@ class LeafRidge:
         diagonal[diagonal <= 0] = 1.0  # of leaves without rows, where the penalty is 0
 
         def times(vectors: Array) -> Array:
-            product: Array = self._products @ vectors
+            product: Array = vectors
+            for factor in reversed(self._factors):
+                product = factor @ product
             product -= np.outer(self.weight * self.mean, self.mean @ vectors)
             product += alpha * vectors
             return product

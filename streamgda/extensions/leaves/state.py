@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from streamgda.data.blocks import labels
 from streamgda.data.blocks.block import Block
+from streamgda.data.storage.documents import TableColumns
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.covariances import CovarianceKind, kind_named
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, squared_weights
-from streamgda.statistics.validation import Columns, as_counts, check_columns
+from streamgda.statistics.validation import as_counts, check_columns
 
 _ROWS_TOGETHER = 1 << 16  # whose pairs are counted at once
 _SUMS = "leaf", "pair"
@@ -127,10 +128,9 @@ class LeafStatistics(Statistics):
         Returns
         -------
         columns : dict of ndarray
-            "label", "count", "weight" and perhaps "squared_weight", (n_classes,); and of the matrices
-            `by_class` ("leaf") and `pairs` ("pair"), in one row, the places i × n_leaves + j of their numbers as steps
-            from one to the next, "leaf_step" and "pair_step", and the numbers, "leaf_weight" and
-            "pair_weight".
+            "label", "count", "weight" and perhaps "squared_weight", (n_classes,). Of the matrices `by_class`
+            ("leaf") and `pairs` ("pair"), in one row each: the steps between the places i × n_leaves + j of
+            their numbers, as "leaf_step" and "pair_step", and the numbers, "leaf_weight" and "pair_weight".
         metadata : dict
             Plain values, as of `ClassStatistics`.
         """
@@ -151,7 +151,7 @@ class LeafStatistics(Statistics):
 
     @classmethod
     def _read_columns(
-        cls, kind: CovarianceKind, columns: Columns, metadata: Mapping[str, Any], n_features: int
+        cls, kind: CovarianceKind, columns: TableColumns, metadata: Mapping[str, Any], n_features: int
     ) -> Labelled[LeafCounts]:
         check_columns(("label", "count", "weight"), columns)
         n_classes = len(columns["label"])

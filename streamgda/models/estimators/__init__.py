@@ -58,6 +58,7 @@ ESTIMATORS: dict[str, Entry] = {
     "GaussianDiscriminantAnalysis": Entry("streamgda.extensions.edda.estimator", "edda"),
     "MixtureDiscriminantAnalysis": Entry("streamgda.extensions.subclasses.mda", "mda"),
     "RidgeClassifier": Entry("streamgda.extensions.ridge.classifier", "ridge"),
+    "LeafClassifier": Entry("streamgda.extensions.leaves.classifier", "leaves"),
     "RandomFeatureClassifier": Entry("streamgda.extensions.ridge.random", "random-features"),
 }
 """The estimators, by the names of their classes."""

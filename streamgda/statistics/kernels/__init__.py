@@ -509,7 +509,7 @@ def find_leaves(rows: Singles, nodes: Sequence[NDArray[Any]], roots: Codes) -> C
 
 
 def count_pairs(leaves: Codes, weights: Array | None, firsts: Indices) -> tuple[Indices, Codes, Array]:
-    """The weights of the pairs of leaves i ≤ j that occur in rows, as the arrays of a CSR matrix in any order.
+    """The weights of the pairs of leaves i ≤ j that occur in rows, as arrays of a CSR matrix in any order.
 
     Parameters
     ----------

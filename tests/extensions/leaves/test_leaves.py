@@ -1,0 +1,162 @@
+"""Leaves of trees: those of scikit-learn's forests, and counts of pairs that are those of dense rows."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+
+import streamgda
+from streamgda import LeafClassifier, LeafFeatures, accumulate, scan_arrow, scan_parquet
+from streamgda.extensions.leaves.rule import LeafRows
+from streamgda.extensions.leaves.solver import LeafRidge
+
+KINDS = {"random": RandomForestClassifier, "extra": ExtraTreesClassifier}
+
+
+def rows(n=600, d=5, seed=0, n_classes=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)).round(rng.integers(1, 9))
+    return X, (np.floor(2 * X[:, 0] * X[:, 1]) + rng.integers(0, 2, n)).astype(int) % n_classes
+
+
+def table(X, y, **others):
+    return pa.table({**{f"x{j}": column for j, column in enumerate(X.T)}, "y": y, **others})
+
+
+@given(
+    st.integers(0, 2**31), st.sampled_from(sorted(KINDS)), st.sampled_from([None, 2, 7, 40]), st.booleans()
+)
+def test_a_row_has_the_leaves_of_scikit_learns_apply(seed, kind, max_leaves, lacks):
+    rng = np.random.default_rng(seed)
+    X, y = rows(200, 4, seed)
+    X *= 10.0 ** rng.integers(-3, 4)
+    X[rng.random(X.shape) < 0.1 * lacks] = np.nan
+    features = LeafFeatures(3, max_leaves, kind, random_state=seed % 99).fit(X[:150], y[:150])
+    forest = KINDS[kind](3, max_leaf_nodes=max_leaves, max_features=0.4, random_state=seed % 99)
+    singles = X.astype(np.float32)
+    applied = forest.fit(singles[:150], y[:150]).apply(singles)
+    thresholds = np.concatenate([tree.tree_.threshold for tree in forest.estimators_]).astype(np.float32)
+    near = np.resize(np.nextafter(thresholds, np.float32(1)), (50, 4))  # where a rounding would be seen
+    for own, theirs in ((features.leaves(X), applied), (features.leaves(near), forest.apply(near))):
+        for t, tree in enumerate(forest.estimators_):
+            leaves = np.flatnonzero(tree.tree_.children_left < 0)
+            np.testing.assert_array_equal(leaves[own[:, t] - features.firsts[t]], theirs[:, t])
+    loaded = LeafFeatures.from_document(features.to_document())
+    np.testing.assert_array_equal(loaded.leaves(X), features.leaves(X))
+    assert (features.transform(X).sum(axis=1) == 3).all()
+
+
+@given(st.integers(0, 2**31), st.sampled_from(["none", "whole", "any"]))
+def test_counts_are_those_of_dense_rows_however_they_are_cut(seed, weighed):
+    rng = np.random.default_rng(seed)
+    X, y = rows(300, 4, seed)
+    weights = {"none": np.ones(300), "whole": rng.integers(1, 9, 300), "any": rng.random(300) + 0.01}[weighed]
+    rule = LeafRows(LeafFeatures(4, 12, random_state=0).fit(X, y))
+    Z = rule.features.transform(X).toarray()
+    parts = np.array_split(rng.permutation(300), rng.integers(1, 6))
+    states = [rule.empty().update(X[own], y[own], weights[own]) for own in parts]
+    state = sum(states)
+    np.testing.assert_allclose(state.pairs.toarray(), np.triu(Z.T @ (Z * weights[:, None])), rtol=1e-12)
+    dense = [np.average(Z[y == k], axis=0, weights=weights[y == k]) for k in state.classes]
+    np.testing.assert_allclose(state.means, dense, rtol=1e-12)
+    rest = state - states[0]
+    assert rest.allclose(sum(states[1:], rule.empty()))
+    if weighed != "any":  # sums of whole numbers have the same bits in any order
+        assert state == sum(states[::-1]) == rule.empty().update(X, y, weights)
+        assert rest == sum(states[1:], rule.empty())
+    with pytest.raises(ValueError, match="never went into the state|cannot be removed|cannot remove"):
+        _ = states[0] - state - states[0]
+    for copy in (pickle.loads(pickle.dumps(state)), streamgda.from_bytes(state.to_bytes())):
+        assert copy == state
+
+
+def test_the_regression_is_that_of_a_dense_solver():
+    X, y = rows(500)
+    rule = LeafRows(LeafFeatures(5, 30).fit(X, y))
+    state = rule.empty().update(X, y)
+    Z = rule.features.transform(X).toarray()
+    centred, indicators = Z - Z.mean(axis=0), np.eye(3)[y]
+    for alpha in (0.3, 3.0, 100.0):
+        ridge = LeafRidge(state.sums_of_leaves())
+        expected = np.linalg.solve(centred.T @ centred + alpha * np.eye(len(Z.T)), centred.T @ indicators)
+        np.testing.assert_allclose(ridge.slopes(alpha, tol=1e-10), expected, atol=1e-7)
+
+
+def test_every_way_to_the_state_is_one(tmp_path):
+    X, y = rows(3_000)
+    rule = LeafRows(LeafFeatures(4, 20).fit(X[:500], y[:500]))
+    whole = rule.empty().update(X, y)
+    (tmp_path / "data").mkdir()
+    for i in range(3):
+        pq.write_table(
+            table(X, y).slice(1_000 * i, 1_000), tmp_path / f"data/{i}.parquet", row_group_size=300
+        )
+    for source in (scan_arrow(table(X, y), "y"), scan_parquet(tmp_path / "data", "y")):
+        assert accumulate(source, "tied", rule=rule).allclose(whole)
+    state = accumulate(source, "tied", rule=rule, checkpoint=tmp_path / "checkpoint")
+    assert accumulate(source, "tied", rule=rule, checkpoint=tmp_path / "checkpoint") == state
+    state.save(tmp_path / "state")
+    assert streamgda.load(tmp_path / "state") == state
+    with pytest.raises(ValueError, match="'tied' alone, and full covariance"):
+        accumulate(source, "full", rule=rule)
+    with pytest.raises(ValueError, match="other forests"):
+        _ = whole + LeafRows(LeafFeatures(4, 20, random_state=1).fit(X, y)).empty().update(X, y)
+    with pytest.raises(ValueError, match="no scatter"):
+        _ = whole.scatter
+    np.testing.assert_allclose(whole.copy().decay(0.5).weights, whole.weights / 2)
+
+
+def test_a_model_learns_merges_and_gains_classes(tmp_path):
+    X, y = rows(4_000)
+    forest = FrozenEstimator(LeafFeatures(8, 100).fit(X, y))
+    whole = LeafClassifier(features=forest).fit(X, y)
+    parts = [
+        LeafClassifier(features=forest).fit(X[own], y[own]) for own in np.array_split(np.arange(4_000), 3)
+    ]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    assert merged.statistics_ == whole.statistics_
+    np.testing.assert_array_equal(merged.predict_proba(X), whole.predict_proba(X))
+    whole.save(tmp_path / "model")
+    loaded = streamgda.load(tmp_path / "model")
+    assert loaded.alpha_ == whole.alpha_
+    np.testing.assert_array_equal(loaded.predict_proba(X), whole.predict_proba(X))
+    late = LeafClassifier(features=forest).fit(X[y < 2][:900], y[y < 2][:900])
+    late.partial_fit(X, y)
+    assert late.classes_.tolist() == [0, 1, 2]
+    assert late.score(X[y == 2], y[y == 2]) > 0.3
+    assert LeafClassifier.from_statistics(whole.statistics_).alpha_ == 3.0
+
+
+def test_the_error_on_unseen_rows_is_the_one_that_is_told():
+    X, y = rows(20_000)
+    model = LeafClassifier(features=LeafFeatures(8, 200)).fit(X[:10_000], y[:10_000])
+    error = 1 - model.score(X[10_000:], y[10_000:])
+    n = 1_250  # an eighth of the rows was not seen
+    assert abs(model.validation_error_ - error) < 4 * (error * (1 - error) / n) ** 0.5
+    assert model.features_.n_features_in_ == 5
+
+
+@pytest.mark.parametrize("change", ["children", "roots", "columns", "text"])
+def test_a_damaged_forest_is_refused(change):
+    X, y = rows(100)
+    document = LeafFeatures(2, 5).fit(X, y).to_document()
+    damaged = {
+        "children": {
+            "nodes": [
+                document["nodes"][0],
+                document["nodes"][1][::-1].replace("=", "A"),
+                *document["nodes"][2:],
+            ]
+        },
+        "roots": {"roots": [0, 999]},
+        "columns": {"n_columns": 1},
+        "text": {"nodes": ["?"] * 4},
+    }
+    with pytest.raises(ValueError, match="no forest"):
+        LeafFeatures.from_document({**document, **damaged[change]})
