@@ -10,7 +10,7 @@ from functools import cache, reduce
 from itertools import accumulate, pairwise
 from operator import add
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streamgda.data.blocks.labels import PARTS
 from streamgda.data.storage.documents import SENSELESS, Metadata, TableColumns
@@ -75,7 +75,9 @@ def empty_statistics(
         if not hasattr(rule, "assign"):
             raise TypeError(f"a rule divides the rows of each class, as SubclassCenters do; got {rule!r}")
         if hasattr(rule, "empty"):  # it has a state of its own
-            return rule.empty(required)
+            if missing != "raise":
+                raise ValueError(f"{rule!r} takes complete rows; set missing='raise' or 'drop'")
+            return cast("Statistics", rule.empty(required))
         empty.rule = rule
     return empty
 

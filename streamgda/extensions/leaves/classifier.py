@@ -153,7 +153,7 @@ class LeafClassifier(MappedRidgeClassifier):
         **MappedRidgeClassifier._parameter_constraints,
         "alpha": [one_of("auto"), Interval(Real, 0, None, closed="left")],
     }
-    _saved_alpha: float | None = None  # of a model that was saved without its sample
+    _saved_alpha = cast("Any", None)  # of a model that was saved without its sample
 
     alpha: Any = "auto"
     _: KW_ONLY

@@ -70,7 +70,7 @@ class LeafCounts:
         pairs.sort_indices()
         places = np.repeat(codes, leaves.shape[1]), leaves.ravel()
         by_class = sp.coo_array((np.repeat(own, leaves.shape[1]), places), (n_classes, n_leaves)).tocsr()
-        return cls(kind, np.bincount(codes, own, n_classes), by_class, pairs)
+        return cls(kind, np.bincount(codes, own, n_classes).astype(np.float64), by_class, pairs)
 
     @property
     def n_features(self) -> int:
@@ -88,7 +88,8 @@ class LeafCounts:
     @property
     def leaf_weights(self) -> Array:
         """Σ w at each leaf: (n_leaves,)."""
-        return self.pairs.diagonal()
+        weights: Array = self.pairs.diagonal()
+        return weights
 
     def weight_text(self, k: int) -> str:
         """The weight of a class as an error names it."""
@@ -101,7 +102,7 @@ class LeafCounts:
     def equals(self, other: LeafCounts) -> bool:
         """Whether the two are the same to the last bit."""
         same = np.array_equal(self.weights, other.weights)
-        return same and all(not (one != two).nnz for one, two in self._beside(other))
+        return same and all(not (one - two).count_nonzero() for one, two in self._beside(other))
 
     def close(self, other: LeafCounts, rtol: float) -> bool:
         """Whether the two agree to `rtol`, each number relative to itself."""
@@ -129,12 +130,14 @@ class LeafCounts:
     @property
     def sums(self) -> Array:
         """Σ w of the rows of each class at each leaf: (K, n_leaves)."""
-        return self.by_class.toarray()
+        sums: Array = self.by_class.toarray()
+        return sums
 
     @property
     def overall_mean(self) -> Array:
         """The share of all rows at each leaf: (n_leaves,)."""
-        return self.leaf_weights / self.weights.sum()
+        mean: Array = self.leaf_weights / self.weights.sum()
+        return mean
 
     @property
     def total_variance(self) -> Array:
@@ -241,7 +244,7 @@ class LeafCounts:
 
 def _difference(whole: sp.csr_array, part: sp.csr_array) -> sp.csr_array:
     """A matrix less another, without what is rounding alone; ValueError if a number would be negative."""
-    rest = whole - part
+    rest: sp.csr_array = whole - part
     rest = rest.multiply(abs(rest) > _NOISE * part).tocsr()
     rest.eliminate_zeros()
     if (rest.data < 0).any():

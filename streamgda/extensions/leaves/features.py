@@ -5,7 +5,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse
@@ -25,7 +25,7 @@ _NODES = (
 )
 
 
-class LeafFeatures(TransformerMixin, BaseEstimator):
+class LeafFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """The leaves of a forest as features: a row is 1 at one leaf of each tree, and 0 elsewhere.
 
     A sample of labelled rows grows the forest, by scikit-learn. It then takes each row by itself. States and
@@ -253,7 +253,8 @@ class LeafFeatures(TransformerMixin, BaseEstimator):
                     b64decode(text, validate=True), np.dtype(dtype).newbyteorder("<")
                 ).astype(dtype)
                 nodes.append(array.reshape(-1, 2) if width == 2 else array)
-            features._nodes, features._roots = tuple(nodes), np.array(document["roots"], np.int32)
+            features._nodes = cast("Any", tuple(nodes))
+            features._roots = np.array(document["roots"], np.int32)
             features._check_nodes()
             features._set_leaves()
         except (KeyError, TypeError, IndexError, binascii.Error) as error:

@@ -35,7 +35,7 @@ class LeafRidge:
 
     sums: LeafCounts
     rows: sp.csr_array | None = None
-    """The rows, (n_rows, n_leaves), if they are at hand: their products take less time than those of pairs."""
+    """The rows, (n_rows, n_leaves), if they are at hand: their products take less time."""
 
     @cached_property
     def weight(self) -> float:

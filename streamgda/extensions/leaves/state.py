@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +14,7 @@ from streamgda.data.blocks.block import Block
 from streamgda.data.storage.documents import TableColumns
 from streamgda.extensions.leaves.counts import LeafCounts
 from streamgda.statistics.base import Statistics
-from streamgda.statistics.covariances import CovarianceKind, kind_named
+from streamgda.statistics.covariances import CovarianceKind, Indices, kind_named
 from streamgda.statistics.kernels import Workspace
 from streamgda.statistics.labelled import Labelled, squared_weights
 from streamgda.statistics.validation import as_counts, check_columns
@@ -48,6 +48,12 @@ class LeafStatistics(Statistics):
         return self._labelled.moments
 
     @property
+    def _firsts(self) -> Indices:
+        """The first leaf of each tree, and the number of all leaves."""
+        firsts: Indices = cast("Any", self.rule).features.firsts
+        return firsts
+
+    @property
     def leaf_weights(self) -> NDArray[np.float64]:
         """Σ w of the rows at each leaf; shape (n_leaves,)."""
         return self._labelled.moments.leaf_weights
@@ -76,7 +82,7 @@ class LeafStatistics(Statistics):
             yield run
 
     def _n_bytes_of(self, block: Block) -> int:
-        return 12 * _ROWS_TOGETHER * len(self.rule.features.firsts)
+        return 12 * _ROWS_TOGETHER * len(self._firsts)
 
     def _from_blocks(self, blocks: Iterable[Block], workspace: Workspace) -> Self | None:
         together: Self | None = None
@@ -101,12 +107,11 @@ class LeafStatistics(Statistics):
         for block in run[1:]:
             classes = labels.union(classes, block.classes)
         codes = np.concatenate([classes.searchsorted(block.classes)[block.codes] for block in run])
-        leaves = np.concatenate([block.features.leaves_of(block) for block in run])
+        leaves = np.concatenate([cast("Any", block.features).leaves_of(block) for block in run])
         is_weighed = any(block.weights is not None for block in run)
         weights = np.concatenate([block.row_weights for block in run]) if is_weighed else None
         counts = np.bincount(codes, minlength=len(classes))
-        kind, firsts = self._labelled.kind, self.rule.features.firsts
-        moments = LeafCounts.of(kind, leaves, firsts, codes, weights, len(classes))
+        moments = LeafCounts.of(self._labelled.kind, leaves, self._firsts, codes, weights, len(classes))
         twin._set_labelled(Labelled(classes, counts, moments, squared_weights(codes, weights)))
         return twin
 

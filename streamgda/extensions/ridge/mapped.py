@@ -125,12 +125,12 @@ class MappedRidgeClassifier(RidgeClassifier):
     def _read(
         self, read: Read, note: Note | None = None, keep: Keep | None = None, *, is_more: bool = False
     ) -> Reading:
-        source = self.__dict__.pop("_source", None)
+        source, scheduler = self.__dict__.pop("_source", (None, None))
         self._more = None
         if is_more and "statistics_" in vars(self):
             rule = self._known_rule()
         elif source is not None:
-            rule = self._rule_of(*_sampled(*source, self._rows_of_part))
+            rule = self._rule_of(*_sampled(source, scheduler, self._rows_of_part))
         else:  # rows in memory, which are looked at twice
             first: _Blocks = read(_Blocks())
             rule = self._rule_of(lambda: first, first.effective_rows)
