@@ -7,9 +7,10 @@
   stream, and `StatisticsLedger` the files of a dataset. `drift` compares two states. `private_statistics`
   are `PrivateClassStatistics`, which may be shared where rows may not.
 - Fit and predict: `GaussianNB`, `LinearDiscriminantAnalysis`, `QuadraticDiscriminantAnalysis`,
-  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`, `RidgeClassifier`. `Categorical` says which
-  columns have categories, and what models make of them. `load` reads what `save` wrote, and
-  `load_metadata` where it comes from. `RandomFeatures` approximate kernels.
+  `GaussianDiscriminantAnalysis`, `MixtureDiscriminantAnalysis`, `RidgeClassifier`,
+  `RandomFeatureClassifier`, `LeafClassifier`. `Categorical` says which columns have categories, and what
+  models make of them. `load` reads what `save` wrote, and `load_metadata` where it comes from.
+  `RandomFeatures` approximate kernels, and `LeafFeatures` are the leaves of a forest.
 - Whole datasets: `predict_dataset` writes predictions. `evaluate` and `progressive_score` return an
   `Evaluation`. `estimate_priors` finds the shares of the classes in rows without labels.
 - Choose and validate: `StatisticsSearchCV` searches for parameters in one read, or two;

@@ -86,7 +86,7 @@ def fit(data: Paths, *, out: str, statistics: bool = False) -> None:
     if estimator.maps_rows and not statistics:  # it is calibrated by a sample of the rows that it reads
         if how := given("accumulate"):
             raise click.UsageError(
-                f"{' '.join(map(flag, how))} of --model random-features takes --statistics too."
+                f"{' '.join(map(flag, how))} of --model {given('model')['model']} takes --statistics too."
             )
         _save(estimator.fit(source, **run), out)
         return
@@ -114,9 +114,9 @@ def search(data: Paths, *, tried: Paths, out: Out = None) -> None:
     Parameters
     ----------
     tried
-        A model (qda, lda, nb, edda, mda, ridge, random-features) and the values of its parameters to try, in
-        all combinations, such as 'qda reg_param=0,0.1'; none is Python's None, and several models may be
-        tried.
+        A model (qda, lda, nb, edda, mda, ridge, random-features, leaves) and the values of its parameters to
+        try, in all combinations, such as 'qda reg_param=0,0.1'; none is Python's None, and several models may
+        be tried.
     out
         Where to save the best model of all the rows, if at all.
 

@@ -99,18 +99,15 @@ class LeafClassifier(MappedRidgeClassifier):
     Parameters
     ----------
     alpha : float or "auto", default="auto"
-        The penalty λ of the squared coefficients. "auto" is the one of least error on rows that the forest
-        has not seen; 3 if there are none, as for a model made of statistics.
+        As in `RidgeClassifier`, but "auto" is the one of least error on rows that the forest has not seen; 3
+        if there are none, as for a model made of statistics.
     features : LeafFeatures or "auto", default="auto"
-        A forest to be grown on the sample, or one that has been, in scikit-learn's `FrozenEstimator`. "auto"
-        compares few large trees, many extremely randomised ones and many small ones on 20,000 rows, and grows
-        the best on at most 200,000.
+        As in `RandomFeatureClassifier`, but a forest. "auto" compares few large trees, many extremely
+        randomised ones and many small ones on 20,000 rows, and grows the best on at most 200,000.
     calibration : {"auto", "temperature", "softmax"} or None, default="auto"
-        How probabilities are made of scores; see `calibrate`. None leaves them as they are.
+        As in `RandomFeatureClassifier`. With None no penalty is chosen either: it is 3.
     calibration_rows : int, default=10000
-        How many different rows are in the sample that chooses and calibrates.
-    tol : float, default=1e-3
-        The residual of the regression, relative to its right side, at which conjugate gradients end.
+        As in `RandomFeatureClassifier`, of rows that the forest has not seen.
     temperature : float, default=1.0
         As in `QuadraticDiscriminantAnalysis`, for the scores. `calibrate` sets it.
     categories : "auto", Categorical or None, default="auto"
@@ -158,7 +155,6 @@ class LeafClassifier(MappedRidgeClassifier):
     alpha: Any = "auto"
     _: KW_ONLY
     calibration_rows: int = 10_000
-    tol: float = 1e-3
     max_df: float = field(default=0.5, init=False)
 
     # ------------------------------------------------------------------ the forest
@@ -183,7 +179,7 @@ class LeafClassifier(MappedRidgeClassifier):
         assert isinstance(statistics, LeafStatistics)
         alpha, calibrated = self._chosen(statistics)
         ridge = LeafRidge(statistics.sums_of_leaves())
-        slopes, scale = ridge.slopes(alpha, tol=self.tol), _SCALE
+        slopes, scale = ridge.slopes(alpha), _SCALE
         intercepts = ridge.intercepts(slopes)
         if calibrated is not None and (softmax := calibrated.softmax) is not None:
             slopes, intercepts, scale = slopes @ softmax.slopes, softmax(intercepts), 1.0

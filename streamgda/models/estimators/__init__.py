@@ -100,6 +100,13 @@ SKOPS_TYPES = [
         f"streamgda.extensions.ridge.{name}"
         for name in ("features.RandomFeatures", "rule.MappedRows", "sampled.RowSample")
     ),
+    *(
+        f"streamgda.extensions.leaves.{name}"
+        for name in (
+            *("classifier.UnseenSample", "counts.LeafCounts", "features.LeafFeatures", "rule.LeafRows"),
+            "state.LeafStatistics",
+        )
+    ),
     "streamgda.extensions.subclasses.centers.SubclassCenters",
     "streamgda.extensions.subclasses.sampled.Sample",
 ]

@@ -15,6 +15,7 @@ import streamgda
 from streamgda import (
     Categorical,
     GaussianNB,
+    LeafFeatures,
     LinearDiscriminantAnalysis,
     MixtureDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -41,7 +42,8 @@ ATTRIBUTES = [
 @pytest.fixture(params=MODELS, ids=lambda kind: kind.__name__)
 def pair(request):
     """A model to which a class was announced that has not come, and one without it."""
-    params = {"features": 20} if request.param.maps_rows else {}
+    features = {"RandomFeatureClassifier": 20, "LeafClassifier": LeafFeatures(3)}.get(request.param.__name__)
+    params = {"features": features} if features else {}
     return tuple(request.param(**params).partial_fit(X, Y, classes=classes) for classes in ([2, 1, 0], None))
 
 
