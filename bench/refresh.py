@@ -30,7 +30,7 @@ from bench.object_store_stub import CREDENTIALS, ObjectStore
 from streamgda import ClassStatistics, StatisticsLedger, scan_parquet
 from streamgda.data.sources.base import FileSource
 from streamgda.data.sources.splits import InputFile
-from streamgda.data.storage.filesystems import Version
+from streamgda.data.storage.versions import Version
 from streamgda.jobs.ledger.entries import Entry, FileRecord, LedgerFile, table_of
 
 FEATURES, CLASSES, ROWS = 20, 3, 12

@@ -42,8 +42,9 @@ from streamgda.data.sources.maps.maps import FeatureMap
 from streamgda.data.sources.splits import InputFile, RowRange
 from streamgda.data.sources.stores import PlannedArrays
 from streamgda.data.sources.zarr import ZarrRows, ZarrSource
-from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.identity import canonical, identity_of
+from streamgda.data.storage.versions import Version
 from streamgda.jobs.ledger.entries import FileRecord
 from streamgda.jobs.scoring.columns import PredictionColumns
 from streamgda.jobs.scoring.inference import Decision

@@ -33,9 +33,10 @@ from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Dataset, name_of_format
 from streamgda.data.sources.splits import ROWS_PER_TASK
 from streamgda.data.sources.tabular import TabularSource
-from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.footers import INT96_UNIT
 from streamgda.data.storage.tables import stream_of
+from streamgda.data.storage.versions import Version
 
 _UNREADABLE = (
     "it is damaged or something else, or a column is not of the type that the dataset has for it (then make "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from dask.delayed import Delayed
 
-    from streamgda.data.storage.filesystems import Version
+    from streamgda.data.storage.versions import Version
 
 
 ROWS_PER_TASK = 1 << 18

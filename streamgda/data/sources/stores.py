@@ -21,10 +21,11 @@ from zarr.codecs import ShardingCodec, ShardingCodecIndexLocation
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, WrapperStore
 
 from streamgda.data.blocks.wording import counted
-from streamgda.data.storage.filesystems import Place, Storage, version_of_info
+from streamgda.data.storage.filesystems import Place, Storage
 from streamgda.data.storage.identity import UNTOLD
 from streamgda.data.storage.retries import StorageError, retried, storing
 from streamgda.data.storage.secrets import concealed
+from streamgda.data.storage.versions import version_of_info
 
 T = TypeVar("T")
 

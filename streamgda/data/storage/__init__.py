@@ -6,6 +6,10 @@ This room imports no other room of the package. Its files, from the bottom up:
     Paths as users pass them; paths and errors as messages show them.
 `documents`
     Plain values as JSON and as hashes, and the JSON document in the metadata of a file.
+`identity`
+    Hashes of values with their types, by which states and outputs are found again.
+`versions`
+    The `Version` of a file. It decides whether the file has changed.
 `threads`
     Threads that nothing waits for, such as those that make requests.
 `retries`
@@ -14,7 +18,7 @@ This room imports no other room of the package. Its files, from the bottom up:
     Filesystems whose paths, answers and errors show nothing of the secrets in a URL.
 `filesystems`
     `Storage`: the filesystem, pyarrow's or fsspec's, that a path or URL is on. Which files are in a folder,
-    and in which version; whether two paths lead to one place. Write a file wholly or not at all; let one
+    and their versions; whether two paths lead to one place. Write a file wholly or not at all; let one
     process at a time write to a folder.
 `reading`
     The bytes of a file, whole or by ranges.

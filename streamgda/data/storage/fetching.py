@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.reading import Range, RangedFile, ReadRange, Request, open_whole, reader_of
 from streamgda.data.storage.retries import storing
+from streamgda.data.storage.versions import Version
 
 STEP = 1 << 26
 """Bytes of a row group that are requested together. A longer one is cut into equal shares of each column."""

@@ -1,4 +1,4 @@
-"""The filesystem that a path or URL is on, pyarrow's or fsspec's; its files, and the version of each.
+"""The filesystem that a path or URL is on, pyarrow's or fsspec's, and its files.
 
 Different paths may lead to one place: relative and absolute ones, links, and those of different libraries.
 
@@ -15,12 +15,10 @@ import pathlib
 import re
 import stat
 import uuid
-import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
@@ -29,11 +27,11 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from streamgda.data.storage.documents import digest
 from streamgda.data.storage.paths import AnyFileSystem, Path, one_line, shown
 from streamgda.data.storage.retries import StorageError, retried, storing
 from streamgda.data.storage.secrets import Concealed, concealed, concealing
 from streamgda.data.storage.threads import wait_for
+from streamgda.data.storage.versions import Version, version_of_headers, version_of_info, version_of_status
 
 T = TypeVar("T")
 
@@ -42,60 +40,13 @@ _SUFFIX = ".unfinished"
 _UNFINISHED = re.compile(rf"\.?(?P<finished>.+)\.[0-9a-f]{{32}}{re.escape(_SUFFIX)}")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Version:
-    """A file's version: its size, and its ETag or, where the store lists none, its modification time.
-
-    Attributes
-    ----------
-    size : int or None
-        In bytes.
-    modified : int or None
-        Nanoseconds since 1970, UTC.
-    etag : str or None
-        The store's own identifier of the content.
-    """
-
-    size: int | None
-    modified: int | None
-    etag: str | None = None
-
-    @property
-    def identity(self) -> tuple[int | None, int | str | None]:
-        """Size, and ETag or modification time: equal for equal versions."""
-        return self.size, self.modified if self.etag is None else self.etag
-
-    @property
-    def tells_content(self) -> bool:
-        """Whether more than the size tells it from other versions."""
-        return self.modified is not None or self.etag is not None
-
-    def warn_if_size_alone(self, name: str) -> None:
-        """Warn, once in a process, that only its size tells a version of a file from others."""
-        if not self.tells_content and not _warned_of:
-            _warned_of.append(name)
-            warnings.warn(
-                f"{name}: its store says the size of a file and nothing else that tells its versions apart. "
-                "Where states or predictions are found again, other rows of the same size are taken for the "
-                "same: give changed files new names",
-                stacklevel=2,
-            )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-
-_warned_of: list[str] = []  # the first file with a version of size alone
-
-
 _KINDS = {"local": "file", "s3a": "s3", "gs": "gcs", "abfss": "abfs", "az": "abfs", "arrow_hdfs": "hdfs"}
 
 _OBJECT_STORES = {"s3", "gcs", "abfs", "oci", "oss", "memory"}
 
 _FEWEST_TO_LIST = 8  # files in one folder, which may hold many others
+
+_SECOND = 1_000_000_000  # nanoseconds
 
 LOCK = ".lock"
 
@@ -243,7 +194,7 @@ class Storage:
         """
         try:
             if (place := self.local_path(name)) is not None:
-                return _version_by_status(pathlib.Path(place).stat())
+                return version_of_status(pathlib.Path(place).stat())
             if (behind := self.forget_listings(name)) is not None:
                 return version_of_info(behind.info(name))
         except FileNotFoundError as error:
@@ -263,10 +214,7 @@ class Storage:
         version = None if self._is_s3 else self.version(name)
         file = self.filesystem.open_input_file(name)
         if version is None:
-            headers = file.metadata() or {}
-            if "Content-Length" not in headers or "Last-Modified" not in headers:
-                return file, self.version(name)
-            version = Version(int(headers["Content-Length"]), _nanoseconds(headers["Last-Modified"].decode()))
+            version = version_of_headers(file.metadata() or {}) or self.version(name)
         return file, version
 
     def check_unchanged(self, name: str, planned: Version) -> None:
@@ -410,50 +358,6 @@ class Storage:
             yield
 
 
-def _version_by_status(status: os.stat_result) -> Version:
-    """The version of a local file."""
-    return Version(status.st_size, status.st_mtime_ns)
-
-
-_SECOND = 1_000_000_000  # nanoseconds
-
-_ETAGS = ("ETag", "etag", "md5Hash")
-
-_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified")
-
-_NOT_OF_CONTENT = re.compile(
-    r"name|path|type|size|length|.*ur[li]|mime.*|partial|.*access.*|atime|time|.*expir.*|ttl|age|date|.*request.*"
-    r"|uid|gid|owner|group|perm.*|mode|ino|.*link|storage.?class",
-    re.IGNORECASE,
-)
-
-
-def version_of_info(info: Mapping[str, Any]) -> Version:
-    """The version of a file by fsspec, whose filesystems have different keys for the same values.
-
-    If none of the known keys is there, the version is a digest of all other values, except of those that may
-    change while the content does not.
-    """
-    etag = next((str(info[key]) for key in _ETAGS if info.get(key)), None)
-    time = next((info[key] for key in _TIMES if info.get(key)), None)
-    if etag is None and time is None:
-        known = {key: str(value) for key, value in info.items() if isinstance(value, _PLAIN)}
-        known = {key: value for key, value in known.items() if not _NOT_OF_CONTENT.fullmatch(key)}
-        etag = digest(known) if known.keys() - {"created"} else None
-        time = info.get("created")
-    return Version(info.get("size"), _nanoseconds(time) if time else None, etag)
-
-
-_PLAIN = (bool, int, float, str, bytes, datetime)
-
-
-def _nanoseconds(time: float | str | datetime) -> int:
-    if isinstance(time, str):
-        time = datetime.fromisoformat(time)
-    seconds = time.timestamp() if isinstance(time, datetime) else time
-    return round(seconds * 1_000_000) * 1_000
-
-
 def walk_files(folder: str) -> Iterator[tuple[str, Version]]:
     """Yield each file in a folder, at any depth, once: its path, with "/" in it, and its version.
 
@@ -480,7 +384,7 @@ def walk_files(folder: str) -> Iterator[tuple[str, Version]]:
                 files.append((inside, entry.path))
         for name, place in files:
             with suppress(FileNotFoundError):  # gone since its folder was listed
-                yield name, _version_by_status(pathlib.Path(place).lstat())
+                yield name, version_of_status(pathlib.Path(place).lstat())
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

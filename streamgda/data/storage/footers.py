@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.reading import ReadRange, reader_of
 from streamgda.data.storage.retries import storing
+from streamgda.data.storage.versions import Version
 
 _BEHIND = 8  # bytes after the footer: its length, and "PAR1", or "PARE" if it is encrypted
 

@@ -35,11 +35,12 @@ from streamgda.data.blocks.wording import callers_level
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage import tables
 from streamgda.data.storage.documents import SENSELESS, digest
-from streamgda.data.storage.filesystems import Storage, Version, finished_name, reached
+from streamgda.data.storage.filesystems import Storage, finished_name, reached
 from streamgda.data.storage.identity import canonical
 from streamgda.data.storage.paths import one_line
 from streamgda.data.storage.reading import open_whole
 from streamgda.data.storage.threads import read_ahead
+from streamgda.data.storage.versions import Version
 from streamgda.statistics.base import Statistics
 from streamgda.statistics.factory import COLUMNS, state_of, states_of, states_of_folds
 from streamgda.statistics.floating.moment_columns import JoinedStates

@@ -15,8 +15,8 @@ from streamgda.data.sources.base import FileSource, Map
 from streamgda.data.sources.maps.maps import is_of_map
 from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ROWS_PER_TASK, InputFile, Split, group_into_tasks
-from streamgda.data.storage.filesystems import Version
 from streamgda.data.storage.retries import repeated
+from streamgda.data.storage.versions import Version
 from streamgda.jobs.ledger.drift import RefreshReport
 from streamgda.jobs.ledger.entries import Entries, Entry, FileRecord, State, content_of, in_order, table_of
 from streamgda.jobs.passes.accumulate import accumulate_splits

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamgda import StatisticsLedger, accumulate, scan_parquet
-from streamgda.data.storage import filesystems
-from streamgda.data.storage.filesystems import version_of_info
+from streamgda.data.storage import versions
+from streamgda.data.storage.versions import version_of_info
 from tests.data.storage.web import WebServer
 
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +81,7 @@ def test_a_web_server_without_etags_tells_versions_by_their_times(tmp_path):
 
 
 def test_a_version_of_size_alone_is_said_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(filesystems, "_warned_of", [])
+    monkeypatch.setattr(versions, "_warned_of", [])
     put(tmp_path / "1.parquet", 1)
     with WebServer(tmp_path) as server:
         server.version_of = lambda path: {}

@@ -34,10 +34,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from streamgda.data.blocks import wording
-from streamgda.data.storage.filesystems import Place, Storage, Version, moved, resolve, resolve_all
+from streamgda.data.storage.filesystems import Place, Storage, moved, resolve, resolve_all
 from streamgda.data.storage.paths import Address, AnyFileSystem, shown
 from streamgda.data.storage.retries import StorageError, retried
 from streamgda.data.storage.threads import wait_for
+from streamgda.data.storage.versions import Version
 
 SUFFIXES = (".parquet", ".parq", ".pq")
 """How the names of Parquet files end."""

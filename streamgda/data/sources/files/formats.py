@@ -41,10 +41,11 @@ from streamgda.data.sources.files.planning import Check, Dataset, name_of_format
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
 from streamgda.data.sources.splits import InputFile
 from streamgda.data.storage.fetching import STEP, decodable
-from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.footers import Footer
 from streamgda.data.storage.identity import UNTOLD
 from streamgda.data.storage.retries import repeated, retried
+from streamgda.data.storage.versions import Version
 
 _PACKED = ("", *CODECS)
 

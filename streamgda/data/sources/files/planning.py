@@ -49,11 +49,12 @@ from streamgda.data.sources.files.keys import (
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups, read_buffer
 from streamgda.data.sources.splits import InputFile, group_into_tasks
 from streamgda.data.storage.fetching import chunks_of
-from streamgda.data.storage.filesystems import Storage, Version, conceal
+from streamgda.data.storage.filesystems import Storage, conceal
 from streamgda.data.storage.footers import FORMAT, INT96_UNIT, Footer, read_footer
 from streamgda.data.storage.retries import noting_retries, retried, warning_of_retries
 from streamgda.data.storage.secrets import concealing
 from streamgda.data.storage.threads import DaemonThreads, wait_for
+from streamgda.data.storage.versions import Version
 
 _FILES_OF_TASK = 128
 

@@ -35,11 +35,12 @@ from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import Absent, as_type, read_as
 from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
-from streamgda.data.storage.filesystems import Storage, Version
+from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.footers import DECODED, INT96_UNIT, SMALL_FILE, has_encrypted_columns, tail_of
 from streamgda.data.storage.identity import UNTOLD, fields_of, identity_of
 from streamgda.data.storage.reading import Range, RangedFile, reader_of, request_threads
 from streamgda.data.storage.retries import StorageError
+from streamgda.data.storage.versions import Version
 
 _ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
 WIDE = 256  # columns
