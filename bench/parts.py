@@ -15,7 +15,7 @@ Function: TypeAlias = tuple[str, int, str]  # its file, its line and its name
 
 PARTS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "planning": (("files/planning.py", "plan_batch"),),
-    "decoding": (("files/row_groups.py", "_batches_of_run"),),
+    "decoding": (("files/row_groups.py", "_batches_of"),),
     "labels": (("sources/batches.py", "labels_of"), ("blocks/labels.py", "drop_unused")),
     "gathering": (("streamgda/statistics/kernels/__init__.py", "gather"),),
     "centring": (("streamgda/statistics/kernels/__init__.py", "centre"),),

@@ -41,7 +41,7 @@ T = TypeVar("T")
 S = TypeVar("S", bound="Statistics")
 
 _CHANGES = count()
-_BLOCKS_OF_RUN = 4  # which one thread adds up; more if the state is large, fewer if blocks are large
+_BLOCKS_TOGETHER = 4  # which one thread adds up; more if the state is large, fewer if blocks are large
 _MOST_VALUES = 1 << 24  # of a block, where a rule makes many features of the rows
 
 
@@ -542,7 +542,7 @@ class Statistics(Locked, ABC):
         """The rows of some blocks as a state of the same kind; None if there are no blocks."""
         if self.rule is not None:
             blocks = map(self.rule.assign, blocks)
-            blocks = chain.from_iterable(map(_pieces, blocks)) if workspace is None else blocks
+            blocks = chain.from_iterable(map(_cut, blocks)) if workspace is None else blocks
         blocks = iter(blocks)
         first = list(islice(blocks, 2)) if workspace is None else []
         is_of_one_thread, blocks = len(first) < 2 or _is_of_one_thread(first[0]), chain(first, blocks)
@@ -550,22 +550,23 @@ class Statistics(Locked, ABC):
         if is_of_one_thread:
             return self._from_blocks(blocks, workspace or Workspace())
         together: Self | None = None
-        for part in in_threads(self._of_run, self._runs(blocks), lambda run: self._n_bytes_of(run[0])):
+        groups = self._groups(blocks)
+        for part in in_threads(self._of_group, groups, lambda group: self._n_bytes_of(group[0])):
             together = part if together is None else together._merge(part, owned=True)
         return together
 
-    def _runs(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
+    def _groups(self, blocks: Iterator[Block]) -> Iterator[list[Block]]:
         """Yield consecutive blocks, so many that merging their states takes a small part of the time."""
         for block in blocks:
             n_values = max(1, len(block.codes) * block.n_features)
             of_state = self._n_bytes_of(block) // (4 * n_values)  # twice as many values as its state has
-            n_blocks = max(min(_BLOCKS_OF_RUN, _MOST_VALUES // n_values), of_state)
+            n_blocks = max(min(_BLOCKS_TOGETHER, _MOST_VALUES // n_values), of_state)
             yield [block, *islice(blocks, max(1, n_blocks) - 1)]
 
-    def _of_run(self, blocks: list[Block]) -> Self:
-        """The state of the rows of a run, which is merged with others in their order."""
+    def _of_group(self, blocks: list[Block]) -> Self:
+        """The state of the rows of some blocks, which is merged with others in their order."""
         state = self._from_blocks(blocks, Workspace())
-        assert state is not None  # a run has blocks
+        assert state is not None  # there are blocks
         return state
 
     def _n_bytes_of(self, block: Block) -> int:
@@ -962,11 +963,11 @@ def _is_of_one_thread(block: Block) -> bool:
     return isinstance(block.features, MadeColumns) and block.features.of_one_thread
 
 
-def _pieces(block: Block) -> Iterator[Block]:
-    """The rows of a block, in equal pieces if a rule has made many features of them."""
+def _cut(block: Block) -> Iterator[Block]:
+    """The rows of a block, in equal blocks if a rule has made many features of them."""
     n_rows = len(block.codes)
-    n_pieces = 1 if _is_of_one_thread(block) else -(-n_rows * block.n_features // _MOST_VALUES)
-    return iter([block]) if n_pieces < 2 else block.pieces(-(-n_rows // n_pieces))
+    n_blocks = 1 if _is_of_one_thread(block) else -(-n_rows * block.n_features // _MOST_VALUES)
+    return iter([block]) if n_blocks < 2 else block.cut(-(-n_rows // n_blocks))
 
 
 def check_statistics(statistics: object) -> None:

@@ -221,12 +221,12 @@ class Block:
         """The rows start:stop, with `n_dropped` set to 0."""
         return replace(self._at(slice(start, stop)), n_dropped=0, row_name=self.row_name.after(start))
 
-    def pieces(self, size: int) -> Iterator[Block]:
+    def cut(self, size: int) -> Iterator[Block]:
         """Yield the rows in blocks of so many, at least one block. The first has the `n_dropped` of all."""
         for start in range(0, max(len(self.codes), 1), size):
-            piece = self.between(start, start + size)
-            classes, codes = labels.drop_unused(piece.classes, piece.codes)
-            yield replace(piece, classes=classes, codes=codes, n_dropped=0 if start else self.n_dropped)
+            cut = self.between(start, start + size)
+            classes, codes = labels.drop_unused(cut.classes, cut.codes)
+            yield replace(cut, classes=classes, codes=codes, n_dropped=0 if start else self.n_dropped)
 
     def take(self, rows: NDArray[np.intp]) -> Block:
         """The rows at these positions, with the same `n_dropped`."""

@@ -9,7 +9,7 @@ sources of Parquet files (`scan_parquet`), of other files (`scan`), Arrow data (
   collection. `running`: what a user says of a read: its scheduler, and who is told how far it is.
 - `files`: folders of Parquet, CSV, JSON lines, Feather and ORC.
 - `arrow`: tables, datasets and streams of Arrow data. `frames`: those of rows in memory.
-- `zarr`: Zarr groups, in slabs of rows. `stores`: whether what a store holds changes in a pass.
+- `zarr`: Zarr groups, in batches of rows. `stores`: whether what a store holds changes in a pass.
 - `dask`: Dask collections.
 - `columns`: which columns are features, target and weight, and how others than numbers become features.
 - `tabular`: the base class of sources of columns. `computed`: features that are computed of others.

@@ -251,9 +251,9 @@ def group_into_tasks(
     rows_per_task: int | None = None,
     n_rows: Callable[[T], int | None] = attrgetter("n_rows"),
 ) -> Iterator[Sequence[T]]:
-    """Yield runs of consecutive parts, one for each task: at most `rows_per_task` rows, or a single part.
+    """Yield groups of consecutive splits, one for each task: at most `rows_per_task` rows, or a single split.
 
-    A part of unknown size is a task of its own. By default a task has at most `ROWS_PER_TASK` rows, or fewer
+    A split of unknown size is a task of its own. By default a task has at most `ROWS_PER_TASK` rows, or fewer
     if these would take more than 512 MB.
     """
     most = rows_per_task or min(ROWS_PER_TASK, _ELEMENTS_PER_TASK // max(1, n_features or 1))

@@ -1,6 +1,6 @@
 """Zarr groups with a matrix of rows and an array of labels, in any store, of format 2 or 3.
 
-Slabs of consecutive rows are read ahead. The plan of a pass lists the stored chunks and their versions. A
+Batches of consecutive rows are read ahead. The plan of a pass lists the stored chunks and their versions. A
 chunk that changes during the pass is an error.
 """
 
@@ -362,11 +362,11 @@ class ZarrRows(ScorableSplit):
     n_rows = property(lambda self: self.stop - self.start)
 
     def blocks(self) -> Iterator[Block]:
-        """Read the rows, slab by slab, each slab a whole number of chunks of the features."""
+        """Read the rows, batch by batch, each a whole number of chunks of the features."""
         if self.source.target is None:
             raise ValueError(f"{self.source.origin}: no target is named; name the array of labels")
         origin = self.source.origin
-        for places, (rows, labels, *others) in self._slabs():
+        for places, (rows, labels, *others) in self._batches():
             yield from array_blocks(
                 rows,
                 labels,
@@ -379,8 +379,8 @@ class ZarrRows(ScorableSplit):
             del rows  # or they would be held while the next ones are read
 
     def tables(self) -> Iterator[pa.Table]:
-        """Read the rows, slab by slab."""
-        for _, (rows, *others) in self._slabs():
+        """Read the rows, batch by batch."""
+        for _, (rows, *others) in self._batches():
             columns = [lists_of(rows), *map(pa.array, map(_for_arrow, others))]
             yield pa.table(dict(zip((self.source.features, *self.source.beside), columns, strict=False)))
             del rows, others, columns
@@ -404,15 +404,15 @@ class ZarrRows(ScorableSplit):
         return [self.source.origin, fields_of(self), *unknown]
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, NDArray[Any]]]]:
-        """Read the features, slab by slab, and the arrays kept beside them."""
-        for row_name, (rows, *others) in self._slabs():
+        """Read the features, batch by batch, and the arrays kept beside them."""
+        for row_name, (rows, *others) in self._batches():
             block = Block(rows, np.zeros(1, np.int64), np.zeros(len(rows), np.uint8), row_name=row_name)
             beside = dict(zip(self.source.kept, map(_for_arrow, others), strict=False))
             yield without_missing(block, beside, self.source.missing)
             del rows, block
 
-    def _slabs(self) -> Iterator[tuple[Places, Sequence[NDArray[Any]]]]:
-        """Slabs of consecutive rows of all the arrays, and their places."""
+    def _batches(self) -> Iterator[tuple[Places, Sequence[NDArray[Any]]]]:
+        """Batches of consecutive rows of all the arrays, and their places."""
         source = self.source
         store = WatchedStore(source.store, self.stored, self.arrays)
         arrays = source.opened(store)
@@ -421,11 +421,11 @@ class ZarrRows(ScorableSplit):
         near = isinstance(unwrapped(source.store), LocalStore | MemoryStore)
         packings = list(map(_packing, arrays))
         try:
-            for start, stored in _aligned_slabs(arrays, self.start, self.stop, near=near):
-                slab = [one.read(part) if one else part for one, part in zip(packings, stored, strict=True)]
+            for start, stored in _aligned_batches(arrays, self.start, self.stop, near=near):
+                batch = [one.read(part) if one else part for one, part in zip(packings, stored, strict=True)]
                 del stored
-                yield self._in_parts(Places(source.origin, start), slab)
-                del slab
+                yield self._in_parts(Places(source.origin, start), batch)
+                del batch
         except (FileNotFoundError, StorageError, ChangedChunkError):
             raise
         except Exception as error:  # a codec may raise anything
@@ -441,7 +441,7 @@ class ZarrRows(ScorableSplit):
     def _in_parts(
         self, places: Places, arrays: Sequence[NDArray[Any]]
     ) -> tuple[Places, Sequence[NDArray[Any]]]:
-        """The rows of a slab that are in the parts to be read, and their places."""
+        """The rows of a batch that are in the parts to be read, and their places."""
         if not (parts := self.source.parts):
             return places, arrays
         by_name, n_rows = dict(zip(self.source.names, arrays, strict=True)), len(arrays[0])
@@ -519,13 +519,13 @@ def _described(arrays: Iterable[zarr.Array[Any]]) -> str:
     return digest(described)
 
 
-# ---------------------------------------------------------------------- slabs of rows
+# ---------------------------------------------------------------------- batches of rows
 
 
-def _aligned_slabs(
+def _aligned_batches(
     arrays: Sequence[zarr.Array[Any]], start: int, stop: int, *, near: bool
 ) -> Iterator[tuple[int, tuple[NDArray[Any], ...]]]:
-    """Slabs of the rows of all the arrays, and where each starts: whole chunks of the first array.
+    """Batches of the rows of all the arrays, and where each starts: whole chunks of the first array.
 
     Parameters
     ----------
@@ -534,14 +534,14 @@ def _aligned_slabs(
     start, stop : int
         The rows to read.
     near : bool
-        Whether the store is on this machine. Then at most one slab is read ahead. For other stores, as many
-        slabs are read ahead as fit into `_MOST_AHEAD` elements. No slab is read ahead if it has more
+        Whether the store is on this machine. Then at most one batch is read ahead. For other stores, as many
+        batches are read ahead as fit into `_MOST_AHEAD` elements. No batch is read ahead if it has more
         elements.
     """
     n_rows, n_features = _rows_at_once(arrays[0]), arrays[0].shape[1]
     size = n_rows * max(1, READ_ELEMENTS // (n_rows * n_features))
     n_ahead = _MOST_AHEAD // (size * n_features)
-    each = [_slabs_of(array, start, stop, size, min(n_ahead, 1) if near else n_ahead) for array in arrays]
+    each = [_batches_of(array, start, stop, size, min(n_ahead, 1) if near else n_ahead) for array in arrays]
     return zip(range(start, stop, size), zip(*each, strict=True), strict=True)
 
 
@@ -551,10 +551,10 @@ def _rows_at_once(array: zarr.Array[Any]) -> int:
     return shard[0] if shard is not None and math.prod(shard) <= _MOST_OF_SHARD else array.chunks[0]
 
 
-def _slabs_of(
+def _batches_of(
     array: zarr.Array[Any], start: int, stop: int, size: int, n_ahead: int
 ) -> Iterator[NDArray[Any]]:
-    """Yield slabs of `size` rows. A chunk is read once; its rows beyond a slab are kept for the next slab."""
+    """Yield batches of `size` rows. A chunk is read once; its rows beyond a batch are kept for the next."""
 
     def read(rows: tuple[int, int]) -> NDArray[Any]:
         return np.asarray(array[slice(*rows)])
@@ -562,9 +562,9 @@ def _slabs_of(
     unit, firsts = _rows_at_once(array), range(start, stop, size)
     ends = [min(-(-min(first + size, stop) // unit) * unit, stop) for first in firsts]
     rest = read((start, start))
-    with closing(read_ahead(read, pairwise([start, *ends]), n_ahead)) as slabs:
-        for first, more in zip(firsts, slabs, strict=True):
+    with closing(read_ahead(read, pairwise([start, *ends]), n_ahead)) as batches:
+        for first, more in zip(firsts, batches, strict=True):
             rest = np.concatenate([rest, more]) if len(rest) else more
             del more
             yield rest[: min(size, stop - first)]
-            rest = rest[size:].copy()  # a view would keep the slab
+            rest = rest[size:].copy()  # a view would keep the batch

@@ -1,8 +1,8 @@
 """Read remote files by few requests, which are made before their bytes are used.
 
 A request for a few kilobytes takes as long as one for megabytes. So byte ranges that lie side by side are
-requested together, and a long range is requested in pieces that are fetched at the same time. Threads that
-all readers of a process share make the requests.
+requested together, and a long range in several requests at the same time. Threads that all readers of a
+process share make the requests.
 
 `fetch_ahead` begins to fetch splits before they are used.
 """
@@ -24,8 +24,8 @@ from streamgda.data.storage.reading import Range, RangedFile, ReadRange, Request
 from streamgda.data.storage.retries import storing
 from streamgda.data.storage.versions import Version
 
-STEP = 1 << 26
-"""Bytes of a row group that are requested together. A longer one is cut into equal shares of each column."""
+BYTES_TOGETHER = 1 << 26
+"""Bytes of a row group that are requested together. A longer one takes rounds: a range of each column."""
 
 _REQUEST = 12 << 20  # bytes of the longest request
 _HOLE = 1 << 15  # bytes between two ranges that are fetched too, to save a request
@@ -54,23 +54,23 @@ def range_of(chunk: pq.ColumnChunkMetaData) -> Range:
     return start, start + chunk.total_compressed_size
 
 
-def in_shares(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """Cut ranges into shares. Yield the first share of each, up to `STEP` bytes in all, then the second."""
-    n_shares = ceil(sum(stop - start for start, stop in ranges) / STEP)
-    for k in range(n_shares):
-        yield [_share(*span, k, n_shares) for span in ranges]
+def in_rounds(ranges: Sequence[Range]) -> Iterator[list[Range]]:
+    """Cut each range into equal ones. Yield the first of each, at most 64 MB in all, then the second."""
+    n_ranges = ceil(sum(stop - start for start, stop in ranges) / BYTES_TOGETHER)
+    for k in range(n_ranges):
+        yield [_kth(*span, k, n_ranges) for span in ranges]
 
 
-def _share(start: int, stop: int, k: int, n_shares: int) -> Range:
-    return start + (stop - start) * k // n_shares, start + (stop - start) * (k + 1) // n_shares
+def _kth(start: int, stop: int, k: int, n_ranges: int) -> Range:
+    return start + (stop - start) * k // n_ranges, start + (stop - start) * (k + 1) // n_ranges
 
 
 def requests_for(ranges: Iterable[Range]) -> list[Request]:
     """The requests for some ranges that do not overlap, in their order."""
     requests: list[Request] = []
     for span in ranges:
-        n_pieces = ceil((span[1] - span[0]) / _REQUEST)
-        for start, stop in (_share(*span, k, n_pieces) for k in range(n_pieces)):
+        n_requests = ceil((span[1] - span[0]) / _REQUEST)
+        for start, stop in (_kth(*span, k, n_requests) for k in range(n_requests)):
             last = requests[-1] if requests else None
             if last and 0 <= start - last.stop <= _HOLE and stop - last.start <= _REQUEST:
                 last.stop, last.n_unread = stop, last.n_unread + stop - start
@@ -79,10 +79,10 @@ def requests_for(ranges: Iterable[Range]) -> list[Request]:
     return requests
 
 
-def fetched(read: ReadRange, size: int, steps: Sequence[Iterable[Range]]) -> RangedFile:
+def fetched(read: ReadRange, size: int, rounds: Sequence[Iterable[Range]]) -> RangedFile:
     """The needed ranges of a file, of which the first are being fetched."""
-    requests = list(chain.from_iterable(map(requests_for, steps)))
-    return RangedFile(read, size, requests, STEP * min(len(steps), 2))
+    requests = list(chain.from_iterable(map(requests_for, rounds)))
+    return RangedFile(read, size, requests, BYTES_TOGETHER * min(len(rounds), 2))
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def fetch_ahead(splits: Iterable[Any]) -> Iterator[Any]:
     """Yield splits in order. While one is read, the next ones are fetched: at most 16, and 64 MB of them."""
     waiting, n_bytes = deque[Any](), 0
     for split in splits:
-        while waiting and (len(waiting) >= _AHEAD or n_bytes + split.n_to_fetch > STEP):
+        while waiting and (len(waiting) >= _AHEAD or n_bytes + split.n_to_fetch > BYTES_TOGETHER):
             n_bytes -= waiting[0].n_to_fetch
             yield waiting.popleft()
         waiting.append(split.fetched())

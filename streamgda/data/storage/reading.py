@@ -164,21 +164,21 @@ class RangedFile:
     def _read(self, n_bytes: int) -> pa.Buffer:
         start, stop = self._position, min(self._position + n_bytes, self._size)
         self._position = max(start, stop)
-        pieces: list[pa.Buffer] = []
+        buffers: list[pa.Buffer] = []
         for part in self._parts[max(bisect_right(self._starts, start) - 1, 0) :]:
             if start >= stop or not part.start <= start < part.stop or part.n_unread <= 0:
                 break
             end = min(stop, part.stop)
-            pieces.append(self._request(part).result().slice(start - part.start, end - start))
+            buffers.append(self._request(part).result().slice(start - part.start, end - start))
             part.n_unread -= end - start
             if part.n_unread <= 0:
                 part.answer = None
                 self._room += part.stop - part.start
                 self._ask()
             start = end
-        if start < stop or not pieces:
-            pieces.append(self._bytes(start, max(start, stop)))
-        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+        if start < stop or not buffers:
+            buffers.append(self._bytes(start, max(start, stop)))
+        return buffers[0] if len(buffers) == 1 else pa.py_buffer(b"".join(buffers))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Go to a place, from the beginning or the end."""

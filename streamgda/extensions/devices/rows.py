@@ -35,7 +35,7 @@ def rows_to_learn(model: Any, X: Any, *, reset: bool, min_rows: int) -> DeviceRo
     return DeviceRows(rows)
 
 
-def pieces(n_rows: int, width: int) -> Iterator[slice]:
+def slices_of(n_rows: int, width: int) -> Iterator[slice]:
     """Cut rows into runs so short that arrays of this width, with a row for each, leave memory free."""
     step = max(1, _VALUES_AT_ONCE // width)
     yield from (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
@@ -115,7 +115,7 @@ class DeviceRows(MadeColumns):
 
         # Differences from a row of its class lose few digits, wherever the class lies.
         first = in_double(mapped(self.rows(order[np.searchsorted(codes, np.arange(n_classes))]).X))
-        cut, scatters, tails = list(pieces(len(codes), max(n_features, n_classes))), [0.0] * n_classes, 0.0
+        cut, scatters, tails = list(slices_of(len(codes), max(n_features, n_classes))), [0.0] * n_classes, 0.0
         sums = sum(are_of.T @ rows for rows, are_of in (centred(some, first) for some in cut))
         means = first + sums / divisor  # of a feature that is constant in a class, to the last bit
         for some in cut:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.externals.array_api_compat import array_namespace, device
 from sklearn.utils.validation import validate_data
 
-from streamgda.extensions.devices.rows import pieces
+from streamgda.extensions.devices.rows import slices_of
 from streamgda.models.estimators.classifier import checked_quantile, finalised
 from streamgda.models.estimators.formula import ScoreFormula, check_formula, formula_of
 from streamgda.models.estimators.libraries import in_double, on_host, to_place_of
@@ -41,7 +41,7 @@ def answer(method: Callable[..., Any], model: Any, X: Any, **options: Any) -> An
         X = validate_data(model, X, reset=False, ensure_all_finite=False)
         state = finalised(model)
         width = max(X.shape[1], statistics.n_features, len(statistics.classes))
-        cut = pieces(X.shape[0], width) if state.gaussians.why_none is None else ()
+        cut = slices_of(X.shape[0], width) if state.gaussians.why_none is None else ()
         answers = [_ANSWERS[name](_Rows(state, X[some, :]), model, **options) for some in cut]
     if not answers or not all(bool(xp.all(xp.isfinite(best))) for _, best in answers):
         result = method(model, on_host(in_double(X)), **options)

@@ -261,10 +261,10 @@ class RandomFeatures(TransformerMixin, BaseEstimator):
 
     def write(self, rows: NDArray[Any], out: Singles) -> bool:
         """Write what the map makes of rows to an array (n_rows, n_outputs); return whether all are finite."""
-        pieces = (slice(start, start + _ROWS_TOGETHER) for start in range(0, len(rows), _ROWS_TOGETHER))
-        return all(list(in_threads(lambda some: self._write_piece(rows[some], out[some]), pieces)))
+        slices = (slice(start, start + _ROWS_TOGETHER) for start in range(0, len(rows), _ROWS_TOGETHER))
+        return all(list(in_threads(lambda some: self._write_rows(rows[some], out[some]), slices)))
 
-    def _write_piece(self, rows: NDArray[Any], made: Singles) -> bool:
+    def _write_rows(self, rows: NDArray[Any], made: Singles) -> bool:
         """Write what the map makes of few rows, as `write` does."""
         n_inputs = self._n_inputs
         inputs = made[:, :n_inputs] if self.include_inputs else np.empty((len(rows), n_inputs), np.float32)

@@ -283,8 +283,8 @@ def _reduced_in_double(rows: Block, rule: MappedRows, kind: CovarianceKind, work
     """The moments of the mapped rows of a block."""
     n_features = rule.features.n_outputs
     accumulation = Accumulation(Labelled.empty(Moments.zeros(kind, 0, n_features), n_features))
-    for piece in rows.pieces(_ROWS_TOGETHER):
-        accumulation.add(replace(piece, features=_mapped(piece, rule), feature_names=None), workspace)
+    for block in rows.cut(_ROWS_TOGETHER):
+        accumulation.add(replace(block, features=_mapped(block, rule), feature_names=None), workspace)
     return accumulation.state().moments
 
 
@@ -318,17 +318,17 @@ def _pooled_in_single(rows: Block, rule: MappedRows) -> tuple[Array, Array, Arra
         roots = np.sqrt(rows.weights / unit).astype(np.float32)[:, None]
     totals, scatter = np.zeros((len(bounds) - 1, n_features)), np.zeros((n_features, n_features))
     for start in range(0, n_rows, _ROWS_TOGETHER):
-        piece = _mapped(rows.between(start, start + _ROWS_TOGETHER), rule, memory)
-        piece -= centre
-        own_roots = None if roots is None else roots[start : start + len(piece)]
+        mapped = _mapped(rows.between(start, start + _ROWS_TOGETHER), rule, memory)
+        mapped -= centre
+        own_roots = None if roots is None else roots[start : start + len(mapped)]
         if own_roots is not None:
-            piece *= own_roots
-        inside = np.clip(bounds - start, 0, len(piece))
+            mapped *= own_roots
+        inside = np.clip(bounds - start, 0, len(mapped))
         for k in np.flatnonzero(np.diff(inside)):
             own = slice(inside[k], inside[k + 1])
-            of_class = piece[own] if own_roots is None else piece[own] * own_roots[own]
+            of_class = mapped[own] if own_roots is None else mapped[own] * own_roots[own]
             totals[k] += np.add.reduce(of_class, axis=0, dtype=np.float64)
-        _add_products(piece, scatter, products)
+        _add_products(mapped, scatter, products)
     weights, weight_tails = sums_of_weights(rows.row_weights, bounds)
     relative = weights[:, None] / unit
     _take_out_means(scatter, totals, relative)
@@ -337,14 +337,14 @@ def _pooled_in_single(rows: Block, rule: MappedRows) -> tuple[Array, Array, Arra
     return weights, weight_tails, *two_sum(centre.astype(np.float64), totals / relative), scatter
 
 
-def _add_products(piece: Singles, scatter: Array, memory: Singles) -> None:
-    """Add the products of a piece to the blocks of a scatter on the diagonal, and above it."""
+def _add_products(mapped: Singles, scatter: Array, memory: Singles) -> None:
+    """Add the products of mapped rows to the blocks of a scatter on the diagonal, and above it."""
     columns = [slice(i, i + _MOST_COLUMNS) for i in range(0, len(scatter), _MOST_COLUMNS)]
     for i, rows in enumerate(columns):
         for others in columns[i:]:
             block = scatter[rows, others]
             products = memory[: block.size].reshape(block.shape)
-            block += np.matmul(piece[:, rows].T, piece[:, others], out=products)
+            block += np.matmul(mapped[:, rows].T, mapped[:, others], out=products)
 
 
 def _take_out_means(scatter: Array, totals: Array, weights: Array) -> None:

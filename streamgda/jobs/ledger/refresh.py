@@ -21,7 +21,7 @@ from streamgda.jobs.ledger.drift import RefreshReport
 from streamgda.jobs.ledger.entries import Entries, Entry, FileRecord, State, content_of, in_order, table_of
 from streamgda.jobs.passes.accumulate import accumulate_splits
 from streamgda.jobs.passes.compute import compute_plans, opening_on
-from streamgda.jobs.passes.plan import Plan, runs_of
+from streamgda.jobs.passes.plan import Plan, batched
 
 OnError = Literal["raise", "skip"]
 
@@ -168,8 +168,8 @@ class Reader:
         """One task reads many small files, and several read a large one."""
         for group in group_into_tasks(files):
             if len(group) > 1 or (group[0].n_rows or 0) <= ROWS_PER_TASK:
-                runs = list(runs_of(group, _FILES_PER_TASK))
-                yield Plan(runs, self._read_small, None, retries=0)
+                tasks = list(batched(group, _FILES_PER_TASK))
+                yield Plan(tasks, self._read_small, None, retries=0)
             else:
                 finish = partial(self._write_large, group[0])
                 parts = list(group_into_tasks(group[0].splits))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streamgda.data.blocks.wording import counted, listed
 from streamgda.data.storage.paths import one_line
 from streamgda.jobs.passes.graph import LARGE_STATE, Graph, Outcome
-from streamgda.jobs.passes.plan import FAN_IN, runs_of
+from streamgda.jobs.passes.plan import FAN_IN, batched
 from streamgda.jobs.passes.progress import Listener
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def map_there(client: Client, function: Callable[[Any], Any], lists: Sequence[An
     if len(lists) < _LISTS_FOR_WORKERS:
         yield from map(function, lists)
         return
-    for some in runs_of(lists, _LISTS_AT_A_TIME):
+    for some in batched(lists, _LISTS_AT_A_TIME):
         with _waiting_for(client):
             futures = client.map(function, some, pure=False)
             try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamgda.data.sources.splits import Groups, LazySplit, Split
 from streamgda.data.storage.retries import noting_retries
-from streamgda.jobs.passes.plan import FAN_IN, Fold, Merge, Plan, in_place, read_group, runs_of
+from streamgda.jobs.passes.plan import FAN_IN, Fold, Merge, Plan, batched, in_place, read_group
 from streamgda.statistics.kernels.blas import single_blas_thread
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Graph:
     reading: dict[Hashable, Groups] = field(default_factory=dict)
     delayed: list[Any] = field(default_factory=list)
     state_bytes: int | None = None
-    _merged_runs: dict[Hashable, Sequence[Hashable]] = field(default_factory=dict)
+    _merged_parts: dict[Hashable, Sequence[Hashable]] = field(default_factory=dict)
     _token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def add_plans(self, plans: Sequence[Plan]) -> Hashable:
@@ -87,11 +87,11 @@ class Graph:
         heights: dict[Hashable, int] = {}
         tasks: dict[Any, Any] = {}
         for key, (call, *parts) in self.tasks.items():
-            run = self._merged_runs.get(key)
-            height = max((heights.get(part, 0) for part in run or parts), default=0)
-            heights[key] = height if run is None else height + 1
+            merged = self._merged_parts.get(key)
+            height = max((heights.get(part, 0) for part in merged or parts), default=0)
+            heights[key] = height if merged is None else height + 1
             is_small = state_bytes * FAN_IN**height < LARGE_STATE
-            tasks[key] = states.get(key, (call, *(run if run and is_small else parts)))
+            tasks[key] = states.get(key, (call, *(merged if merged and is_small else parts)))
         return self._joined(tasks)
 
     def _joined(self, tasks: Mapping[Any, Any]) -> Mapping[Any, Any]:
@@ -103,15 +103,15 @@ class Graph:
 
     def _add_plan(self, plan: Plan, shared: Hashable) -> Hashable:
         level, size = [], FAN_IN if plan.is_long and not any(map(_delayed_in, plan.groups)) else 1
-        for run in plan.runs():
-            if plan.checkpoint and run.is_there:
-                key = self._add("load", partial(plan.checkpoint.read, run.name))
-                self.reading[key] = run.groups
+        for subtotal in plan.subtotals():
+            if plan.checkpoint and subtotal.is_there:
+                key = self._add("load", partial(plan.checkpoint.read, subtotal.name))
+                self.reading[key] = subtotal.groups
             else:
-                steps = runs_of(run.groups, size)
-                key = self._tree(plan.merge, [self._add_reading(plan, groups, shared) for groups in steps])
+                together = batched(subtotal.groups, size)
+                key = self._tree(plan.merge, [self._add_reading(plan, groups, shared) for groups in together])
                 if plan.checkpoint:
-                    key = self._add("keep", partial(_keep, plan.checkpoint, run.name), key)
+                    key = self._add("keep", partial(_keep, plan.checkpoint, subtotal.name), key)
             level.append(key)
         return self._tree(plan.merge, level)
 
@@ -128,14 +128,14 @@ class Graph:
 
     def _tree(self, merge: Merge, level: list[Hashable]) -> Hashable:
         while len(level) > 1:
-            level = [self._merged(merge, run) for run in runs_of(level, FAN_IN)]
+            level = [self._merged(merge, states) for states in batched(level, FAN_IN)]
         return level[0]
 
-    def _merged(self, merge: Merge, run: Sequence[Hashable]) -> Hashable:
-        if len(run) == 1:
-            return run[0]
-        key = reduce(partial(self._add, "merge", partial(_merge_in_order, merge)), run)
-        self._merged_runs[key] = run
+    def _merged(self, merge: Merge, states: Sequence[Hashable]) -> Hashable:
+        if len(states) == 1:
+            return states[0]
+        key = reduce(partial(self._add, "merge", partial(_merge_in_order, merge)), states)
+        self._merged_parts[key] = states
         return key
 
     def _add(self, name: str, call: Callable[..., Any], *keys: Hashable) -> Hashable:

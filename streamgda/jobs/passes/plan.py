@@ -61,32 +61,32 @@ class Plan:
         """Whether there are so many groups that each of them costs the scheduler of a cluster too much."""
         return len(self.groups) > IN_SEQUENCE
 
-    def runs(self) -> Iterator[Run]:
-        """The groups, in runs whose states the checkpoint keeps; in one run if there is none."""
+    def subtotals(self) -> Iterator[Subtotal]:
+        """The groups, in subtotals, which the checkpoint keeps; in one if there is no checkpoint."""
         if self.checkpoint is None:
-            yield Run(self.groups)
+            yield Subtotal(self.groups)
             return
         names = self.checkpoint.names()
-        for groups in runs_of(self.groups, FAN_IN**2 if self.is_long else FAN_IN):
+        for groups in batched(self.groups, FAN_IN**2 if self.is_long else FAN_IN):
             name = self.checkpoint.name_of(groups)
-            yield Run(groups, name, name in names)
+            yield Subtotal(groups, name, name in names)
 
 
 @dataclass(frozen=True)
-class Run:
+class Subtotal:
     """Consecutive groups, the name of their state in a checkpoint, and whether it is there."""
 
     groups: Groups
     name: str = ""
     is_there: bool = False
 
-    def steps(self) -> Iterator[Groups]:
+    def each(self) -> Iterator[Groups]:
         """The groups whose state is read, or loaded, at once."""
         return iter([self.groups]) if self.is_there else ([group] for group in self.groups)
 
 
-def runs_of(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Cut a sequence into runs of a length; the last may be shorter."""
+def batched(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut a sequence as `itertools.batched` of Python 3.12 does, by slices."""
     return (values[i : i + size] for i in range(0, len(values), size))
 
 

@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from streamgda.data.storage.threads import read_ahead
-from streamgda.jobs.passes.plan import FAN_IN, Merge, Plan, Run, in_place, read_group
+from streamgda.jobs.passes.plan import FAN_IN, Merge, Plan, Subtotal, in_place, read_group
 from streamgda.jobs.passes.progress import Listener
 
 
@@ -43,35 +43,35 @@ class Tree:
 
 def compute_in_threads(plans: Sequence[Plan], n_threads: int, listener: Listener) -> list[Any]:
     """Run plans in some threads, or in this one if their number is 0, and return their states."""
-    runs = [list(plan.runs()) for plan in plans]
-    calls: Iterator[Any] = chain.from_iterable(map(_calls, plans, runs))
+    subtotals = [list(plan.subtotals()) for plan in plans]
+    calls: Iterator[Any] = chain.from_iterable(map(_calls, plans, subtotals))
     in_advance = (call for call, _ in pairwise(chain(calls, [None])))  # so data of one more are fetched
     with closing(read_ahead(operator.call, in_advance, 2 * n_threads, n_threads=n_threads)) as states:
-        return [_state_of(*pair, states, listener) for pair in zip(plans, runs, strict=True)]
+        return [_state_of(*pair, states, listener) for pair in zip(plans, subtotals, strict=True)]
 
 
-def _calls(plan: Plan, runs: Sequence[Run]) -> Iterator[Callable[[], Any]]:
-    """Yield what returns the state of each step of the runs. The first of a group is fetched from then on."""
-    for run in runs:
-        for groups in run.steps():
-            if plan.checkpoint and run.is_there:
-                yield partial(plan.checkpoint.read, run.name)
+def _calls(plan: Plan, subtotals: Sequence[Subtotal]) -> Iterator[Callable[[], Any]]:
+    """Yield calls that return the states of subtotals. The first split of a group is fetched from then on."""
+    for subtotal in subtotals:
+        for groups in subtotal.each():
+            if plan.checkpoint and subtotal.is_there:
+                yield partial(plan.checkpoint.read, subtotal.name)
             else:
                 first, *others = groups[0]
                 yield partial(read_group, [first.fetched(), *others], plan.fold, plan.shared, plan.retries)
 
 
-def _state_of(plan: Plan, runs: Sequence[Run], states: Iterator[Any], listener: Listener) -> Any:
-    """The state of a plan, from those of the steps of its runs."""
+def _state_of(plan: Plan, subtotals: Sequence[Subtotal], states: Iterator[Any], listener: Listener) -> Any:
+    """The state of a plan, from those of its subtotals."""
     whole = Tree(in_place(plan.merge))
-    for run in runs:
+    for subtotal in subtotals:
         tree = Tree(in_place(plan.merge))
-        for groups in run.steps():
+        for groups in subtotal.each():
             tree.add(next(states))
             listener.advance(groups)
         state = tree.total()
-        if plan.checkpoint and not run.is_there:
-            plan.checkpoint.write(run.name, state)
+        if plan.checkpoint and not subtotal.is_there:
+            plan.checkpoint.write(subtotal.name, state)
         whole.add(state)
     state = whole.total()
     return state if plan.finish is None else plan.finish(state)

@@ -7,7 +7,7 @@ estimators: the same rows have the same scores, to the last bit, in memory, from
   `calibration` adds up the losses at other temperatures, and `measures` are computed from the sums.
 - `label_shift`: the shares of the classes in rows without labels.
 - `predict`: predictions as Parquet or Zarr, which `outputs` write.
-- `columns`: the columns of predictions, and pieces of a block that bound their memory.
+- `columns`: the columns of predictions, and smaller blocks that bound their memory.
 - `inference`: the scores of the rows of a block, and which class is predicted.
 
 To add a column of predictions, write one entry of `streamgda.jobs.scoring.columns.COLUMNS`: a function that

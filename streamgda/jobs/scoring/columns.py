@@ -1,4 +1,4 @@
-"""The columns of predictions: a table of their names, types and values, computed for pieces of a block."""
+"""The columns of predictions: a table of their names, types and values, computed for slices of a block."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from streamgda.data.blocks.block import Block
 from streamgda.data.blocks.labels import Labels, code_dtype
 from streamgda.data.storage.identity import UNTOLD
-from streamgda.jobs.scoring.inference import Decision, Model, pieces_of, score_piece
+from streamgda.jobs.scoring.inference import Decision, Model, score_slice, slices_of
 from streamgda.jobs.scoring.outputs.base import Field
 from streamgda.models.estimators.classifier import checked_quantile
 from streamgda.models.estimators.scores import RowScores
 from streamgda.models.gaussians.posteriors import Array
 
-_BYTES_OF_PIECE = 1 << 25
+_BYTES_TOGETHER = 1 << 25
 
 _OF_ANY_LENGTH = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
@@ -158,10 +158,10 @@ class PredictionColumns:
             for column, fields in entries
         ]
         is_best_alone = self.columns == ("label",) and self.decision.is_by_posterior
-        for piece in pieces_of(block, 1 if is_best_alone else len(self.labels)):
-            for scores in score_piece(self.model, block, piece):
+        for where in slices_of(block, 1 if is_best_alone else len(self.labels)):
+            for scores in score_slice(self.model, block, where):
                 for (column, _), array in zip(entries, arrays, strict=True):
-                    array[:, piece][:, scores.positions] = column.values(self, scores).T
+                    array[:, where][:, scores.positions] = column.values(self, scores).T
         labels = pa.array(self.labels)
         columns = [
             labels.take(pa.array(values)) if column.holds_labels else values
@@ -175,10 +175,10 @@ class PredictionColumns:
         return [(COLUMNS[name], COLUMNS[name].fields(self)) for name in self.columns]
 
 
-def pieces(
+def cut_to_write(
     block: Block, beside: Mapping[str, pa.Array | NDArray[Any]], n_columns: int, schema: pa.Schema
 ) -> Iterator[tuple[Block, dict[str, pa.Array]]]:
-    """Cut a block into pieces of about 32 MB of predictions and kept columns. Yield at least one, in order.
+    """Cut a block into blocks of about 32 MB of predictions and kept columns. Yield at least one, in order.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def pieces(
     n_bytes = np.full(len(block.codes), 8.0 * n_columns)
     for name, column in columns.items():
         n_bytes += _bytes_of_rows(column, schema.field(name).type)
-    cuts = np.flatnonzero(np.diff(n_bytes.cumsum() // _BYTES_OF_PIECE)) + 1
+    cuts = np.flatnonzero(np.diff(n_bytes.cumsum() // _BYTES_TOGETHER)) + 1
     for start, stop in pairwise([0, *cuts.tolist(), len(n_bytes)]):
         yield block.between(start, stop), {name: column[start:stop] for name, column in columns.items()}
 

@@ -22,7 +22,7 @@ from streamgda.data.sources.conversion import is_dask
 from streamgda.data.sources.running import Progress
 from streamgda.data.sources.splits import Split, group_into_tasks, total
 from streamgda.jobs.passes.compute import compute_plan, opening_on, scheduler_for
-from streamgda.jobs.passes.plan import Plan, runs_of
+from streamgda.jobs.passes.plan import Plan, batched
 from streamgda.jobs.scoring import inference
 from streamgda.jobs.scoring.evaluation import Evaluation
 from streamgda.jobs.scoring.inference import Model
@@ -34,7 +34,7 @@ from streamgda.statistics.kernels.threads import in_threads
 Batch = Sequence[Any]
 
 _ROWS_AT_ONCE = 1 << 12  # enough rows to be worth a call for each class
-_BLOCKS_OF_RUN = 4  # of rows in memory
+_BLOCKS_TOGETHER = 4  # of rows in memory
 _ROWS_FOR_TEMPERATURES = 20_000  # from which a temperature is known to one or two per cent
 
 
@@ -316,9 +316,9 @@ def _share_of(n_rows: int | None) -> float:
 def _evaluate_in_memory(
     model: Model, blocks: Iterator[Block], decision: inference.Decision, share: float = 1.0
 ) -> Evaluation:
-    """The evaluation of blocks in memory. Threads score runs of them, whose evaluations merge in order."""
-    runs = iter(lambda: list(islice(blocks, _BLOCKS_OF_RUN)), [])
-    parts = in_threads(lambda run: _evaluate_blocks(model, run, decision, share), runs)
+    """The evaluation of blocks in memory. Threads score groups of them, whose evaluations merge in order."""
+    groups = iter(lambda: list(islice(blocks, _BLOCKS_TOGETHER)), [])
+    parts = in_threads(lambda group: _evaluate_blocks(model, group, decision, share), groups)
     evaluation = next(parts, None) or Evaluation()
     for part in parts:
         evaluation.merge(part)
@@ -331,11 +331,11 @@ def _evaluate_blocks(
     evaluation, labels = Evaluation(), model.known_labels
     for block in blocks:
         evaluation.n_dropped += block.n_dropped
-        every = inference.pieces_of(block, len(labels))
+        every = inference.slices_of(block, len(labels))
         n_together = 1 + _ROWS_AT_ONCE // every[0].stop if every else 1
-        for pieces in runs_of(every, n_together):
-            some = slice(pieces[0].start, pieces[-1].stop)
-            scores = _posterior_scores(model, block, pieces)
+        for slices in batched(every, n_together):
+            some = slice(slices[0].start, slices[-1].stop)
+            scores = _posterior_scores(model, block, slices)
             weights = None if block.weights is None else block.weights[some].astype(np.float64, copy=False)
             answers = decision.ranked(scores)[:, 0]
             rows = (block.classes, block.codes[some], scores, labels, weights, answers)
@@ -343,13 +343,13 @@ def _evaluate_blocks(
     return evaluation
 
 
-def _posterior_scores(model: Model, block: Block, pieces: Sequence[slice]) -> Array:
-    """The posterior scores of the rows of neighbouring pieces: (n, K)."""
-    n_classes, first = len(model.known_labels), pieces[0].start
-    result = np.empty((pieces[-1].stop - first, n_classes), order=order_of(n_classes))
-    for piece in pieces:
-        for scores in inference.score_piece(model, block, piece):
-            result[piece.start - first : piece.stop - first][scores.positions] = scores.posterior_scores
+def _posterior_scores(model: Model, block: Block, slices: Sequence[slice]) -> Array:
+    """The posterior scores of the rows of neighbouring slices: (n, K)."""
+    n_classes, first = len(model.known_labels), slices[0].start
+    result = np.empty((slices[-1].stop - first, n_classes), order=order_of(n_classes))
+    for where in slices:
+        for scores in inference.score_slice(model, block, where):
+            result[where.start - first : where.stop - first][scores.positions] = scores.posterior_scores
     return result
 
 

@@ -29,15 +29,15 @@ Model = GaussianClassifier[Any]
 _ELEMENTS_AT_ONCE = 1 << 18  # float64 values: 2 MB
 
 
-def pieces_of(block: Block, n_scores: int) -> list[slice]:
+def slices_of(block: Block, n_scores: int) -> list[slice]:
     """Slices of a block whose values and scores take at most 2 MB each, or the fewest rows scored at once."""
     size = max(TILE_ROWS, _ELEMENTS_AT_ONCE // max(block.n_features, n_scores))
     n_rows = len(block.codes)
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]:
-    """Yield the scores of the rows of a piece. Their positions count from the start of the piece.
+def score_slice(model: Model, block: Block, where: slice) -> Iterator[RowScores]:
+    """Yield the scores of the rows of a slice. Their positions count from its start.
 
     Raises
     ------
@@ -47,9 +47,9 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
     """
     columns, schema = block.features, model.statistics_.schema_of_rows
     if isinstance(columns, MadeColumns) and not schema.is_numeric:
-        rows = columns.rows(piece).encoded(schema)
+        rows = columns.rows(where).encoded(schema)
     else:
-        rows = block.matrix(piece.start, piece.stop)
+        rows = block.matrix(where.start, where.stop)
     if not np.isfinite(rows.sum()):
         _check_values(model, block, rows)
     try:
@@ -57,7 +57,7 @@ def score_piece(model: Model, block: Block, piece: slice) -> Iterator[RowScores]
             _ = scores.posterior_scores  # raises here if a row is too far from all classes
             yield scores
     except RowError as error:
-        raise error.moved(lambda row: piece.start + row).named(block.row_name) from error
+        raise error.moved(lambda row: where.start + row).named(block.row_name) from error
 
 
 def _check_values(model: Model, block: Block, rows: Array) -> None:

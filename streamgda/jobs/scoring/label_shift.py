@@ -22,7 +22,7 @@ from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import ScorableSplit, group_into_tasks
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.scoring.inference import Model, pieces_of, score_piece, snapshot, with_features_of
+from streamgda.jobs.scoring.inference import Model, score_slice, slices_of, snapshot, with_features_of
 from streamgda.jobs.scoring.predict import as_scorable
 from streamgda.models.estimators.classifier import finalised
 from streamgda.models.estimators.reading import check_rows
@@ -234,9 +234,9 @@ def _sample_of(model: Model, block: Block, most: int, below: np.uint64 = _LAST) 
     low = np.flatnonzero(keys < below)
     positions = np.sort(low[keys[low].argsort(kind="stable")[:most]])
     part, posterior = block.take(positions), np.empty((len(positions), len(model.classes_)))
-    for piece in pieces_of(part, posterior.shape[1]):
-        for scores in score_piece(model, part, piece):
-            posterior[piece][scores.positions] = scores.probabilities
+    for where in slices_of(part, posterior.shape[1]):
+        for scores in score_slice(model, part, where):
+            posterior[where][scores.positions] = scores.probabilities
     return _Sample(keys[positions], posterior, most, n_rows, block.n_dropped)
 
 

@@ -23,7 +23,7 @@ from streamgda.data.storage.paths import Address, AnyFileSystem, Path
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
 from streamgda.jobs.scoring import inference
-from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, pieces
+from streamgda.jobs.scoring.columns import ColumnName, PredictionColumns, cut_to_write
 from streamgda.jobs.scoring.inference import Model
 from streamgda.jobs.scoring.outputs.base import Field, Output, OutputPart, PredictionSummary, Tables, Writes
 from streamgda.jobs.scoring.outputs.parquet import ParquetOutput
@@ -255,10 +255,10 @@ def write_parts(parts: Iterable[OutputPart], shared: tuple[PredictionColumns, Ou
 def _predicted_rows(part: OutputPart, columns: PredictionColumns, output: Output) -> Tables:
     for block, columns_beside in part.features():
         n_dropped = block.n_dropped
-        for piece, beside in pieces(block, columns_beside, len(columns.names), output.schema):
-            yield _table(columns, output, piece, beside), n_dropped
+        for rows, beside in cut_to_write(block, columns_beside, len(columns.names), output.schema):
+            yield _table(columns, output, rows, beside), n_dropped
             n_dropped = 0
-        del block, columns_beside, piece, beside  # or they would be held while the next ones are read
+        del block, columns_beside, rows, beside  # or they would be held while the next ones are read
 
 
 def _table(

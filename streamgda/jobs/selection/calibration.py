@@ -94,9 +94,9 @@ def _scored(model: GaussianClassifier[Any], rows: Sequence[Block]) -> Iterator[S
     known = model.known_labels
     for block in rows:
         codes = np.searchsorted(known, block.classes)[block.codes]
-        for piece in inference.pieces_of(block, len(known)):
-            for scores in inference.score_piece(model, block, piece):
-                places = np.arange(piece.start, piece.stop)[scores.positions]
+        for where in inference.slices_of(block, len(known)):
+            for scores in inference.score_slice(model, block, where):
+                places = np.arange(where.start, where.stop)[scores.positions]
                 yield Scored(
                     scores.posterior_scores,
                     codes[places],

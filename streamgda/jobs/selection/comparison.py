@@ -27,7 +27,7 @@ from streamgda.data.sources.running import Progress, Scheduler
 from streamgda.data.sources.splits import Split, group_into_tasks
 from streamgda.jobs.passes import compute
 from streamgda.jobs.passes.plan import Plan
-from streamgda.jobs.scoring.inference import maps_and_model, pieces_of
+from streamgda.jobs.scoring.inference import maps_and_model, slices_of
 from streamgda.jobs.selection.calibration import CALIBRATION, MEASURED, CalibrationLosses
 from streamgda.jobs.selection.candidates import Candidate
 from streamgda.jobs.selection.scorings import LOG_LIKELIHOOD, Metric, Scored, mean_log_likelihood
@@ -380,15 +380,15 @@ def _score_block(
         )
     truth = positions[block.codes]
     weights = block.row_weights
-    for piece in pieces_of(block, len(classes)):
-        rows = block.matrix(piece.start, piece.stop)
+    for where in slices_of(block, len(classes)):
+        rows = block.matrix(where.start, where.stop)
         for number, (scorer, kinds) in models.items():
             if number in held_out.failures:
                 continue
             try:
-                scored = scorer.score(rows, truth[piece], weights[piece], log_joint=LOG_LIKELIHOOD in kinds)
+                scored = scorer.score(rows, truth[where], weights[where], log_joint=LOG_LIKELIHOOD in kinds)
             except ValueError as error:
-                held_out.failures[number] = _named_in(block, piece.start, error)
+                held_out.failures[number] = _named_in(block, where.start, error)
                 continue
             if number not in held_out.metrics:
                 held_out.metrics[number] = {name: kind(len(classes)) for name, kind in kinds.items()}

@@ -176,7 +176,7 @@ def test_what_the_next_tasks_read_is_fetched_while_one_is_at_work(store, schedul
 
 
 def test_no_more_is_fetched_ahead_than_the_budget(store, monkeypatch):
-    monkeypatch.setattr(fetching, "STEP", 1_000_000)  # less than four files
+    monkeypatch.setattr(fetching, "BYTES_TOGETHER", 1_000_000)  # less than four files
     splits = scan_parquet("rows/short", "y", filesystem=arrow(store)).splits()
     store.reset()
     ahead = fetching.fetch_ahead(splits)
@@ -208,13 +208,13 @@ def test_a_long_row_group_is_never_held_whole(store, monkeypatch):
 
 def in_steps_of(n_bytes, monkeypatch):
     for module in (fetching, row_groups):
-        monkeypatch.setattr(module, "STEP", n_bytes)
+        monkeypatch.setattr(module, "BYTES_TOGETHER", n_bytes)
 
 
 @pytest.mark.slow_cases("fsspec", "67108864-short", "500000-long")
 @LIBRARIES
 @pytest.mark.parametrize("name", ["long", "short"])
-@pytest.mark.parametrize("step", [fetching.STEP, 500_000])
+@pytest.mark.parametrize("step", [fetching.BYTES_TOGETHER, 500_000])
 def test_the_bits_are_those_of_local_files(store, folder, library, name, step, monkeypatch):
     """With steps of 500 KB, row groups of 1.8 MB are read in shares."""
     in_steps_of(step, monkeypatch)
@@ -294,7 +294,7 @@ def test_a_file_that_changes_after_the_plan_is_an_error(store, folder, library):
 @pytest.mark.slow_cases("fsspec")
 @LIBRARIES
 def test_a_file_that_changes_while_it_is_read_is_an_error(store, folder, library, monkeypatch):
-    monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
+    monkeypatch.setattr(fetching, "BYTES_TOGETHER", 0)  # nothing is fetched ahead
     monkeypatch.setattr(fetching, "_REQUEST", 1 << 16)
     (folder / "rows/replaced").mkdir(exist_ok=True)
     path = folder / "rows/replaced/1.parquet"

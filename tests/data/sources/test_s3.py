@@ -148,7 +148,7 @@ def test_an_object_that_changes_or_vanishes_is_named(parquet):
 
 
 def test_an_object_that_vanishes_while_it_is_read_is_not_called_damaged(bucket, monkeypatch):
-    monkeypatch.setattr(fetching, "STEP", 0)  # nothing is fetched ahead
+    monkeypatch.setattr(fetching, "BYTES_TOGETHER", 0)  # nothing is fetched ahead
     monkeypatch.setattr(fetching, "_REQUEST", 1 << 16)
     table = pa.table({"u": RNG.normal(size=60_000), "y": np.zeros(60_000, np.int8)})
     filesystem = pafs.FileSystem.from_uri("s3://rows")[0]

@@ -40,7 +40,7 @@ from streamgda.data.sources.files.parquet import ParquetSource
 from streamgda.data.sources.files.planning import Check, Dataset, name_of_format
 from streamgda.data.sources.files.row_groups import ReadOptions, RowGroups
 from streamgda.data.sources.splits import InputFile
-from streamgda.data.storage.fetching import STEP, decodable
+from streamgda.data.storage.fetching import BYTES_TOGETHER, decodable
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.footers import Footer
 from streamgda.data.storage.identity import UNTOLD
@@ -283,7 +283,7 @@ def _batches_of(
     ahead: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Decode some columns of a file. Of a remote one, perhaps what follows is requested meanwhile."""
-    is_whole = _is_text(kind) or (version.size or 0) <= STEP  # of others, perhaps not all columns are read
+    is_whole = _is_text(kind) or (version.size or 0) <= BYTES_TOGETHER  # of others, columns may be left out
     with decodable(storage, path, version, ahead=ahead and is_whole) as file:
         yield from decode_file(kind, file, path, types).batches
 

@@ -151,7 +151,7 @@ class ParquetSource(TabularSource, FileSource, ScorableSource):
         return f"<{self._dataset.written_as} {files[0]}{more}: {self._roles.in_words}>"
 
     def splits(self) -> list[Split]:
-        """Runs of consecutive row groups of a file, planned from the footers of all the files."""
+        """Consecutive row groups of a file, planned from the footers of all the files."""
         return self.planned()
 
     def planned(self, each: Map = map) -> list[Split]:

@@ -34,7 +34,7 @@ from streamgda.data.sources.columns.expressions import Filter, filtering
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.files.errors import decoding, opening
 from streamgda.data.sources.files.keys import Absent, as_type, read_as
-from streamgda.data.storage.fetching import STEP, chunks_of, fetched, in_shares, range_of
+from streamgda.data.storage.fetching import BYTES_TOGETHER, chunks_of, fetched, in_rounds, range_of
 from streamgda.data.storage.filesystems import Storage
 from streamgda.data.storage.footers import DECODED, INT96_UNIT, SMALL_FILE, has_encrypted_columns, tail_of
 from streamgda.data.storage.identity import UNTOLD, fields_of, identity_of
@@ -42,7 +42,7 @@ from streamgda.data.storage.reading import Range, RangedFile, reader_of, request
 from streamgda.data.storage.retries import StorageError
 from streamgda.data.storage.versions import Version
 
-_ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes long runs faster; more gains little
+_ROWS_TOGETHER = 1 << 15  # of small row groups: Arrow decodes many rows faster; more gains little
 WIDE = 256  # columns
 _READ_ELEMENTS = 1 << 23  # at a time, in float64 64 MB; half of that where rows are wide
 _BUFFER = 1 << 16  # bytes of each column; a quarter of that where rows are wide
@@ -96,7 +96,7 @@ class _Remote(NamedTuple):
 
     file: RangedFile
     footer: pq.FileMetaData | None
-    is_whole: bool = True  # no row group is fetched in steps
+    is_whole: bool = True  # no row group is fetched in rounds
     check: Callable[[], None] = lambda: None  # raises an error if it was not in one version all the time
 
 
@@ -168,10 +168,10 @@ class RowGroups(BatchSplit):
 
     @property
     def n_to_fetch(self) -> int:  # type: ignore[override]
-        """The bytes that numbers take, without compression, up to those of a step."""
+        """The bytes that numbers take, without compression, up to those of a round."""
         options = self.read_options
         n_values = (self.n_rows or 0) * max(len(options.columns), len(self.roles.features))
-        return min(8 * n_values, STEP) if self.is_remote else 0
+        return min(8 * n_values, BYTES_TOGETHER) if self.is_remote else 0
 
     def _fetch(self) -> _Remote:
         """Open the file, request its first bytes, and check its version when all have come."""
@@ -189,8 +189,8 @@ class RowGroups(BatchSplit):
             footer = pq.read_metadata(pa.BufferReader(tail))
             if has_encrypted_columns(footer, tail):
                 return _Remote(RangedFile(read, size), footer, check=self._check_version)
-        steps = self._needs(footer)
-        remote, is_whole = fetched(read, size, steps), len(steps) < 2
+        rounds = self._needs(footer)
+        remote, is_whole = fetched(read, size, rounds), len(rounds) < 2
         if remote.answers is None:  # the others are requested while it is read
             return _Remote(remote, footer, is_whole, self._check_version)
         check = request_threads().submit(self._check_version, remote.answers)
@@ -204,19 +204,20 @@ class RowGroups(BatchSplit):
         """Read the row groups, each once: the rows that pass the filter, and their places."""
         name = self.read_options.name_of(self.path)
         with self._open() as parquet:
-            runs = list(self._runs())
-            groups = map(parquet.metadata.row_group, range(max(runs[-1])))
+            each = list(self._neighbours())
+            groups = map(parquet.metadata.row_group, range(max(each[-1])))
             before = [0, *accumulate(group.num_rows for group in groups)]
-            for run in runs:
-                places = _PlacesInGroups(self.path, dataset=name, before=before[min(run)], groups=run)
-                yield from self._batches_of_run(parquet, run, places)
+            for together in each:
+                first = before[min(together)]
+                places = _PlacesInGroups(self.path, dataset=name, before=first, groups=together)
+                yield from self._batches_of(parquet, together, places)
 
-    def _batches_of_run(
-        self, parquet: pq.ParquetFile, run: Mapping[int, int], places: Places
+    def _batches_of(
+        self, parquet: pq.ParquetFile, together: Mapping[int, int], places: Places
     ) -> Iterator[tuple[pa.RecordBatch, Places]]:
         n_features, n_rows = len(self.roles.features), 0
         with decoding(self.path):
-            for decoded in decode(parquet, list(run), self._stored, n_features, self.keep):
+            for decoded in decode(parquet, list(together), self._stored, n_features, self.keep):
                 rows = np.arange(n_rows, n_rows + decoded.num_rows)
                 n_rows += len(rows)
                 batch = self._with_keys(decoded) if self.partition else decoded
@@ -225,11 +226,10 @@ class RowGroups(BatchSplit):
                     batch, rows = self._filter(batch, rows, self.read_options.filter)
                 yield batch, places.take(rows)
                 del batch
-            if n_rows != sum(run.values()):  # a damaged footer can hide pages
-                named = f"row group {min(run)} has" if len(run) == 1 else f"row groups {list(run)} have"
-                raise pa.ArrowInvalid(
-                    f"{named} {counted(n_rows, 'row')}, and {sum(run.values())} by the footer"
-                )
+            numbers, n_said = list(together), sum(together.values())
+            if n_rows != n_said:  # a damaged footer can hide pages
+                named = f"row group {numbers[0]} has" if len(numbers) == 1 else f"row groups {numbers} have"
+                raise pa.ArrowInvalid(f"{named} {counted(n_rows, 'row')}, and {n_said} by the footer")
 
     @contextmanager
     def _open(self) -> Iterator[pq.ParquetFile]:
@@ -287,32 +287,32 @@ class RowGroups(BatchSplit):
         return parquet if as_wanted else opened(metadata=metadata, read_dictionary=dictionaries)
 
     def _needs(self, metadata: pq.FileMetaData) -> list[list[Range]]:
-        """What is fetched of a remote file: long row groups in shares, unless they are decoded as a whole."""
-        steps: list[list[Range]] = [[]]
+        """What is fetched of a remote file: long row groups in rounds, unless they are decoded as a whole."""
+        rounds: list[list[Range]] = [[]]
         as_a_whole, groups = most_rows(len(self._stored)), self.rows_of_group
         for n_rows, chunks in zip(groups.values(), chunks_of(metadata, groups, self._stored), strict=True):
             ranges = sorted(map(range_of, chunks))
-            if sum(stop - start for start, stop in ranges) <= STEP or n_rows <= as_a_whole:
-                steps[-1] += ranges
+            if sum(stop - start for start, stop in ranges) <= BYTES_TOGETHER or n_rows <= as_a_whole:
+                rounds[-1] += ranges
             else:
-                steps += [*in_shares(ranges), []]
-        return steps
+                rounds += [*in_rounds(ranges), []]
+        return rounds
 
     @property
     def _stored(self) -> list[str]:
         """The columns to read of the file."""
         return [name for name in self.read_options.columns if name not in self.partition]
 
-    def _runs(self) -> Iterator[dict[int, int]]:
-        """Runs of row groups that are neighbours in the file and small enough to be read together."""
-        run: dict[int, int] = {}
+    def _neighbours(self) -> Iterator[dict[int, int]]:
+        """Row groups that are neighbours in the file and small enough to be read together."""
+        together: dict[int, int] = {}
         most = min(_ROWS_TOGETHER, most_rows(len(self.read_options.columns)) or _ROWS_TOGETHER)
         for index, n_rows in self.rows_of_group.items():
-            if run and (index - 1 not in run or sum(run.values()) + n_rows > most):
-                yield run
-                run = {}
-            run[index] = n_rows
-        yield run
+            if together and (index - 1 not in together or sum(together.values()) + n_rows > most):
+                yield together
+                together = {}
+            together[index] = n_rows
+        yield together
 
     def _with_keys(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with the partition keys that are read as columns."""

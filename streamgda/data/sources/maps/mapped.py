@@ -49,14 +49,14 @@ class MappedSplit(ScorableSplit):
     def blocks(self) -> Iterator[Block]:
         """Read the rows, in order."""
         for block in self.split.blocks():
-            for result, _ in self.step.pieces(block):
+            for result, _ in self.step.mapped(block):
                 yield result
         self.step.check_unchanged()
 
     def features(self) -> Iterator[tuple[Block, Mapping[str, Any]]]:
         """Read the rows without labels, in order, with the columns that are kept."""
         for block, beside in self.split.features():
-            for result, rows in self.step.pieces(block):
+            for result, rows in self.step.mapped(block):
                 yield result, {name: values[rows] for name, values in beside.items()}
         self.step.check_unchanged()
 

@@ -100,7 +100,7 @@ class FeatureMap:
                 "itself, as with a cache in a dict, let it use functools.lru_cache"
             )
 
-    def pieces(self, block: Block) -> Iterator[tuple[Block, slice]]:
+    def mapped(self, block: Block) -> Iterator[tuple[Block, slice]]:
         """Yield blocks with what the transformer makes of the rows of a block, and which rows they are.
 
         Raises
@@ -111,9 +111,9 @@ class FeatureMap:
             Any other error of the transformer, as it is. A note names the transformer and the rows.
         """
         size = rows_per_block(len(self.names), len(block.classes))
-        for i, piece in enumerate(block.pieces(size)):
-            made = self._output_of(piece)
-            result = replace(piece, features=made, feature_names=self.names, dates=(), lists=())
+        for i, rows in enumerate(block.cut(size)):
+            made = self._output_of(rows)
+            result = replace(rows, features=made, feature_names=self.names, dates=(), lists=())
             yield result, slice(i * size, (i + 1) * size)
 
     def _output_of(self, block: Block) -> NDArray[Any]:

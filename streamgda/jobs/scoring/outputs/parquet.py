@@ -108,12 +108,12 @@ class ParquetOutput(Output):
                 return _TORN
 
     def write(self, part: OutputPart, rows: Tables, writes: Writes) -> PredictionSummary:
-        """Encode a part in memory, and write it in another thread; a long one is written piece by piece."""
+        """Encode a part in memory, and write it in another thread; a long one is written table by table."""
         rows, first, n_bytes = iter(rows), deque[tuple[pa.Table, int]](), 0
-        while n_bytes <= _MOST_IN_MEMORY and (piece := next(rows, None)):
-            first.append(piece)
-            n_bytes += piece[0].nbytes
-        piece, is_short = None, n_bytes <= _MOST_IN_MEMORY
+        while n_bytes <= _MOST_IN_MEMORY and (made := next(rows, None)):
+            first.append(made)
+            n_bytes += made[0].nbytes
+        made, is_short = None, n_bytes <= _MOST_IN_MEMORY
         summary = PredictionSummary(n_parts=1)
         repetitive = [column.name for column in self.schema if not pa.types.is_floating(column.type)]
         with ExitStack() as stack:
@@ -122,11 +122,11 @@ class ParquetOutput(Output):
                 file = pa.BufferOutputStream() if is_short else stack.enter_context(place)
                 writing = pq.ParquetWriter(file, self.schema, use_dictionary=repetitive)
                 writer = stack.enter_context(writing)
-            while piece := first.popleft() if first else next(rows, None):
+            while made := first.popleft() if first else next(rows, None):
                 with self.naming(), storing():
-                    writer.write_table(piece[0])
-                summary += PredictionSummary(piece[0].num_rows, n_dropped=piece[1])
-                piece = None  # or it would be held while the next one is made
+                    writer.write_table(made[0])
+                summary += PredictionSummary(made[0].num_rows, n_dropped=made[1])
+                made = None  # or it would be held while the next one is made
             metadata = {_FINGERPRINT: part.fingerprint, _N_DROPPED: str(summary.n_dropped)}
             writer.add_key_value_metadata(metadata)
             with self.naming():
