@@ -6,6 +6,7 @@ from streamgda.data.sources.files.parquet import scan_parquet as scan_parquet
 from streamgda.data.sources.running import PassProgress as PassProgress
 from streamgda.data.sources.zarr import scan_zarr as scan_zarr
 from streamgda.extensions.categories.reading import Categorical as Categorical
+from streamgda.extensions.databases.learning import accumulate_sql as accumulate_sql
 from streamgda.extensions.edda.estimator import GaussianDiscriminantAnalysis as GaussianDiscriminantAnalysis
 from streamgda.extensions.exact.state import ExactClassStatistics as ExactClassStatistics
 from streamgda.extensions.incomplete.policy import Marginal as Marginal

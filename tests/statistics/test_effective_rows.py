@@ -123,6 +123,18 @@ def test_rows_of_one_weight_are_taken_out_of_rows_of_several():
     assert state.effective_counts[0] == pytest.approx(2**2 / (0.25 + 2.25))  # though the weight is the count
 
 
+def test_states_from_outside_know_the_squares_of_their_weights():
+    given = {"weights": [4.0], "squared_weights": [10.0]}
+    for make in (ClassStatistics.from_moments, ClassStatistics.from_sums):
+        assert make(["a"], [2], [[0.0]], [[[0.0]]], **given).effective_counts.tolist() == [1.6]
+        assert make(["a"], [2], [[0.0]], [[[0.0]]], squared_weights=[2]) == make(
+            ["a"], [2], [[0.0]], [[[0.0]]]
+        )
+        for squares in ([7.9], [16.1], [np.nan], [[10.0]]):
+            with pytest.raises(ValueError, match="squared_weights must"):
+                make(["a"], [2], [[0.0]], [[[0.0]]], **given | {"squared_weights": squares})
+
+
 def test_no_subtraction_leaves_what_no_rows_have():
     """Where the weights of rows are known on one side alone, the difference of squares may be of no rows."""
     alike = ClassStatistics.from_moments([0], [4], [[0.0]], [[[0.0]]], weights=[12.0])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streamgda.data.blocks.wording import listed
+from streamgda.models.estimators.dialects import DIALECTS, Dialect, joined, number
 from streamgda.models.estimators.formula import ScoreFormula, score_formula
 from streamgda.statistics.covariances import Array
 
@@ -17,106 +17,6 @@ _LARGEST_TERM = 1e150  # the sum of the squares of so many terms as a SELECT may
 _LEAST_ROOT = 1e-150  # whose square is not 0: Postgres raises an error where a product underflows
 _LEAST_TERM = 1e-250  # so that no product of what two numbers differ by underflows
 _MOST_COEFFICIENTS = 20_000  # about 1 MB, the longest statement of BigQuery and Snowflake
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a database writes types, names, strings, the largest of two numbers, days and places of lists."""
-
-    double: str = "DOUBLE"
-    quote: str = '"'
-    greatest: str = "GREATEST"
-    escapes: bool = False
-    materialised: str = ""
-    fence: str = ""  # at the end of a step, which is then not computed anew wherever it is used
-    epoch: str = ""
-    place: str = "{0}[{1}]"
-
-    def days(self, name: str) -> str:
-        """A column of dates as days since 1970 in UTC."""
-        return f"({self.epoch.format(self.name(name))})"
-
-    def place_of(self, column: str, i: int) -> str:
-        """Place i, counted from 0, of a column of lists; NULL for a list that is too short."""
-        return self.place.format(self.name(column), i, i + 1)
-
-    def name(self, name: str) -> str:
-        """A name of a column or table, quoted."""
-        doubled = name.replace(self.quote, 2 * self.quote)
-        return f"{self.quote}{doubled}{self.quote}"
-
-    def largest(self, terms: Sequence[str]) -> str:
-        """The largest of some numbers."""
-        return joined(terms, f"{self.greatest}({{}}, {{}})")
-
-    def literal(self, label: Any) -> str:
-        """A label as a constant."""
-        if isinstance(label, str) and self.escapes:
-            label = label.replace("\\", r"\\").replace("'", r"\'").replace("\n", r"\n")
-            return f"'{label}'"
-        if isinstance(label, str):
-            return "'" + label.replace("'", "''") + "'"
-        return number(label) if isinstance(label, float) else str(label).upper()
-
-
-# Days of dates, times with and without a zone, and text: one without a zone would be of that of the session.
-_ZONE = ":[0-9.]+ ?(Z|[+-][0-9:]+)$"
-_EPOCH_OF_DUCKDB = (
-    f"EPOCH_US(CAST(CASE WHEN REGEXP_MATCHES(CAST({{0}} AS VARCHAR), '{_ZONE}') "
-    "THEN CAST({0} AS VARCHAR) ELSE CAST(CAST({0} AS TIMESTAMP) AS VARCHAR) || '+00' END "
-    "AS TIMESTAMPTZ)) / 8.64e10"
-)
-_EPOCH_OF_POSTGRES = (
-    f"CAST(EXTRACT(EPOCH FROM CAST(CASE WHEN CAST({{0}} AS TEXT) ~ '({_ZONE})|[^0-9]$' "
-    "THEN CAST({0} AS TEXT) ELSE CAST({0} AS TEXT) || ' +00' END AS TIMESTAMPTZ)) "
-    "AS DOUBLE PRECISION) / 8.64e4"
-)
-_EPOCH_OF_SNOWFLAKE = (
-    f"CASE WHEN SYSTEM$TYPEOF({{0}}) RLIKE 'TIMESTAMP_L?TZ.*' OR CAST({{0}} AS VARCHAR) RLIKE '.*{_ZONE}' "
-    "THEN DATE_PART(EPOCH_MICROSECOND, CAST({0} AS TIMESTAMP_TZ)) "
-    "ELSE DATE_PART(EPOCH_MICROSECOND, CAST({0} AS TIMESTAMP_NTZ)) END / 8.64e10"
-)
-_EPOCH_OF_SPARK = (
-    f"UNIX_MICROS(CASE WHEN TYPEOF({{0}}) = 'timestamp' OR CAST({{0}} AS STRING) RLIKE '{_ZONE}' "
-    "THEN CAST({0} AS TIMESTAMP_LTZ) "
-    "ELSE CAST(CONCAT(CAST(CAST({0} AS TIMESTAMP_NTZ) AS STRING), '+00:00') AS TIMESTAMP_LTZ) END) / 8.64e10"
-)
-
-DIALECTS = {
-    "duckdb": Dialect(epoch=_EPOCH_OF_DUCKDB, place="{0}[{2}]"),
-    "postgres": Dialect("DOUBLE PRECISION", fence=" OFFSET 0", epoch=_EPOCH_OF_POSTGRES, place="{0}[{2}]"),
-    "bigquery": Dialect(
-        "FLOAT64",
-        "`",
-        escapes=True,
-        epoch="UNIX_MICROS(TIMESTAMP({})) / 8.64e10",
-        place="{0}[SAFE_OFFSET({1})]",
-    ),
-    "snowflake": Dialect(escapes=True, epoch=_EPOCH_OF_SNOWFLAKE),
-    "spark": Dialect(quote="`", escapes=True, epoch=_EPOCH_OF_SPARK, place="GET({0}, {1})"),
-    "sqlite": Dialect(
-        "REAL",
-        greatest="MAX",
-        materialised="MATERIALIZED ",
-        epoch="JULIANDAY({}) - 2440587.5e0",
-        place="JSON_EXTRACT({0}, '$[{1}]')",
-    ),
-}
-"""The databases that a model can be written for."""
-
-
-def number(value: float) -> str:
-    """A float64 as a constant, of which no digit is lost, and which no database takes for a decimal."""
-    text = repr(float(value))
-    return text if "e" in text else f"{text}e0"
-
-
-def joined(terms: Sequence[str], form: str = "({} + {})") -> str:
-    """Terms in pairs of pairs, so that databases do not find them nested too deeply."""
-    if len(terms) == 1:
-        return terms[0]
-    half = len(terms) // 2
-    return form.format(joined(terms[:half], form), joined(terms[half:], form))
 
 
 def exponential(gap: str) -> str:
@@ -136,7 +36,7 @@ def select_of(model: Any, table: str, dialect: str, keep: Iterable[str]) -> str:
         raise ValueError(f"the SELECT names its own tables {_PREFIX}0 and so on; got the table {table!r}")
     sql, labels = DIALECTS[dialect], model.classes_.tolist()
     columns = [sql.name(column) for column in _names_to_keep(keep, labels)]
-    steps = _Steps(sql, columns, ".".join(sql.name(part) for part in table.split(".")))
+    steps = _Steps(sql, columns, sql.table(table))
     _add_features(steps, model, formula)
     scored = _add_scores(steps, formula)
     _add_powers(steps, scored, formula.temperature)
@@ -159,7 +59,7 @@ class _Steps:
         """Add a table with these columns."""
         select = self._select(columns)
         self._table = f"{_PREFIX}{len(self._tables)}"
-        self._tables.append(f"{self._table} AS {self.sql.materialised}({select}{self.sql.fence})")
+        self._tables.append(self.sql.step(self._table, select))
 
     def ended_by(self, *columns: str) -> str:
         """The whole statement, with these columns as its result."""

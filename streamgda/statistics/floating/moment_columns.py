@@ -105,7 +105,7 @@ def _check_totals(classes: Labels, counts: NDArray[Any], weights: Array) -> None
 
 def _squares(moments: Moments, counts: NDArray[np.int64], squares: Array | None = None) -> Array | None:
     """Σ w² of each class, where it is not given (or 0) that of rows of equal weight."""
-    if squares is None and np.array_equal(moments.weights, counts):
+    if np.array_equal(moments.weights, counts) and (squares is None or np.array_equal(squares, counts)):
         return None
     equal = moments.least_squares(counts)
     return equal if squares is None else np.where(squares > 0, squares, equal)
@@ -193,7 +193,12 @@ def from_moments(given: Labelled[Moments]) -> Labelled[Moments]:
 
 
 def given_arrays(
-    kind: CovarianceKind, classes: ArrayLike, counts: ArrayLike, weights: ArrayLike | None, **both: ArrayLike
+    kind: CovarianceKind,
+    classes: ArrayLike,
+    counts: ArrayLike,
+    weights: ArrayLike | None,
+    squared_weights: ArrayLike | None,
+    **both: ArrayLike,
 ) -> Labelled[Moments]:
     """The arrays that a user gives of classes in any order, as a state: sorted, with symmetric products.
 
@@ -213,7 +218,9 @@ def given_arrays(
     moments = Moments.zeros(kind, *vectors.shape)
     moments.weights, moments.means = masses, vectors
     moments.scatter = kind.unpacked(kind.packed(products), *vectors.shape)
-    return Labelled(known, numbers, moments, _squares(moments, numbers)).in_order()
+    squares = None if squared_weights is None else np.atleast_1d(np.array(squared_weights, np.float64))
+    _check_squares(moments, numbers, squares)
+    return Labelled(known, numbers, moments, _squares(moments, numbers, squares)).in_order()
 
 
 def _possible(state: Labelled[Moments], squares: Array, noise: Array | float, name: str) -> Labelled[Moments]:
@@ -235,6 +242,17 @@ def _check_counts(classes: Labels, counts: NDArray[Any], weights: Array) -> None
     empty = (counts <= 0) | ~(weights > 0)
     if empty.any():
         raise ValueError(f"class {named(classes[empty][0])} has no rows")
+
+
+def _check_squares(moments: Moments, counts: NDArray[Any], squares: Array | None) -> None:
+    """Raise ValueError if no weights of so many rows have these sums of squares: (Σ w)² ≤ n Σ w² and Σ w²."""
+    if squares is None:
+        return
+    if squares.shape != counts.shape:
+        raise ValueError("squared_weights must have one entry for each class")
+    least, most = moments.least_squares(counts), moments.weights**2
+    if not ((squares >= least * (1 - 1e-9)) & (squares <= most * (1 + 1e-9))).all():
+        raise ValueError("squared_weights must lie between (Σ w)² / count and (Σ w)²: no rows have these")
 
 
 def _check_shapes(kind: CovarianceKind, n_classes: int, **arrays: Array) -> None:

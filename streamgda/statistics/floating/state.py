@@ -180,6 +180,7 @@ class ClassStatistics(Statistics):
         outer_sums: ArrayLike,
         *,
         weights: ArrayLike | None = None,
+        squared_weights: ArrayLike | None = None,
         covariance_type: CovarianceType = "full",
         feature_names: Sequence[str] | None = None,
     ) -> Self:
@@ -200,6 +201,8 @@ class ClassStatistics(Statistics):
             Σ w x xᵀ, in the shape of `scatter` for this kind of covariance.
         weights : array-like of shape (n_classes,), optional
             Σ w; the counts where not given.
+        squared_weights : array-like of shape (n_classes,), optional
+            Σ w²; that of rows of equal weight where not given.
         covariance_type, feature_names
             As for the class.
 
@@ -216,7 +219,9 @@ class ClassStatistics(Statistics):
         (array(['a', 'b'], dtype='<U1'), array([1., 2.]), array([0., 1.]))
         """
         kind = kind_named(covariance_type)
-        given = moment_columns.given_arrays(kind, classes, counts, weights, sums=sums, outer_sums=outer_sums)
+        given = moment_columns.given_arrays(
+            kind, classes, counts, weights, squared_weights, sums=sums, outer_sums=outer_sums
+        )
         return cls._of_labelled(moment_columns.from_sums(given), feature_names)
 
     @classmethod
@@ -228,6 +233,7 @@ class ClassStatistics(Statistics):
         scatter: ArrayLike,
         *,
         weights: ArrayLike | None = None,
+        squared_weights: ArrayLike | None = None,
         covariance_type: CovarianceType = "full",
         feature_names: Sequence[str] | None = None,
     ) -> Self:
@@ -245,6 +251,8 @@ class ClassStatistics(Statistics):
             Σ w (x − mean)(x − mean)ᵀ in the shape of `scatter` for this kind of covariance.
         weights : array-like of shape (n_classes,), optional
             Σ w; the counts where not given.
+        squared_weights : array-like of shape (n_classes,), optional
+            Σ w²; that of rows of equal weight where not given.
         covariance_type, feature_names
             As for the class.
 
@@ -259,7 +267,9 @@ class ClassStatistics(Statistics):
         array([[[2.]]])
         """
         kind = kind_named(covariance_type)
-        given = moment_columns.given_arrays(kind, classes, counts, weights, means=means, scatter=scatter)
+        given = moment_columns.given_arrays(
+            kind, classes, counts, weights, squared_weights, means=means, scatter=scatter
+        )
         return cls._of_labelled(moment_columns.from_moments(given), feature_names)
 
     @classmethod

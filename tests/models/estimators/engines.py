@@ -1,4 +1,4 @@
-"""Databases that run a SELECT over the rows of a table: a new one is a function and a line in `ENGINES`."""
+"""Databases that run a SELECT over the rows of a table: a new one is a function and a line in `OPENED`."""
 
 import atexit
 import os
@@ -6,31 +6,36 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from contextlib import closing
-from functools import cache
+from contextlib import closing, contextmanager
+from functools import cache, partial
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
+from streamgda.extensions.databases.learning import answered
+
 
 def arrow_of(table):
     return table if isinstance(table, pa.Table) else pa.Table.from_pandas(table, preserve_index=False)
 
 
-def in_duckdb(query, table, zone="UTC"):
+@contextmanager
+def opened_duckdb(table, zone):
     with duckdb.connect() as connection:
         connection.execute(f"SET TimeZone='{zone}'")
         connection.register("rows", table)
-        return connection.sql(query).fetchall()
+        yield connection
 
 
-def in_sqlite(query, table, zone="UTC"):
+@contextmanager
+def opened_sqlite(table, zone):
     """Dates are text here, and no zone of the session matters."""
+    frame = table.to_pandas() if isinstance(table, pa.Table) else table
     with closing(sqlite3.connect(":memory:")) as connection:
-        table.to_sql("rows", connection, index=False)
-        return connection.execute(query).fetchall()
+        frame.to_sql("rows", connection, index=False)
+        yield connection
 
 
 @cache
@@ -62,7 +67,8 @@ POSTGRES_TYPES = {
 }  # fmt: skip
 
 
-def in_postgres(query, table, zone="UTC"):
+@contextmanager
+def opened_postgres(table, zone):
     if (connection := postgres()) is None:
         pytest.skip("PostgreSQL is not installed: there is no initdb")
     table = arrow_of(table)
@@ -81,7 +87,7 @@ def in_postgres(query, table, zone="UTC"):
         cursor.executemany(
             f'INSERT INTO "rows" VALUES ({places})', [*zip(*table.to_pydict().values(), strict=True)]
         )
-        return cursor.execute(query.replace("%", "%%")).fetchall()
+    yield connection
 
 
 @cache
@@ -93,16 +99,32 @@ def spark():
     return session.config("spark.sql.shuffle.partitions", "1").getOrCreate()
 
 
-def in_spark(query, table, zone="UTC"):
+@contextmanager
+def opened_spark(table, zone):
     pytest.importorskip("pyspark")
     if shutil.which("java") is None:
         pytest.skip("Spark is not installed: there is no java")
     spark().conf.set("spark.sql.session.timeZone", zone)
     spark().createDataFrame(arrow_of(table)).createOrReplaceTempView("rows")
-    return [tuple(row) for row in spark().sql(query).collect()]
+    yield spark()
 
 
-ENGINES = {"duckdb": in_duckdb, "sqlite": in_sqlite, "postgres": in_postgres, "spark": in_spark}
-"""What runs a SELECT over a table `rows`, by dialect: Arrow or a frame goes in, and tuples come out."""
+OPENED = {
+    "duckdb": opened_duckdb,
+    "sqlite": opened_sqlite,
+    "postgres": opened_postgres,
+    "spark": opened_spark,
+}
+"""A connection to a database with a table `rows`, by dialect: Arrow or a frame goes in."""
+
+
+def answers(dialect, query, table, zone="UTC"):
+    """What a SELECT returns over a table `rows`, as tuples."""
+    with OPENED[dialect](table, zone) as connection:
+        return list(map(tuple, answered(connection, query)[1]))
+
+
+ENGINES = {dialect: partial(answers, dialect) for dialect in OPENED}
+in_duckdb, in_sqlite = ENGINES["duckdb"], ENGINES["sqlite"]
 
 DIALECTS = [pytest.param(name, marks=pytest.mark.slow) if name == "spark" else name for name in ENGINES]

@@ -1,0 +1,395 @@
+"""`accumulate_sql`: the statistics of a table, of which only sums leave the database.
+
+A statement sums up Σ w, Σ w (x − p) and Σ w (x − p)(x − p)ᵀ by class, about a pivot p that is near the rows:
+the mean of the first ones. Where a class is more than ten deviations from it, the sums are asked for again
+about the mean of each class. So the scatter loses no more than two of the sixteen digits of float64.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamgda.data.blocks.labels import Labels, as_labels, is_missing, no_labels
+from streamgda.data.blocks.wording import check_known, counted, listed
+from streamgda.models.estimators.dialects import DIALECTS, Dialect, joined, number
+from streamgda.statistics.covariances import CovarianceType, kind_named
+from streamgda.statistics.floating.moments import two_sum
+from streamgda.statistics.floating.state import ClassStatistics
+
+Array = NDArray[np.float64]
+
+_ROWS_OF_PIVOT = 1000
+_FAR = 100.0  # the square of as many deviations as a class may be from the pivot
+_SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with|from|values)\b.*\s", re.I | re.S)
+_KINDS = {
+    "bool": r"(nullable\()?bool",
+    "date": r"(nullable\()?(date|timestamp|(7|10|12)$)",
+    "number": r"(nullable\()?(u?(tiny|small|medium|big|huge)?int(eger)?\d*|float\d*|double|real|halffloat|"
+    r"decimal\d*|numeric|number|bignumeric|[0-5]|8|9|13|246)( precision)?(\(.*\))?(\[[a-z]+\d*\])?\)?$",
+}
+"""Types as databases, Arrow and, by numbers, MySQL's protocol name them."""
+_OF_MODULES = {
+    **{name: name for name in ("duckdb", "sqlite", "snowflake", "bigquery", "datafusion")},
+    **dict.fromkeys(("psycopg", "pg8000", "asyncpg", "postgres"), "postgres"),
+    **dict.fromkeys(("mysql", "mariadb"), "mysql"),
+    **dict.fromkeys(("clickhouse", "chdb"), "clickhouse"),
+    **dict.fromkeys(("spark", "databricks"), "spark"),
+}
+_READ_ROWS = (
+    "or read the rows: accumulate(scan_arrow(...)) learns categories, lists, maps and incomplete rows"
+)
+
+
+def accumulate_sql(
+    connection: Any,
+    query: str,
+    target: str,
+    *,
+    features: Sequence[str] | None = None,
+    covariance_type: CovarianceType = "full",
+    weight: str | None = None,
+    missing: str = "raise",
+    dialect: str | None = None,
+) -> ClassStatistics:
+    """Return the statistics of a table in a database, which sums them up itself. No rows leave it.
+
+    The state is that of `accumulate` up to rounding, and merges with others. The statements only read, in the
+    transaction of the connection if it has begun one. There are one or two after those for types and a pivot,
+    and more if a state has more than 1,000 numbers a class.
+
+    Parameters
+    ----------
+    connection
+        A connection of DB-API 2.0 or ADBC, or a session with a method ``sql`` (Spark, DataFusion).
+    query : str
+        The name of a table, with points between schemas and tables, or a SELECT.
+    target : str
+        The column of labels.
+    features : sequence of str, optional
+        The columns of features: numbers, bools and dates, which become days since 1970 in UTC. By default all
+        columns but the target and the weight.
+    covariance_type : {"full", "tied", "diag"}, default="full"
+        What to keep of the scatter within the classes; see `ClassStatistics`.
+    weight : str, optional
+        The column of weights. Rows of weight 0 are left out.
+    missing : {"raise", "drop"}, default="raise"
+        Whether a row with NULL, NaN or infinity, or without a label or a weight, is an error, or left out and
+        counted.
+    dialect : str, optional
+        What the database speaks, as of `to_sql`. By default the connection tells it.
+
+    Raises
+    ------
+    ValueError
+        If the dialect is not known, a column is missing or cannot be summed up, a value is missing, a weight
+        is negative or infinite, or the table changes between two statements.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> from streamgda import accumulate_sql
+    >>> connection = sqlite3.connect(":memory:")
+    >>> _ = connection.execute("CREATE TABLE fish AS SELECT 1 AS size, 'cod' AS kind UNION SELECT 3, 'cod'")
+    >>> accumulate_sql(connection, "SELECT size, kind FROM fish WHERE size < 9", "kind").means
+    array([[2.]])
+    >>> connection.close()
+    """
+    if missing not in ("raise", "drop"):
+        raise ValueError(
+            f"missing is 'raise' or 'drop' in a database; got {missing!r}. Take one, {_READ_ROWS}"
+        )
+    dialect = _dialect_of(connection) if dialect is None else dialect
+    if dialect not in DIALECTS:
+        raise ValueError(f"dialect must be one of {listed(list(DIALECTS))}; got {dialect!r}")
+    kind = kind_named(covariance_type)
+    rows = _rows_of(connection, DIALECTS[dialect], query, target, features, weight)
+    i, j = kind.pairs(len(rows.names))
+    pairs = list(zip(i.tolist(), j.tolist(), strict=True))
+    sums = rows.sums(pairs)
+    if missing == "raise" and sums.n_dropped:
+        raise rows.missing_values()
+    if not len(sums.classes):
+        raise ValueError(
+            "there is nothing to accumulate: the query has no rows that count "
+            f"({sums.n_dropped} dropped, all others of weight zero)"
+        )
+    if sums.are_far(i == j, pooled=kind.is_pooled):
+        sums = replace(rows.sums(pairs, about_classes=True), n_dropped=sums.n_dropped)
+    if not np.isfinite(sums.numbers).all():
+        raise ValueError("the features are too large: their squares exceed float64. Rescale them first")
+    products = sums.products.sum(axis=0, keepdims=True) if kind.is_pooled else sums.products
+    weights = {"weights": sums.weights, "squared_weights": sums.squares} if rows.weight else {}
+    about = ClassStatistics.from_sums(
+        sums.classes,
+        sums.counts,
+        sums.firsts,
+        kind.unpacked(products, *sums.firsts.shape),
+        covariance_type=covariance_type,
+        feature_names=rows.names,
+        **weights,
+    )
+    columns, metadata = about.to_columns()
+    origins, tails = two_sum(np.broadcast_to(rows.pivot, sums.offsets.shape), sums.offsets)
+    columns["mean"], columns["mean_tail"] = two_sum(origins, tails + columns["mean"])
+    return ClassStatistics.from_columns(
+        columns, {**metadata, "n_dropped": sums.n_dropped, "dates": rows.dates}
+    )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """The sums of the classes, about a pivot of each class.
+
+    `numbers` has a row for each class: the count, Σ w, Σ w², Σ w (x − p), Σ w (x − p)(x − p)ᵀ for some pairs.
+    """
+
+    classes: Labels
+    numbers: Array
+    offsets: Array  # of the pivots of the classes from that of all rows
+    n_dropped: int
+
+    counts = property(lambda self: self.numbers[:, 0].astype(np.int64))
+    weights = property(lambda self: self.numbers[:, 1])
+    squares = property(lambda self: self.numbers[:, 2])
+    firsts = property(lambda self: self.numbers[:, 3 : 3 + self.offsets.shape[1]])
+    products = property(lambda self: self.numbers[:, 3 + self.offsets.shape[1] :])
+
+    def are_far(self, squares: NDArray[np.bool_], *, pooled: bool) -> bool:
+        """Whether digits of a scatter are lost in what the mean is from the pivot."""
+        lost = self.firsts**2 / self.weights[:, None]
+        left = self.products[:, squares] - lost
+        lost, left = (lost.sum(0), left.sum(0)) if pooled else (lost[self.counts > 1], left[self.counts > 1])
+        return bool((lost > _FAR * left).any())
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a query, and how a statement begins that sums them up."""
+
+    connection: Any
+    sql: Dialect
+    source: str
+    target: str
+    label: str
+    names: list[str]
+    values: list[str]  # the features, and the weight, as numbers
+    weight: str | None
+    dates: tuple[str, ...]
+    pivot: Array
+
+    def sums(self, pairs: Sequence[tuple[int, int]], *, about_classes: bool = False) -> _Sums:
+        """The sums about the pivot, or about the mean of each class: as many statements as they need."""
+        d, value = len(self.names), "gda_z" if about_classes else "gda_d"
+        weigh = (lambda text: f"gda_w * {text}") if self.weight else str
+        terms: list[tuple[tuple[int, ...], str]] = [((k,), f"SUM({weigh(f'{value}{k}')})") for k in range(d)]
+        terms += [((i, j), f"SUM({weigh(f'{value}{i}')} * {value}{j})") for i, j in pairs]
+        terms += [((k,), f"MIN(gda_m{k})") for k in range(d) if about_classes]
+        size, parts = self.sql.most_columns - 5, []
+        for start in range(0, len(terms), size):
+            used = sorted({k for ks, _ in terms[start : start + size] for k in ks})
+            steps = [self._raw(), self._deviations(used), *(self._centred(used) if about_classes else ())]
+            chosen = ", ".join(term for _, term in terms[start : start + size])
+            of_weights = "SUM(gda_w), SUM(gda_w * gda_w), " + self._sum_of_bad() if self.weight else "0, 0, 0"
+            parts.append(
+                self._answer(
+                    f"WITH {', '.join(steps)} SELECT gda_y, COUNT(*), {of_weights}, {chosen} "
+                    f"FROM gda_{len(steps) - 1} GROUP BY gda_y"
+                )
+            )
+        return self._joined([self._by_class(rows) for rows in parts], d if about_classes else 0)
+
+    def _joined(self, parts: Sequence[tuple[Labels, Array, int]], n_means: int) -> _Sums:
+        classes, first, n_dropped = parts[0]
+        for others, more, dropped in parts[1:]:
+            if not (
+                np.array_equal(classes, others) and n_dropped == dropped and (first[:, 0] == more[:, 0]).all()
+            ):
+                raise ValueError(
+                    "the table has changed between two statements: their counts differ. Begin a transaction "
+                    "that sees no changes of others (REPEATABLE READ), or sum up a copy"
+                )
+        if self.weight and first[:, 3].any():
+            k = int(first[:, 3].argmax())
+            raise ValueError(
+                f"column {self.weight!r} is negative or infinite in {counted(int(first[k, 3]), 'row')} of "
+                f"class {classes[k]}; weights are finite and not negative"
+            )
+        numbers = np.concatenate([first[:, :3], *(part[1][:, 4:] for part in parts)], axis=1)
+        if not self.weight:
+            numbers[:, 1:3] = numbers[:, :1]
+        end = numbers.shape[1] - n_means
+        offsets = numbers[:, end:] if n_means else np.zeros((len(classes), len(self.names)))
+        return _Sums(classes, numbers[:, :end], offsets, n_dropped)
+
+    def _by_class(self, rows: Sequence[Sequence[Any]]) -> tuple[Labels, Array, int]:
+        """The sorted labels, the numbers of each, and how many rows have no label."""
+        n_dropped = sum(int(row[1]) for row in rows if is_missing(row[0]))
+        known = [row for row in rows if not is_missing(row[0])]
+        if not known:
+            return no_labels(), np.zeros((0, 5)), n_dropped
+        labels = as_labels([row[0] for row in known])
+        order = np.argsort(labels, kind="stable")
+        numbers = np.array([row[1:] for row in known], dtype=object).astype(np.float64)
+        return labels[order], numbers[order], n_dropped
+
+    def missing_values(self) -> ValueError:
+        """An error that says in which columns how many rows lack something."""
+        checked = {self.target: "gda_l IS NOT NULL", **self._checks()}
+        sums = ", ".join(f"SUM(CASE WHEN {check} THEN 0 ELSE 1 END)" for check in checked.values())
+        steps = f"WITH {self._raw()} SELECT {sums} FROM gda_0{self._of_weight()}"
+        (numbers,) = self._answer(steps)
+        lacking = [
+            f"{name!r} {counted(int(n), 'row')}" for name, n in zip(checked, numbers, strict=True) if n
+        ]
+        lacking = lacking or [f"{self.target!r}, which has NaN"]
+        return ValueError(
+            f"values are missing (NULL, NaN or infinity): in column {', '.join(lacking[:10])}. "
+            "Mend the data or leave out such rows by missing='drop'"
+        )
+
+    def first_means(self) -> Array:
+        """The means of some rows, in twelve digits."""
+        columns = ", ".join(f"gda_x{k}" for k in range(len(self.names)))
+        means = ", ".join(f"AVG(gda_x{k})" for k in range(len(self.names)))
+        where = " AND ".join([self._of_weight() or " WHERE 1 = 1", self._is_complete()])
+        first = self.sql.step("gda_1", f"SELECT {columns} FROM gda_0{where} LIMIT {_ROWS_OF_PIVOT}")
+        (found,) = self._answer(f"WITH {self._raw()}, {first} SELECT {means} FROM gda_1")
+        return np.array([0.0 if is_missing(mean) else float(f"{mean:.12g}") for mean in found])
+
+    # ------------------------------------------------------------------ steps
+
+    def _raw(self) -> str:
+        names = [*(f"gda_x{k}" for k in range(len(self.names))), *(["gda_w"] if self.weight else [])]
+        columns = [f"{value} AS {name}" for value, name in zip(self.values, names, strict=True)]
+        return self.sql.step(
+            "gda_0", f"SELECT {', '.join([f'{self.label} AS gda_l', *columns])} FROM {self.source}"
+        )
+
+    def _checks(self) -> dict[str, str]:
+        """Whether a row has each feature and a weight; an infinite weight is judged elsewhere."""
+        checks = {name: f"gda_x{k} - gda_x{k} = 0e0" for k, name in enumerate(self.names)}
+        return checks | ({self.weight: "ABS(ATAN(gda_w)) < 2e0"} if self.weight else {})
+
+    def _is_complete(self) -> str:
+        return joined(["gda_l IS NOT NULL", *self._checks().values()], "({} AND {})")
+
+    def _of_weight(self) -> str:
+        return " WHERE (gda_w <> 0e0 OR gda_w IS NULL)" if self.weight else ""
+
+    def _sum_of_bad(self) -> str:
+        return "SUM(CASE WHEN gda_w >= 0e0 AND gda_w - gda_w = 0e0 THEN 0 ELSE 1 END)"
+
+    def _deviations(self, used: Iterable[int]) -> str:
+        columns = [
+            f"CASE WHEN {self._is_complete()} THEN gda_l END AS gda_y",
+            *(["gda_w"] if self.weight else []),
+        ]
+        for k in used:
+            deviation = f"gda_x{k} - ({number(self.pivot[k])})"
+            if self.sql.least:
+                deviation = (
+                    f"CASE WHEN ABS({deviation}) < {number(self.sql.least)} THEN 0e0 ELSE {deviation} END"
+                )
+            columns.append(f"{deviation} AS gda_d{k}")
+        return self.sql.step("gda_1", f"SELECT {', '.join(columns)} FROM gda_0{self._of_weight()}")
+
+    def _centred(self, used: Iterable[int]) -> Iterator[str]:
+        total, weigh = ("SUM(gda_w)", "gda_w * ") if self.weight else ("COUNT(*)", "")
+        means = ", ".join(f"SUM({weigh}gda_d{k}) / {total} AS gda_m{k}" for k in used)
+        select = f"SELECT gda_y AS gda_c, {means} FROM gda_1 WHERE gda_y IS NOT NULL GROUP BY gda_y"
+        yield self.sql.step("gda_2", select)
+        weight = "gda_w, " if self.weight else ""
+        columns = ", ".join(f"gda_d{k} - gda_m{k} AS gda_z{k}, gda_m{k}" for k in used)
+        yield self.sql.step(
+            "gda_3", f"SELECT gda_y, {weight}{columns} FROM gda_1 JOIN gda_2 ON gda_y = gda_c"
+        )
+
+    def _answer(self, statement: str) -> list[tuple[Any, ...]]:
+        return answered(self.connection, statement)[1]
+
+
+def _rows_of(
+    connection: Any, sql: Dialect, query: str, target: str, features: Sequence[str] | None, weight: str | None
+) -> _Rows:
+    """The rows of a query whose columns can be summed up; ValueError for any other column."""
+    text = query.strip().rstrip(";")
+    source = f"({text}\n) gda_rows" if _SELECT.match(text) else sql.table(text)
+    described, _ = answered(connection, f"SELECT * FROM {source} WHERE 1 = 0")
+    chosen = [features] if isinstance(features, str) else features
+    names = [name for name in described if name not in (target, weight)] if chosen is None else list(chosen)
+    numbers = [*names, weight] if weight else names
+    check_known([target, *numbers], list(described), "the query")
+    if not names:
+        raise ValueError("the query has no column of features")
+    types = _types_of(connection, sql, source, described, [target, *numbers])
+    values = [_value(sql, name, types[name]) for name in numbers]
+    label = sql.name(target)
+    label = sql.exact_text.format(label) if _kind(types[target]) is None else label
+    dates = tuple(name for name in names if _kind(types[name]) == "date")
+    first = np.zeros(len(names))
+    return _Rows(connection, sql, source, target, label, names, values, weight, dates, first)
+
+
+def _value(sql: Dialect, name: str, of_type: str) -> str:
+    """A column as a number; ValueError if a database cannot make one of it."""
+    kind, column = _kind(of_type), sql.name(name)
+    if kind is None:
+        raise ValueError(
+            f"column {name!r} is of the type {of_type}, and a database sums up numbers, bools and dates: "
+            f"leave it out by features, CAST it in the query, {_READ_ROWS}"
+        )
+    if kind == "date":
+        return sql.days(name)
+    column = f"CASE WHEN {column} THEN 1e0 WHEN NOT {column} THEN 0e0 END" if kind == "bool" else column
+    return f"CAST({column} AS {sql.double})"
+
+
+def _types_of(
+    connection: Any, sql: Dialect, source: str, described: Mapping[str, str], names: Sequence[str]
+) -> dict[str, str]:
+    """The types of columns in the words of the database, or of the driver; "number" where all is NULL."""
+    if not sql.kind:
+        return {name: described[name] for name in names}
+    columns = ", ".join(sql.kind.format(sql.name(name)) for name in names)
+    _, rows = answered(connection, f"SELECT {columns} FROM {source} LIMIT 1")
+    found = rows[0] if rows else [None] * len(names)
+    return {name: one or "number" for name, one in zip(names, found, strict=True)}
+
+
+def _kind(of_type: str) -> str | None:
+    """Whether a type is "number", "bool" or "date"; None for any other."""
+    return next((kind for kind, words in _KINDS.items() if re.match(words, of_type, re.I)), None)
+
+
+def answered(connection: Any, statement: str) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
+    """The columns of an answer with what the driver calls their types, and the rows."""
+    if not hasattr(connection, "cursor"):  # Spark's and DataFusion's sessions
+        table = connection.sql(statement)
+        table = table.toArrow() if hasattr(table, "toArrow") else table.to_arrow_table()
+        rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        return {field.name: str(field.type) for field in table.schema}, rows
+    # A cursor of DuckDB is another connection, which sees neither registered nor temporary tables.
+    cursor = connection if hasattr(connection, "fetchall") else connection.cursor()
+    try:
+        cursor.execute(statement)
+        return {name: str(code) for name, code, *_ in cursor.description}, list(cursor.fetchall())
+    finally:
+        if cursor is not connection:
+            cursor.close()
+
+
+def _dialect_of(connection: Any) -> str:
+    """What the database of a connection speaks, by the module of the driver or by what ADBC tells."""
+    text = type(connection).__module__
+    if hasattr(connection, "adbc_get_info"):
+        text = str(connection.adbc_get_info().get("vendor_name"))
+    found = next((name for word, name in _OF_MODULES.items() if word in text.casefold()), None)
+    if found is None:
+        raise ValueError(f"{text} does not tell its database: name it by dialect=, {listed(list(DIALECTS))}")
+    return found
