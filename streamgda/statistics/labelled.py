@@ -186,8 +186,8 @@ class Labelled(Generic[M]):
             )
         if ours.exact != theirs.exact:
             raise ValueError(
-                "exact and floating statistics do not merge, for the sum would not be exact; turn the exact "
-                "ones into floating ones first with to_float()"
+                "exact and floating statistics do not merge, for the sum would not be exact; make both with "
+                "exact=True, or floating ones of the exact ones first with to_float()"
             )
         if ours.fourth_moments != theirs.fourth_moments:
             raise ValueError(

@@ -221,7 +221,7 @@ def _typed(values: NDArray[Any]) -> Labels:
         return values
     if kind in "iu":
         if kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
-            raise ValueError(f"label {values.max()} does not fit a 64-bit signed integer")
+            raise _too_large(values.max())
         return values.astype(np.int64, copy=False)
     if kind == "f":
         return _from_floats(values)
@@ -231,10 +231,20 @@ def _typed(values: NDArray[Any]) -> Labels:
 
 
 def _from_floats(values: NDArray[Any]) -> Labels:
-    fractional = ~np.isfinite(values) | (values != np.floor(values)) | (np.abs(values) >= 2.0**53)
+    fractional = ~np.isfinite(values) | (values != np.floor(values))
     if fractional.any():
         raise _no_class(values[fractional][0])
+    rounded = np.abs(values) >= 2.0**53
+    if rounded.any():
+        raise _too_large(values[rounded][0], "was read as a float, which rounds integers beyond 2**53")
     return values.astype(np.int64)
+
+
+def _too_large(value: Any, why: str = "does not fit a 64-bit signed integer") -> ValueError:
+    return ValueError(
+        f"label {int(value)} {why}. Text has no such bound: cast the column where it is stored, or read CSV "
+        "with column_types={'id': 'string'} in format, with the name of the column"
+    )
 
 
 def _no_class(value: Any) -> ValueError:
@@ -284,7 +294,7 @@ def _cast(values: NDArray[Any], dtype: type[Any]) -> Labels:
     try:
         cast: Labels = values.astype(dtype)
     except OverflowError as error:
-        raise ValueError(f"a label does not fit a 64-bit signed integer: {error}") from error
+        raise _too_large(max(values, key=abs)) from error
     if dtype is np.str_ and any(value.endswith("\0") for value in values):
         raise ValueError("a label ends in a null character, which NumPy's strings cannot hold")
     return cast

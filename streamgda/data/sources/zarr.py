@@ -63,6 +63,7 @@ _NUMBERS = "biuf"
 _STRINGS = "UTO"
 _LABELS = _NUMBERS + _STRINGS
 _TIMES = "mM"
+_OTHERS = "Arrays of one column each: scan_dask(xarray.open_zarr(store).to_dask_dataframe(), target)"
 
 READ_ELEMENTS = 1 << 21  # at a time, or one chunk: longer arrays are no faster to read, and slower to use
 _MOST_AHEAD = 1 << 23  # elements that are read ahead, in float64 64 MB
@@ -136,6 +137,10 @@ def scan_zarr(
     check_missing(missing)
     if unwritten_labels not in {"raise", "fill"}:
         raise ValueError(f"unwritten_labels must be 'raise' or 'fill', not {unwritten_labels!r}")
+    if not isinstance(features, str):
+        raise TypeError(
+            f"features names one array of shape (n_rows, n_features); got {features!r:.80}. {_OTHERS}"
+        )
     if not isinstance(store, zarr.Group):
         urls = [store] if isinstance(store, str) else []
         if isinstance(store, str) and ("://" in store or "::" in store):
@@ -268,7 +273,7 @@ class ZarrSource(ScorableSource):
                 shapes = ", ".join(f"{which!r} is {shape}" for which, shape in both.items())
                 raise ValueError(
                     f"{self.origin}: {self.features!r} must be (n_rows, n_features) and the others (n_rows,)"
-                    f"; {shapes}"
+                    f"; {shapes}. {_OTHERS}"
                 )
         if not arrays[0].shape[1]:
             raise ValueError(f"{self.origin}: {self.features!r} has no columns, so there are no features")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamgda import Categorical, GaussianNB, scan, scan_parquet, scan_zarr
+from streamgda import Categorical, ClassStatistics, GaussianNB, scan, scan_parquet, scan_zarr
 from streamgda.data.blocks.labels import encode
 from tests.data.tables import zarr_group
 
@@ -110,3 +110,11 @@ def test_arrays_of_zarr_have_the_labels_of_numpy(labels, tmp_path):
     found = GaussianNB().fit(scan_zarr(tmp_path / "rows.zarr")).classes_
     assert found.tolist() == ([0, 1] if labels.dtype.kind == "f" else ["a", "ç"])
     assert found.dtype == GaussianNB().fit(X, labels[y]).classes_.dtype
+
+
+@pytest.mark.parametrize("value", [2**63, 2**64 - 1, 2.0**53, Decimal(2**70)])
+def test_whole_numbers_too_large_for_a_label_are_told_with_what_reads_them(value):
+    dtype = np.uint64 if isinstance(value, int) else None
+    for labels in (np.array([1, value], dtype), np.array([1, value], object)):
+        with pytest.raises(ValueError, match=rf"label {int(value)} .*column_types="):
+            ClassStatistics().update([[1.0], [2.0]], labels)

@@ -209,6 +209,19 @@ def test_texts_are_the_dates_that_they_are_compared_with(kind):
         Filter.of(pc.field("day") < "2026-03-03", table.schema)
 
 
+@pytest.mark.parametrize("zones", [(None, "UTC"), ("Asia/Dhaka", None), (None, "Asia/Dhaka", None)])
+def test_times_with_and_without_a_zone_are_compared_in_utc(tmp_path, zones):
+    noons = [datetime.datetime(2026, 3, day, 12, tzinfo=datetime.UTC) for day in range(1, 6)]
+    for i, zone in enumerate(zones):
+        times = pa.array([noon.replace(tzinfo=None) for noon in noons], pa.timestamp("ms"))
+        table = pa.table({"t": times.cast(pa.timestamp("ms", zone)), "x": range(5), "y": ["a"] * 5})
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=1)
+    for value in ("2026-03-03T12:00", "2026-03-03T13:00+01:00", noons[2], noons[2].replace(tzinfo=None)):
+        for comparison, given, expected in [(">=", value, 3), ("in", [value, noons[0]], 2), ("<", value, 2)]:
+            source = scan_parquet(tmp_path, "y", features=["x"], filters=[("t", comparison, given)])
+            assert accumulate(source).n_rows == expected * len(zones)
+
+
 def test_a_file_whose_column_the_filter_cannot_compare_is_not_called_damaged(tmp_path):
     pq.write_table(TABLE, tmp_path / "1.parquet")
     pq.write_table(TABLE.set_column(1, "id", pa.array(list(map(str, range(100))))), tmp_path / "2.parquet")

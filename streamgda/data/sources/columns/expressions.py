@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from numbers import Real
 from typing import Any, Self
 
@@ -58,6 +59,8 @@ _NO_COLUMN = re.compile(r"No match for FieldRef\.Name\((.*?)\) in ", re.DOTALL)
 _NEEDED = "a list of comparisons such as [('length', '>', 2)], or a pyarrow expression, is needed"
 
 _OF_DATES = re.compile(r"input types \(.*\b(date|timestamp)")
+
+_TIMES = (datetime, np.datetime64)
 
 _DATES_NEEDED = (
     "give datetime.date(2026, 1, 31), or a list such as [('day', '<', '2026-01-31')], which takes text"
@@ -252,7 +255,8 @@ class Filter(ColumnExpression):
         Parameters
         ----------
         filters : pyarrow expression or list of tuples
-            As `pyarrow.parquet.read_table` takes it. In a list, dates may be text by ISO 8601.
+            As `pyarrow.parquet.read_table` takes it. In a list, dates may be text by ISO 8601, and
+            those without a zone are in UTC.
         schema : pyarrow.Schema
             Of the dataset, partition keys included.
 
@@ -280,6 +284,19 @@ class Filter(ColumnExpression):
         if "FieldPath(" in _QUOTED.sub("", str(expression)):
             raise _no_filter(f"columns go by name, not by position as in {expression}")
         return cls(expression, referenced_columns(expression, schema))
+
+    def times_to_cast(self, schema: pa.Schema) -> dict[str, pa.DataType]:
+        """The times of a file that Arrow does not compare, with the types as which it does.
+
+        Those of two files differ in their zones. Those without a zone are in UTC.
+        """
+        there = [(one, schema.field(one.name).type) for one in self.columns if one.name in schema.names]
+        return {
+            one.name: pa.timestamp(getattr(kind, "unit", "us"), getattr(one.type, "tz", None))
+            for one, kind in there
+            if is_date(kind) and is_date(one.type)
+            if getattr(kind, "tz", None) != getattr(one.type, "tz", None)
+        }
 
     @property
     def passes_beyond_statistics(self) -> bool:
@@ -322,9 +339,11 @@ def _with_dates(name: str, comparison: str, value: Any, kind: pa.DataType) -> tu
     """A comparison with dates in place of texts; RowError if one is a number, or another text."""
     is_one = not isinstance(value, list | tuple | set | frozenset)
     values = [value] if is_one else list(value)
-    if not any(isinstance(one, str | Real) for one in values):
+    zone = getattr(kind, "tz", None)
+    are_alike = all(_zone_of(one) == zone for one in values if isinstance(one, _TIMES))
+    if are_alike and not any(isinstance(one, str | Real) for one in values):
         return name, comparison, value
-    moments = pa.array(moments_of(values, name)).cast(pa.timestamp("us", getattr(kind, "tz", None)))
+    moments = pa.array(moments_of(values, name)).cast(pa.timestamp("us", zone))
     typed = moments.cast(kind, safe=False)
     is_same = pc.fill_null(
         pc.equal(typed.cast(moments.type, safe=False), moments), True
@@ -332,6 +351,11 @@ def _with_dates(name: str, comparison: str, value: Any, kind: pa.DataType) -> tu
     if is_one:
         return name, comparison, (typed if is_same[0].as_py() else moments)[0]
     return name, comparison, typed.filter(is_same)
+
+
+def _zone_of(time: Any) -> str | None:
+    zone = getattr(time, "tzinfo", None)
+    return None if zone is None else str(zone)
 
 
 def _with_wide_numbers(name: str, comparison: str, value: Any, kind: pa.DataType) -> tuple[str, str, Any]:

@@ -82,8 +82,9 @@ def scan_parquet(
     weight : str, optional
         A column of sample weights: repetitions of the row, whole or not.
     filters : pyarrow expression, or list of tuples, optional
-        Rows to read, as `pyarrow.parquet.read_table` takes them. In a list, dates may be text by ISO 8601.
-        Partitions and row groups whose statistics rule them out are not read.
+        Rows to read, as `pyarrow.parquet.read_table` takes them. In a list, dates may be text by ISO 8601,
+        and those without a zone are in UTC. Partitions and row groups whose statistics rule them out are not
+        read.
     filesystem : pyarrow or fsspec filesystem, optional
         Where `path` is. If None, inferred from `path`, or from the locations of the files of a table.
     missing : {"raise", "drop", "marginal"}, default="raise"

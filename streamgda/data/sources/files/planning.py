@@ -588,12 +588,12 @@ class FilePlanner:
             return indices
         if condition is None or condition.passes_beyond_statistics:
             return every
-        if any(
+        if condition.times_to_cast(footer.schema) or any(
             decoded_type(one.type) is not one.type
             for one in footer.schema
             if one.name in condition.columns.names
         ):
-            return every  # Arrow does not compare the statistics of views
+            return every  # Arrow does not compare the statistics of these times, and of views
         keys = _equal_to(file.partition, condition.columns)
         fragment = FORMAT.make_fragment(pa.py_buffer(footer.tail), partition_expression=keys)
         with filtering(file.location):

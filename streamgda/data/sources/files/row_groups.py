@@ -336,6 +336,8 @@ class RowGroups(BatchSplit):
         for one in keys:
             value = pa.array([as_type(self.partition[one.name], one.type)])
             table = table.append_column(one.name, _repeated(value, len(rows)))
+        for name, kind in condition.times_to_cast(table.schema).items():
+            table = table.set_column(table.column_names.index(name), name, table[name].cast(kind))
         with filtering(self.path):
             rest = table.filter(condition.expression).combine_chunks()
         batches = rest.drop_columns([position, *(one.name for one in keys)]).to_batches()
