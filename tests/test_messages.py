@@ -41,6 +41,7 @@ from streamgda import (
 from streamgda.data.blocks.block import MissingValueError
 from streamgda.data.sources.base import Source
 from streamgda.diagnostics import box_m, manova
+from tests.data.tables import zarr_group
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(60, 2))
@@ -196,6 +197,34 @@ def test_text_without_a_target_may_be_the_target(holed):
         scan_parquet(holed, "u", categories=None)
     with pytest.raises(ValueError, match=r"with exclude=\['kind'\], or learn text as categories, with categ"):
         scan_parquet(holed, "u", features=["kind"], categories=None)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"width": 1.0, "Height": 2.0}, "leave out 'height', and have 'Height': give each a value"),
+        ({"width": 1.0, "place": 2.0}, "leave out 'height': give each a value"),
+        ({0: 1.0, 1: 2.0}, "names of columns, which are text; got 0"),
+    ],
+)
+def test_keys_of_rows_are_told_from_the_names_of_features(given, message):
+    frame = pd.DataFrame(X[:, :2], columns=["width", "height"])
+    with pytest.raises(ValueError, match=message):
+        GaussianNB().fit(frame, [0, 1] * (len(X) // 2)).predict(given)
+
+
+@pytest.mark.parametrize("kind", [pd.cut(range(6), 3), pd.Categorical(pd.date_range("2026", periods=6))])
+def test_categories_that_are_no_text_are_told_how_to_be_learnt(kind):
+    for read in (lambda frame: GaussianNB().fit(frame, [0, 1] * 3), lambda frame: scan_arrow(frame, None)):
+        with pytest.raises(ValueError, match=r"cannot be features; leave .*, or make text .* astype\(str\)"):
+            read(pd.DataFrame({"x": range(6), "kind": kind}))
+
+
+@pytest.mark.parametrize("features", [["X", "y"], "y"])
+def test_a_store_of_columns_is_told_how_to_be_read(tmp_path, features):
+    store = zarr_group(tmp_path / "store", X=X, y=np.arange(len(X)))
+    with pytest.raises((TypeError, ValueError), match=r"\(n_rows, n_features\).*scan_dask\(xarray"):
+        scan_zarr(store, None, features=features)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ def as_table(
     if rows:
         names = dict.fromkeys(chain.from_iterable(rows))  # of all rows: Arrow takes those of the first
         X = {name: [row.get(name) for row in rows] for name in names}
+    if unnamed := [name for name in X if not isinstance(name, str)]:
+        raise ValueError(f"keys of rows are the names of columns, which are text; got {unnamed[0]!r:.80}")
     for name in X.keys() & {*numbers}:
         check_numbers(X[name], name)
     each = X.items()
@@ -456,7 +458,10 @@ def readable(X: Any) -> Any:
         if values.dtype.kind in "UTS" or isinstance(first, str | bytes):
             wrong.append(name)
         elif not isinstance(first, Number | np.bool_):
-            raise ValueError(f"column {name!r} holds {first!r:.80}, and features are numbers; leave it out")
+            raise ValueError(
+                f"column {name!r} holds {first!r:.80}, which is neither a number nor a date; make one of it, "
+                "or leave it out"
+            )
     if wrong:
         raise ValueError(
             f"columns {wording.listed(wrong, 20)} hold text, and features are numbers; leave such "

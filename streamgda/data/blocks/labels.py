@@ -249,8 +249,8 @@ def _too_large(value: Any, why: str = "does not fit a 64-bit signed integer") ->
 
 def _no_class(value: Any) -> ValueError:
     return ValueError(
-        f"label {value!s} is not a class (Unknown label type: continuous); classes are integers, strings or "
-        "bools"
+        f"label {value!s} is not a class (Unknown label type: continuous); classes and categories are "
+        "integers, strings or bools"
     )
 
 

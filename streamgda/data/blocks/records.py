@@ -24,7 +24,7 @@ from streamgda.data.blocks.arrays import (
 from streamgda.data.blocks.dates import days_of_moments, is_date, moments_of
 from streamgda.data.blocks.labels import is_missing
 from streamgda.data.blocks.schema import Schema, column_of
-from streamgda.data.blocks.wording import listed
+from streamgda.data.blocks.wording import closest, listed
 
 
 def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
@@ -58,7 +58,9 @@ def as_known_table(X: Any, schema: Schema, *, fills: bool, remedy: str) -> Any:
     absent = [name for name in schema.names or () if name not in there]
     check_lists(table, absent, schema.names or ())
     if absent and not fills:
-        raise ValueError(f"the rows leave out {listed(absent)}: give each a value, or {remedy}")
+        close = closest(absent[0], there.difference(schema.names or ()))
+        found = "" if close is None else f", and have {close!r}"
+        raise ValueError(f"the rows leave out {listed(absent)}{found}: give each a value, or {remedy}")
     for name in absent:
         table = table.append_column(name, [[None if name in schema.encoded else np.nan] * len(table)])
     return table

@@ -69,10 +69,16 @@ def check_known(names: Iterable[str], known: Collection[str], origin: str, kind:
     there = set(known)
     for name in names:
         if name not in there:
-            folded = {str(other).casefold(): other for other in known}
-            close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-            hint = f"did you mean {folded[close[0]]!r}?" if close else f"there are {listed(list(known), 20)}"
+            close = closest(name, known)
+            hint = f"there are {listed(list(known), 20)}" if close is None else f"did you mean {close!r}?"
             raise ValueError(f"{origin}: there is no {kind} {name!r}; {hint}")
+
+
+def closest(name: object, known: Iterable[object]) -> object:
+    """The name that may have been meant by another; None if none is close."""
+    folded = {str(other).casefold(): other for other in known}
+    close = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    return folded[close[0]] if close else None
 
 
 def callers_level() -> int:

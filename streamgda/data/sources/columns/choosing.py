@@ -26,6 +26,10 @@ from streamgda.data.sources.columns.types import (
 
 _DATES_IN_TEXT = ", or parse dates, such as by pandas.to_datetime"
 
+_TEXT_OF_CATEGORIES = (
+    ", or make text of categories that are neither text nor whole numbers, as by astype(str)"
+)
+
 NO_KEYS = pa.schema([])
 
 _RENAME = "rename all but one"
@@ -145,6 +149,7 @@ def _check_features(
         f"{origin}: columns {kinds} cannot be features; "
         + ("leave them out" if is_frame else _left_out(roles, wrong, usable, text, first_rows))
         + (LEARNT_AS_TEXT if text else "")
+        + (_TEXT_OF_CATEGORIES if any(pa.types.is_dictionary(types[name]) for name in wrong) else "")
         + (_DATES_IN_TEXT if text and is_frame else "")
     )
 
