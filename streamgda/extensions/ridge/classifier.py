@@ -132,6 +132,8 @@ class RidgeClassifier(GaussianClassifier[Any]):
 
     to_sql = cast("Any", GenerativeClassifier.to_sql)
     as_pipeline = cast("Any", GenerativeClassifier.as_pipeline)
+    contributions = cast("Any", GenerativeClassifier.contributions)
+    _contributions = cast("Any", GenerativeClassifier._contributions)
 
     @property
     def _ways_to_encode(self) -> tuple[str, ...]:

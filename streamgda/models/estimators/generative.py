@@ -20,6 +20,7 @@ from streamgda.data.blocks.labels import Labels, position_of, positions_among
 from streamgda.data.sources.base import Source
 from streamgda.data.sources.computed import ComputedColumns
 from streamgda.models.estimators.classifier import GaussianClassifier, finalised, score_rows
+from streamgda.models.estimators.contributions import Contributions, names_of_rows, positions
 from streamgda.models.estimators.lazy import class_labels, feature_names, rows_anywhere
 from streamgda.models.estimators.libraries import in_numpy
 from streamgda.models.estimators.moment import at_one_moment, of_one_moment
@@ -267,6 +268,59 @@ class GenerativeClassifier(GaussianClassifier[G]):
         return self._apply(X, lambda scores: scores.tail_probabilities)
 
     # ------------------------------------------------------------------ boundaries
+
+    def contributions(self, X: Any, label: Any = None, against: Any = None) -> tuple[Any, Any]:
+        """What each feature contributes to the log-odds of two classes: why a row is predicted so.
+
+        These are interventional Shapley values over all rows that the model has learnt, computed exactly
+        from its statistics. Those of a row and its base value add up to ln p(label | x) − ln p(against | x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows, as for `predict`.
+        label : label, optional
+            One of the classes. By default the predicted class of each row.
+        against : label, optional
+            Another class. By default the most likely of the others.
+
+        Returns
+        -------
+        values : ndarray of shape (n_rows, n_features)
+            The contributions, in the order of `feature_names_in_`. A column of categories is one feature.
+        base : ndarray of shape (n_rows,)
+            The mean of the log-odds over all rows learnt.
+
+        Raises
+        ------
+        ValueError
+            If the log-odds are no quadratic function of the features: of mixtures, Student t densities,
+            mapped or incomplete rows, and of unknown categories on which numbers depend.
+
+        References
+        ----------
+        Lundberg & Lee (2017), "A unified approach to interpreting model predictions", NIPS; Janzing, Minorics
+        & Bloebaum (2020), "Feature relevance quantification in explainable AI: a causal problem", AISTATS.
+
+        Examples
+        --------
+        >>> from streamgda import LinearDiscriminantAnalysis
+        >>> model = LinearDiscriminantAnalysis().fit([[0, 1], [2, 0], [4, 0], [6, 1]], [0, 0, 1, 1])
+        >>> values, base = model.contributions([[5, 1]], label=1, against=0)
+        >>> values.round(2), base.round(2)
+        (array([[8., 0.]]), array([0.]))
+        """
+        first, second = positions(self, label, against)
+        packed = self._contributions(X, first=first, second=second)
+        if hasattr(packed, "columns"):
+            return packed[list(packed.columns[:-1])], packed[packed.columns[-1]]
+        return packed[:, :-1], packed[:, -1]
+
+    @rows_anywhere(columns=lambda model: [*names_of_rows(model), "base"])
+    def _contributions(self, X: Any, *, first: int | None, second: int | None) -> Array:
+        """The contributions, and the base value as the last column."""
+        own = finalised(self).once("contributions", lambda: Contributions.of(self))
+        return self._apply(X, lambda scores: own.of_rows(scores, first, second))
 
     def boundary(self, i: Any, j: Any) -> QuadraticBoundary:
         """The surface between two classes, xᵀ A x + bᵀ x + c = 0, priors included.
