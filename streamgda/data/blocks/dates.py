@@ -36,6 +36,8 @@ def days(column: Any) -> NDArray[np.float64]:
     unit: Any = getattr(column.type, "unit", "ms" if pa.types.is_date64(column.type) else "D")
     counts = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).fill_null(0).to_numpy()
     values = _days_of(counts, unit)
+    if unit == "ns" and not is_date(column.type):
+        values += counts % 1000 / (np.timedelta64(1, "D") / np.timedelta64(1, "ns"))
     if is_date(column.type) and unit != "ns" and len(counts):  # in ns, the last count is a date of 2262
         last = np.iinfo(counts.dtype).max
         if counts.max() == last or counts.min() <= -last:  # DuckDB's 'infinity' and '-infinity'
@@ -59,7 +61,7 @@ def moments_of_days(days: NDArray[np.float64]) -> Moments:
 
 
 def _days_of(counts: NDArray[np.integer[Any]], unit: Any) -> NDArray[np.float64]:
-    """Counts of a unit as days. Float64 does not hold those of nanoseconds, so they become microseconds."""
+    """Counts of a unit as days. Float64 does not hold dates in nanoseconds, so these become microseconds."""
     if unit == "ns":
         counts, unit = counts // 1000, "us"
     values: NDArray[np.float64] = counts.astype(np.float64)

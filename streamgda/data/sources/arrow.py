@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from os import PathLike
 from typing import Any, Self
@@ -26,6 +26,7 @@ from streamgda.data.sources.base import Map, ScorableSource, Source
 from streamgda.data.sources.batches import BatchSplit, rebatched
 from streamgda.data.sources.columns.choosing import NO_KEYS, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
+from streamgda.data.sources.columns.lists import first_batches
 from streamgda.data.sources.columns.roles import Roles
 from streamgda.data.sources.columns.types import FIRST_ROWS
 from streamgda.data.sources.files.errors import decoding
@@ -141,7 +142,7 @@ def _first_rows(data: Any, names: list[str]) -> pa.Table:
     if isinstance(data, ds.Dataset):
         return data.head(FIRST_ROWS, columns=names)
     if isinstance(data, Stream):
-        data = pa.Table.from_batches(islice(data.open(names), 1))
+        data = pa.Table.from_batches(first_batches(data.open(names)))
     if isinstance(data, RecordBatchReader):
         data = data.first()
     return data.select(names).slice(0, FIRST_ROWS)
@@ -399,7 +400,7 @@ def _read_lazy_frame(frame: Any, names: list[str]) -> pa.RecordBatchReader:
 
 @dataclass
 class RecordBatchReader:
-    """A reader of Arrow, which can be read once. Its first batch can be looked at before that.
+    """A reader of Arrow, which can be read once. Its first batches can be looked at before that.
 
     It is named as Arrow's own class, since sources show the name of the class of their data.
     """
@@ -408,8 +409,8 @@ class RecordBatchReader:
     reader: pa.RecordBatchReader
 
     def first(self) -> pa.Table:
-        """The rows of the first batch, which are still read later."""
-        batches = list(islice(self.reader, 1))
+        """The rows of the first batches, which are still read later."""
+        batches = list(first_batches(self.reader))
         self.reader = pa.RecordBatchReader.from_batches(self.schema, chain(batches, self.reader))
         return pa.Table.from_batches(batches, self.schema)
 

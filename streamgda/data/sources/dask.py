@@ -299,7 +299,7 @@ def _roles_of(rows: Any, wanted: Wanted, missing: Missing) -> Roles | None:
 def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
     """The types of the columns. Those of objects have that of the first rows, unless these hold text."""
     objects = [name for name, dtype in frame.dtypes.items() if dtype.name == "object"]
-    first = frame[objects].partitions[0].compute().head(FIRST_ROWS) if objects else {}
+    first = _first_of(frame, objects)
     for name in objects:
         with suppress(ValueError):  # of values of several types, where they are read
             column = as_arrow(first[[name]], _FRAME).schema.field(0)
@@ -309,7 +309,19 @@ def _with_lists(types: pa.Schema, frame: Any) -> pa.Schema:
 
 
 def _first_rows(frame: Any, names: list[str]) -> pa.Table:
-    return as_arrow(frame[names].partitions[0].compute().head(FIRST_ROWS), _FRAME)
+    return as_arrow(_first_of(frame, names), _FRAME)
+
+
+def _first_of(frame: Any, names: list[str]) -> Any:
+    """The first rows of the first partitions, up to that by which each column has a value."""
+    import pandas as pd
+
+    first = frame[names]._meta
+    for partition in frame[names].partitions if names else ():
+        first = pd.concat([first, partition.compute().head(FIRST_ROWS)])
+        if first.notna().any().all():
+            break
+    return first
 
 
 def _rows_and_labels(rows: Any, labels: Any, weights: Any, missing: Missing, wanted: Wanted) -> RowsSource:

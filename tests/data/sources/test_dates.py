@@ -25,6 +25,7 @@ NOON = datetime(1970, 1, 3, 12)
             [2.25, 2.5],
         ),
         ([timedelta(hours=6), timedelta(days=-2)], pa.duration("ms"), [0.25, -2]),
+        ([675, 86_400_000], pa.duration("ns"), [7.8125e-12, 1e-6]),
         ([time(6), time(18)], pa.time32("s"), [0.25, 0.75]),
         ([True, False], pa.bool_(), [1, 0]),
     ],

@@ -122,6 +122,7 @@ def test_a_later_value_that_does_not_fit_is_named_with_file_and_line(ending, n_l
     with pytest.raises(ValueError, match=rf"1.{ending}.*line {n_lines + 1}.*x") as caught:
         accumulate(scan(tmp_path, "kind"))
     assert "0.csv" not in str(caught.value)
+    assert ("csv column_types={'x': 'string'}" in str(caught.value)) == (ending == "csv")
 
 
 def test_whole_numbers_and_empty_columns_of_the_sample_may_go_on_as_any_number(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from streamgda.data.blocks.block import INTEGERS_OF_FLOATS, Features, Matrix
 from streamgda.data.blocks.schema import Schema, column_of
 from streamgda.data.blocks.types import plain, plain_type
+from streamgda.data.sources.columns.types import FIRST_ROWS
 
 
 def places_of(column: str, length: int) -> tuple[str, ...]:
@@ -112,11 +113,23 @@ def first_length(column: pa.Array, called: str) -> int:
     return length
 
 
-def has_no_list(column: pa.ChunkedArray) -> bool:
+def has_no_list(column: pa.Array | pa.ChunkedArray) -> bool:
     """Whether a column is of lists of any length, and none has a number."""
     if not is_list(column.type) or length_of(column.type) is not None:
         return False
     return not pc.any(pc.greater(lengths_of(column), 0)).as_py()
+
+
+def first_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The first batches, up to that by which there are rows, and each column of lists has one."""
+    n_rows, unknown = 0, None
+    for batch in batches:
+        yield batch
+        n_rows += batch.num_rows
+        columns = range(batch.num_columns) if unknown is None else unknown
+        unknown = [i for i in columns if has_no_list(batch.column(i))]
+        if n_rows >= FIRST_ROWS or (n_rows and not unknown):
+            return
 
 
 def lengths_of(column: pa.Array) -> pa.Array:

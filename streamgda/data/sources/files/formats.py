@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
 from os import PathLike
 from typing import Any
 
@@ -28,7 +27,7 @@ from streamgda.data.sources.base import Map
 from streamgda.data.sources.batches import rebatched
 from streamgda.data.sources.columns.choosing import check_types, choose_roles
 from streamgda.data.sources.columns.encoding import Wanted
-from streamgda.data.sources.columns.lists import is_list
+from streamgda.data.sources.columns.lists import first_batches, is_list
 from streamgda.data.sources.columns.names import check_named
 from streamgda.data.sources.columns.types import FIRST_ROWS
 from streamgda.data.sources.files.decoding import CODECS, decode_file, unpacked
@@ -215,7 +214,7 @@ class FormatDataset(Dataset):
         """The first rows of some columns of a file."""
         place = self.listing.storage, self.format, head.path, head.version
         types = pa.schema(map(self.stored.field, names))
-        begin = lambda: list(islice(_batches_of(*place, types, ahead=False), 1))  # noqa: E731
+        begin = lambda: list(first_batches(_batches_of(*place, types, ahead=False)))  # noqa: E731
         with decoding(head.path, self.written_as):
             return pa.Table.from_batches(repeated(begin), types).slice(0, FIRST_ROWS)
 
@@ -356,6 +355,9 @@ class FileRows(RowGroups):
                 reason = NOT_UTF8
             if reason.endswith(f"invalid value {column!r}"):
                 reason = "the names of columns again, as in files that were joined; delete such lines"
+            elif " conversion error to " in reason:
+                text = f"column_types={{{column!r}: 'string'}}"
+                reason += f'. If the column holds text, tell by the format, as "csv {text}"'
             return ValueError(
                 f"{self.path}, line {line}: column {column!r} holds {self.types.field(column).type} by the "
                 f"beginning of the first file, and here: {reason}"
